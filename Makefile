@@ -1,0 +1,62 @@
+# GNU make. `make help` says what there is.
+
+PYTHON ?= python3
+ARGS ?=
+BIN := .venv/bin
+
+MEMBERS := shared/pyproject.toml $(sort $(wildcard services/*/pyproject.toml))
+# What the environment was made from, and where: a moved tree has scripts and editable installs that point nowhere.
+KEY := $(shell (echo '$(CURDIR)'; cat requirements.lock tools/setup_venv.py $(MEMBERS)) | cksum | tr ' ' '-')
+STAMP := .venv/.setup-$(KEY)
+
+.DEFAULT_GOAL := help
+.PHONY: setup up down status test test-containers check bench demo soak format lock help
+
+setup: ## make .venv with every pinned dependency (nothing to do when it is up to date)
+	@test -e $(STAMP) -a -x $(BIN)/python || { \
+	  command -v $(PYTHON) >/dev/null || { echo 'make setup: $(PYTHON) is not installed; Python 3.11 or newer is needed' >&2; exit 1; }; \
+	  $(PYTHON) tools/setup_venv.py $(STAMP); }
+
+up: setup ## start the mesh and watch it (ARGS="--detach", …)
+	@exec $(BIN)/anchorwatch up $(ARGS)
+
+down: setup ## stop the mesh
+	@exec $(BIN)/anchorwatch down $(ARGS)
+
+status: setup ## say what runs, and where
+	@exec $(BIN)/anchorwatch status $(ARGS)
+
+test: setup ## run the test suite (ARGS="-k name", …)
+	$(BIN)/pytest $(ARGS)
+
+test-containers: setup ## run the mesh in real containers (needs docker; as root it starts a private daemon)
+	ANCHORWATCH_TEST_CONTAINERS=1 $(BIN)/pytest tests/containers $(ARGS)
+
+check: setup ## lint, formatting, types, import contracts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup ## put the code in its one format
+	$(BIN)/ruff check --fix-only --quiet
+	$(BIN)/ruff format
+
+bench: setup ## measure the durable turn (about a minute)
+	@exec $(BIN)/python -m tests.bench $(ARGS)
+
+soak: setup ## run for long under kills, and check that nothing was lost or done twice
+	@exec $(BIN)/python -m tests.soak $(ARGS)
+
+demo: setup ## the incident, on real processes, checking itself (about a minute)
+	@exec $(BIN)/anchorwatch demo $(ARGS)
+
+lock: ## compile requirements.lock anew (needs uv on the PATH)
+	@command -v uv >/dev/null || { echo 'make lock: uv is not installed; pip install uv' >&2; exit 1; }
+	@# Neither an index nor a link is written into it: where packages come from is the business of each machine.
+	uv pip compile requirements.in $(MEMBERS) --output-file requirements.lock --quiet --universal --generate-hashes \
+	  --python-version 3.11 --no-emit-index-url --no-emit-find-links --no-emit-package anchorwatch \
+	  --custom-compile-command 'make lock' $(ARGS)
+
+help: ## say this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -1,0 +1,1 @@
+"""The executor: runs decided commands, each effect at most once."""

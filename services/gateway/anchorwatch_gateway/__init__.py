@@ -1,0 +1,1 @@
+"""The gateway: the HTTP face of the mesh; holds no truth."""

@@ -1,0 +1,1 @@
+"""The notifier: tells people what the journal says they should know."""

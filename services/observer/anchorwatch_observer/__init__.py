@@ -1,0 +1,1 @@
+"""The observer: routes what happens outside to the sessions that care."""

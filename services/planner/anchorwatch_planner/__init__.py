@@ -1,0 +1,1 @@
+"""The planner: turns inputs into turns, and turns into decided commands."""
