@@ -1,0 +1,1 @@
+"""The message bus: the contract (`port`), NATS JetStream (`jetstream`), and an in-memory twin with seeded faults (`sim`)."""

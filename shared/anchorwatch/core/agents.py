@@ -1,0 +1,51 @@
+"""An agent: a versioned definition, checked once, then trusted."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from anchorwatch.core.names import NAME_PATTERN
+
+Name = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$")]
+
+
+class Limits(BaseModel):
+    """Named bounds of an agent; a pack may read its own from ``extra``."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    steps_max: int = Field(16, ge=1, le=200, description="model calls in one turn")
+    calls_per_step_max: int = Field(16, ge=1, le=64, description="tool calls in one step")
+    context_tokens_max: int | None = Field(None, ge=256, description="request budget; none: the setting")
+
+    def get(self, name: str) -> Any:  # noqa: ANN401 - a pack's own limit has the type that the pack gave it
+        """A limit by name, also one that only the pack knows; None when it is not set."""
+        return getattr(self, name, None)
+
+
+class AgentSpec(BaseModel):
+    """What an agent is: the content of an agent file (TOML) and of a version in the ``agents`` bucket."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Name
+    pack: str
+    model: str = Field("default", description="`default` (as the settings say), `rules` or `openai`")
+    description: str = ""
+    grants: tuple[str, ...] = Field((), description="tools that it may use; nothing is granted by default")
+    subscriptions: tuple[str, ...] = Field(
+        (), description="event filters below aw.event.<workspace>., such as `fleet.>`"
+    )
+    heartbeat_s: float | None = Field(None, ge=1, description="none: the setting; how often it looks without a reason")
+    objectives: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    config: dict[str, Any] = Field(default_factory=dict, description="the pack's own settings")
+    version: int = Field(0, ge=0, description="set when it is applied")
+
+    @property
+    def at_version(self) -> str:
+        """``name@version``."""
+        return f"{self.name}@{self.version}"

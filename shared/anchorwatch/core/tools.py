@@ -1,0 +1,70 @@
+"""What a tool is, to the machines: its effect class, risk, limits and schema. Running it is a pack's work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class EffectClass(str, Enum):
+    """What may be done with a command whose outcome is not known.
+
+    - ``read``: run it again.
+    - ``idempotent``: the provider honours the effect key; claim again, run again with the same key.
+    - ``reconcilable``: ask the provider what became of the effect key.
+    - ``irreversible``: nothing: the outcome is unknown until a person settles it.
+    """
+
+    READ = "read"
+    IDEMPOTENT = "idempotent"
+    RECONCILABLE = "reconcilable"
+    IRREVERSIBLE = "irreversible"
+
+
+class Risk(str, Enum):
+    """How much a call may hurt: ``none`` changes nothing, ``low`` is undone easily, ``high`` is not."""
+
+    NONE = "none"
+    LOW = "low"
+    HIGH = "high"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the planner offers it and the executor judges it.
+
+    ``parameters`` is a JSON schema object. ``pool`` names the executors that run it. ``observation_age_max_s``: a mutating call must cite an
+    observation no older than this. ``ephemeral``: the result is not used after a resume.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, object]
+    effect_class: EffectClass = EffectClass.IRREVERSIBLE
+    risk: Risk = Risk.HIGH
+    pool: str = "default"
+    timeout_s: float = 30.0
+    settle_s: float = 10.0
+    observation_age_max_s: float = 120.0
+    ephemeral: bool = False
+
+    @property
+    def mutating(self) -> bool:
+        return self.effect_class is not EffectClass.READ
+
+
+@dataclass(frozen=True, slots=True)
+class Invariant:
+    """A rule over ``command``, ``facts`` (the anchor's) and ``observation`` (its facts), in CEL; false refuses.
+
+    ``tools``: those it applies to. ``needs``: observation facts that must be known; an unknown one refuses. ``when``: CEL over the command
+    alone; the rule applies only where it is true (empty: always).
+    """
+
+    name: str
+    tools: tuple[str, ...]
+    rule: str
+    needs: tuple[str, ...] = ()
+    when: str = ""
+    message: str = ""

@@ -1,0 +1,173 @@
+"""What a pack is: the one door by which a domain comes into the mesh.
+
+A pack is found through the entry-point group ``anchorwatch.packs``. Its pure half (prompt, tools, reducer, emergency, rules,
+invariants) is called by planner and executor; its live half (`PackRuntime`, made by ``connect``) touches the real system
+and lives in the observer (``observe``) and the executor (``run``, ``reconcile``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from anchorwatch.bus.port import Bus
+from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.errors import AnchorWatchError
+from anchorwatch.core.facts import Facts, Observation
+from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.core.tools import Invariant, ToolSpec
+from anchorwatch.models.port import Situation, StepDecision
+
+
+class ToolFailed(AnchorWatchError):
+    """The tool did not do it, and that is certain."""
+
+    code = "tool_failed"
+
+
+class OutcomeUnknown(AnchorWatchError):
+    """The request left, and what became of it is not known (a timeout after sending, a lost connection)."""
+
+    code = "outcome_unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """Of a running command: who asks, for what, and the key that names its effect to the provider for ever.
+
+    ``effect_key`` is the same in each attempt of the same command; ``attempt`` counts claims from 1. ``deadline_s``: seconds left.
+    ``next_check_at_ms``: the session's next check as the anchor has it; ``heartbeat_s``: the agent's.
+    """
+
+    ref: SessionRef
+    call: CallId
+    turn_id: str
+    agent: AgentSpec
+    effect_key: str
+    attempt: int
+    deadline_s: float
+    now_ms: int
+    heartbeat_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """Bytes that a tool hands over to be kept; they become immutable, with their provenance."""
+
+    name: str
+    media_type: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool did: ``text`` for the model, ``data`` (JSON) for programs.
+
+    Two keys of ``data`` have a meaning for the mesh: ``next_check_at_ms`` (wake this session then) and ``notify`` ({"title", "text",
+    "severity"}: the notifier tells people).
+    """
+
+    text: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    artifacts: tuple[Artifact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """The provider's word on an effect key. ``rejects_used_key``: a second run under this key cannot do it twice."""
+
+    state: Literal["done", "not_done", "unknown"]
+    result: ToolResult | None = None
+    rejects_used_key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """A probe's finding that deserves an event: it is published once per ``event_id`` as ``aw.event.<ws>.<source>.<type>``."""
+
+    event_id: str
+    source: str
+    type: str
+    priority: Literal["P0", "P1", "P2"]
+    data: Mapping[str, Any]
+
+
+class PackRuntime(Protocol):
+    """The live half: connected to the real system."""
+
+    async def observe(self) -> Observation:
+        """Look now. What does not answer is unknown; it never raises for a source that is away."""
+        ...
+
+    def changes(self, before: Observation | None, now: Observation) -> Sequence[Probed]:
+        """Which events a change from ``before`` to ``now`` deserves. Pure; ``before`` is None at the first look."""
+        ...
+
+    async def run(self, tool: str, args: Mapping[str, Any], context: ToolContext) -> ToolResult:
+        """Do it.
+
+        Raises:
+            ToolFailed: certainly not done.
+            OutcomeUnknown: it may have been done. Any other exception counts as this one, unless the tool is a read.
+        """
+        ...
+
+    async def reconcile(self, tool: str, args: Mapping[str, Any], context: ToolContext) -> Reconciled:
+        """What became of ``context.effect_key``? Asked for `reconcilable` tools only."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PackEnvironment:
+    """What a runtime is given: the bus, its agent and workspace, and the pack's own settings (from the environment)."""
+
+    bus: Bus
+    workspace: str
+    agent: AgentSpec
+    settings: Mapping[str, str]
+
+
+class Pack(Protocol):
+    """A domain. All but ``connect`` is pure: same arguments, same answer, no I/O."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    def tools(self, agent: AgentSpec) -> Sequence[ToolSpec]:
+        """All tools of the pack; the agent's grants choose among them."""
+        ...
+
+    def invariants(self, agent: AgentSpec) -> Sequence[Invariant]: ...
+    def prompt(self, agent: AgentSpec) -> tuple[str, str]:
+        """(role: the opening of the system prompt; critical rules: its end)."""
+        ...
+
+    def resource(self, tool: str, args: Mapping[str, Any]) -> str:
+        """What a call acts on, such as ``instance/w-12`` or ``fleet``; conflicting commands share it."""
+        ...
+
+    def reduce(self, facts: Facts, observation: Observation) -> dict[str, Any]:
+        """The anchor's facts after an observation."""
+        ...
+
+    def emergency(self, facts: Facts) -> str | None:
+        """Which emergency stands, by these facts; None when none does. A turn that leaves it untouched is `unresolved`."""
+        ...
+
+    def rules(self, situation: Situation) -> StepDecision:
+        """The deterministic decision of one step, used where no model is configured."""
+        ...
+
+    def check(self, agent: AgentSpec) -> None:
+        """Check the agent's ``config`` and limits.
+
+        Raises:
+            BadInput: naming what cannot be used and what could.
+        """
+        ...
+
+    async def connect(self, environment: PackEnvironment) -> PackRuntime: ...

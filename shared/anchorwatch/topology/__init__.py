@@ -1,0 +1,1 @@
+"""Every stream, subject and bucket, once, as data."""

@@ -1,0 +1,100 @@
+"""Every stream and bucket, as data. The bus makes them, or checks that they are so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anchorwatch.topology import subjects
+
+KIB = 1024
+RECORD_BYTES_MAX = 256 * KIB
+ANCHOR_BYTES_MAX = 16 * KIB
+DEDUPE_WINDOW_S = 120.0
+EVENTS_AGE_MAX_S = 30 * 24 * 3600.0
+JOURNAL_SHARDS = ("0",)
+
+EVENTS = "EVENTS"
+TICKS = "TICKS"
+AGENTS_BUCKET = "agents"
+ANCHORS_BUCKET = "anchors"
+LEASES_BUCKET = "leases"
+ARTIFACTS_STORE = "artifacts"
+
+
+def journal_stream(shard: str = "0") -> str:
+    """The name of the stream that holds a shard's journal."""
+    return f"JOURNAL_{shard}"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Messages that the server itself copies from another stream, with their subject changed."""
+
+    stream: str
+    src: str
+    dest: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSpec:
+    """A stream. Ages and windows in seconds; 0 or -1 is no limit. Always file storage."""
+
+    name: str
+    subjects: tuple[str, ...] = ()
+    message_bytes_max: int = -1
+    age_max_s: float = 0
+    per_subject_max: int = -1
+    dedupe_window_s: float = DEDUPE_WINDOW_S
+    atomic_batches: bool = False
+    schedules: bool = False
+    message_ttl: bool = False
+    work_queue: bool = False
+    sources: tuple[Source, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BucketSpec:
+    """A key-value bucket. ``sources`` makes it a view that the server keeps from a stream."""
+
+    name: str
+    history: int = 1
+    key_ttl: bool = False
+    sources: tuple[Source, ...] = ()
+
+
+def journal_spec(shard: str) -> StreamSpec:
+    """The journal of one shard. No rollups: any permitted publisher could wipe the stream with one header."""
+    return StreamSpec(
+        name=journal_stream(shard),
+        subjects=(f"aw.journal.{shard}.>",),
+        # Room for the headers beside the record itself.
+        message_bytes_max=RECORD_BYTES_MAX + 4 * KIB,
+        atomic_batches=True,
+    )
+
+
+EVENTS_SPEC = StreamSpec(
+    name=EVENTS, subjects=(subjects.EVENT_ALL,), message_bytes_max=RECORD_BYTES_MAX, age_max_s=EVENTS_AGE_MAX_S
+)
+# Schedules stand apart: whoever may publish to such a stream can forge any subject of it.
+TICKS_SPEC = StreamSpec(name=TICKS, subjects=("aw.tick.>",), schedules=True, message_ttl=True)
+
+STREAMS: tuple[StreamSpec, ...] = (*(journal_spec(shard) for shard in JOURNAL_SHARDS), EVENTS_SPEC, TICKS_SPEC)
+
+BUCKETS: tuple[BucketSpec, ...] = (
+    BucketSpec(name=AGENTS_BUCKET, history=16),
+    BucketSpec(
+        name=ANCHORS_BUCKET,
+        sources=tuple(
+            Source(
+                stream=journal_stream(shard),
+                src=f"aw.journal.{shard}.*.*.p.anchor",
+                dest=f"$KV.{ANCHORS_BUCKET}.{{{{wildcard(1)}}}}.{{{{wildcard(2)}}}}",
+            )
+            for shard in JOURNAL_SHARDS
+        ),
+    ),
+    BucketSpec(name=LEASES_BUCKET, key_ttl=True),
+)
+
+OBJECT_STORES: tuple[str, ...] = (ARTIFACTS_STORE,)

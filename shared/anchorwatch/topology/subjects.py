@@ -1,0 +1,193 @@
+"""Every subject, once.
+
+A subject is a template whose tokens are filled by name. ``at`` refuses a value that would become more than one token;
+``filter`` leaves the tokens that are not given as wildcards; ``parse`` reads a concrete subject back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from anchorwatch.core.errors import BadInput
+from anchorwatch.core.names import CallId, SessionRef, check_token
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A subject template such as ``aw.tick.{workspace}.{session}``; a last token ``>`` stands for any rest."""
+
+    template: str
+    _parts: tuple[str, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_parts", tuple(self.template.split(".")))
+
+    def at(self, **tokens: object) -> str:
+        """The concrete subject.
+
+        Raises:
+            BadInput: a token holds a dot, a wildcard, white space, or nothing.
+            KeyError: a token is missing.
+        """
+        return ".".join(
+            check_token(str(tokens[part[1:-1]]), part[1:-1]) if part[0] == "{" else part for part in self._parts
+        )
+
+    def filter(self, **tokens: object) -> str:
+        """The subject filter: as ``at``, with ``*`` where no value is given."""
+        return ".".join(
+            (check_token(str(tokens[part[1:-1]]), part[1:-1]) if part[1:-1] in tokens else "*")
+            if part[0] == "{"
+            else part
+            for part in self._parts
+        )
+
+    def parse(self, subject: str) -> dict[str, str] | None:
+        """The tokens of ``subject`` by name, or None when it is of another form."""
+        parts = subject.split(".")
+        if len(parts) != len(self._parts):
+            return None
+        tokens = {}
+        for mine, theirs in zip(self._parts, parts, strict=True):
+            if mine[0] == "{":
+                tokens[mine[1:-1]] = theirs
+            elif mine != theirs:
+                return None
+        return tokens
+
+
+_SESSION = "aw.journal.{shard}.{workspace}.{session}"
+_FX = _SESSION + ".fx.{pool}.{run}.{step}.{n}"
+
+JOURNAL_SESSION = Subject(_SESSION + ".>")
+INPUT = Subject(_SESSION + ".in.{input_id}")
+PLANNER_FAMILY = Subject(_SESSION + ".p.>")
+ANCHOR = Subject(_SESSION + ".p.anchor")
+LOG = Subject(_SESSION + ".p.log")
+COMMAND = Subject(_SESSION + ".p.cmd.{pool}")
+EFFECT_FAMILY = Subject(_FX + ".>")
+EFFECT = Subject(_FX + ".{register}")
+LATE = Subject(_SESSION + ".late.{run}.{step}.{n}")
+ARTIFACT = Subject(_SESSION + ".art.{artifact_id}")
+SENT = Subject(_SESSION + ".sent.{delivery_id}")
+
+EVENT_ALL = "aw.event.>"
+EVENT_WORKSPACE = Subject("aw.event.{workspace}.>")
+
+TICK_SCHEDULE = Subject("aw.tick.schedule.{shard}.{workspace}.{session}")
+TICK_FIRED = Subject("aw.tick.fired.{shard}.{workspace}.{session}")
+
+RPC_OBSERVE = Subject("aw.rpc.observe.{workspace}.{agent}")
+RPC_MEMORY = Subject("aw.rpc.memory.{verb}")
+LIVE = Subject("aw.live.{workspace}.{session}")
+
+GATE, CLAIM, DONE = "gate", "claim", "done"
+
+
+def matches(pattern: str, subject: str) -> bool:
+    """Whether ``subject`` matches the NATS filter ``pattern`` (``*`` one token, ``>`` one or more at the end)."""
+    wanted, given = pattern.split("."), subject.split(".")
+    for index, token in enumerate(wanted):
+        if token == ">":
+            return len(given) > index
+        if index >= len(given) or token not in ("*", given[index]):
+            return False
+    return len(wanted) == len(given)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSubjects:
+    """The registers of one session."""
+
+    ref: SessionRef
+
+    @property
+    def _tokens(self) -> dict[str, str]:
+        return {"shard": self.ref.shard, "workspace": self.ref.workspace, "session": self.ref.session}
+
+    @property
+    def everything(self) -> str:
+        return JOURNAL_SESSION.at(**self._tokens)
+
+    @property
+    def planner_family(self) -> str:
+        return PLANNER_FAMILY.at(**self._tokens)
+
+    @property
+    def anchor(self) -> str:
+        return ANCHOR.at(**self._tokens)
+
+    @property
+    def log(self) -> str:
+        return LOG.at(**self._tokens)
+
+    @property
+    def tick_schedule(self) -> str:
+        return TICK_SCHEDULE.at(**self._tokens)
+
+    @property
+    def tick_fired(self) -> str:
+        return TICK_FIRED.at(**self._tokens)
+
+    def input(self, input_id: str) -> str:
+        return INPUT.at(**self._tokens, input_id=input_id)
+
+    def command(self, pool: str) -> str:
+        return COMMAND.at(**self._tokens, pool=pool)
+
+    def effect(self, pool: str, call: CallId, register: str) -> str:
+        return EFFECT.at(**self._tokens, pool=pool, run=call.run, step=call.step, n=call.n, register=register)
+
+    def effect_family(self, pool: str, call: CallId) -> str:
+        return EFFECT_FAMILY.at(**self._tokens, pool=pool, run=call.run, step=call.step, n=call.n)
+
+    def late(self, call: CallId) -> str:
+        return LATE.at(**self._tokens, run=call.run, step=call.step, n=call.n)
+
+    def artifact(self, artifact_id: str) -> str:
+        return ARTIFACT.at(**self._tokens, artifact_id=artifact_id)
+
+    def sent(self, delivery_id: str) -> str:
+        return SENT.at(**self._tokens, delivery_id=delivery_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Where a journal record stands: its session and the tokens behind the session's prefix."""
+
+    ref: SessionRef
+    path: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """``in``, ``p.anchor``, ``p.log``, ``p.cmd``, ``fx.gate``, ``fx.claim``, ``fx.done``, ``late``, ``art`` or ``sent``."""
+        head = self.path[0]
+        if head == "p":
+            return f"p.{self.path[1]}"
+        if head == "fx":
+            return f"fx.{self.path[-1]}"
+        return head
+
+    @property
+    def pool(self) -> str:
+        """The executor pool of a ``p.cmd`` or ``fx`` register."""
+        return self.path[2] if self.path[0] == "p" else self.path[1]
+
+    @property
+    def call(self) -> CallId:
+        """The command that an ``fx`` or ``late`` register is about."""
+        offset = 2 if self.path[0] == "fx" else 1
+        run, step, n = self.path[offset : offset + 3]
+        return CallId(int(run), int(step), int(n))
+
+
+def parse_register(subject: str) -> Register:
+    """Read a journal subject.
+
+    Raises:
+        BadInput: it is not a subject of the journal.
+    """
+    parts = subject.split(".")
+    if len(parts) < 7 or parts[:2] != ["aw", "journal"]:  # noqa: PLR2004 - the prefix and at least two tokens
+        raise BadInput(f"{subject[:200]!r} is not a journal subject")
+    return Register(SessionRef(parts[3], parts[4], parts[2]), tuple(parts[5:]))
