@@ -1,0 +1,81 @@
+"""Every setting, typed, with its default: from the environment (``ANCHORWATCH_…``), else ``anchorwatch.toml``, else the default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from anchorwatch.core.errors import BadSettings
+
+PREFIX = "ANCHORWATCH_"
+FILE = "anchorwatch.toml"
+
+
+class Settings(BaseSettings):
+    """All settings of the mesh. Durations are seconds, sizes bytes."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, toml_file=FILE, extra="forbid", frozen=True)
+
+    data_dir: Path = Field(Path(".anchorwatch"), description="where the mesh keeps its data, logs and credentials")
+    url: str | None = Field(None, description="HTTP API of a mesh elsewhere, in place of a data directory")
+    token: SecretStr | None = Field(None, description="bearer token of the HTTP API")
+
+    nats_url: str = Field("nats://127.0.0.1:4222", description="the NATS server that a service connects to")
+    nats_user: str | None = Field(None, description="NATS user")
+    nats_password: SecretStr | None = Field(None, description="NATS password")
+    nats_replicas: int = Field(1, ge=1, le=5, description="copies of each stream; 3 in a cluster")
+    instance: str | None = Field(
+        None, description="stable name of a service instance, such as `executor-1`; a restart keeps it"
+    )
+    workspace: str = Field("default", description="the workspace that commands speak of")
+
+    model: Literal["rules", "openai"] = Field("rules", description="`rules`: the pack's own decisions, no LLM; `openai`")
+    model_url: str = Field("https://api.openai.com/v1", description="base URL of an OpenAI-compatible endpoint")
+    model_name: str = Field("", description="the model to ask for")
+    model_key: SecretStr | None = Field(None, description="API key of the endpoint; local servers need none")
+    model_timeout_s: float = Field(120.0, gt=0, description="the longest a model call may take, retries included")
+    context_tokens_max: int = Field(30_000, ge=256, description="the largest request that is ever sent to a model")
+    completion_tokens_max: int = Field(4_096, ge=16, description="the longest answer asked of a model")
+
+    heartbeat_s: float = Field(300.0, ge=1, description="how often an agent looks without another reason")
+    debounce_p0_s: float = Field(2.0, ge=0, description="how long a P0 wake waits for others")
+    debounce_p1_s: float = Field(10.0, ge=0, description="how long a P1 wake waits for others")
+    probe_interval_s: float = Field(2.0, gt=0, description="how often the observer looks at the world by itself")
+    lease_s: float = Field(6.0, ge=1, description="a process that has not renewed its presence for this long counts as gone")
+    sweep_s: float = Field(15.0, gt=0, description="how often planners look for sessions that nobody is watching")
+
+    port: int = Field(8420, ge=0, le=65535, description="the gateway's port; 0: any free one")
+    host: str = Field("127.0.0.1", description="the address that the gateway listens on")
+    notify: Path | None = Field(None, description="a TOML file that says who is told of what; none: the log alone")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what the logs hold")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the base class names it
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the base class names it
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then the environment, then the file."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def load(**overrides: object) -> Settings:
+    """Read the settings.
+
+    Raises:
+        BadSettings: naming each setting that cannot be used, where it came from, and what it may be.
+    """
+    try:
+        return Settings(**overrides)  # type: ignore[arg-type] - pydantic checks each of them
+    except ValidationError as error:
+        parts = []
+        for problem in error.errors():
+            name = ".".join(str(part) for part in problem["loc"])
+            parts.append(f"{PREFIX}{name.upper()}: {problem['msg']}")
+        raise BadSettings("; ".join(parts), hint=f"see `anchorwatch config`; set in the environment or {FILE}") from None
