@@ -36,7 +36,7 @@ check: setup ## lint, formatting, types, import contracts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 format: setup ## put the code in its one format
 	$(BIN)/ruff check --fix-only --quiet

@@ -1,6 +1,6 @@
 """Make or refresh the virtual environment. Called by `make setup` when its stamp is stale.
 
-Standard library only, and readable by an old Python too: it must be able to say that Python is too old.
+Standard library only, and no new syntax: an old Python must get far enough to say that it is too old.
 """
 
 import fcntl
@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 PYTHON_MIN = (3, 11)
 OUTPUT_LINES_MAX = 30
@@ -16,14 +17,12 @@ VENV = Path(".venv")
 PYTHON = VENV / "bin" / "python"
 
 
-def main(stamp):
-    # type: (Path) -> None
+def main(stamp: Path) -> None:
     """Install everything pinned, then the members of the workspace; write the stamp last."""
     if sys.version_info < PYTHON_MIN:
         fail(
-            "Python 3.11 or newer is needed and {} is {}.{}. Say which one to use: make setup PYTHON=python3.13".format(
-                sys.executable, *sys.version_info[:2]
-            )
+            f"Python 3.11 or newer is needed, and {sys.executable} is {sys.version.split()[0]}. "
+            "Say which one to use: make setup PYTHON=python3.13"
         )
     with Path(".venv.lock").open("w") as lock:
         # Two terminals may well start at once, and the one that waited finds the work done.
@@ -34,48 +33,49 @@ def main(stamp):
         if not stamps or not PYTHON.exists():
             make_venv()
         for old in stamps:
-            # From here to the new stamp the environment is unfinished. Interrupted now, it is made anew next time.
+            # From here on the environment is unfinished: when interrupted, it is made anew next time.
             old.unlink(missing_ok=True)
         install()
         stamp.touch()
 
 
-def make_venv():
-    # type: () -> None
+def make_venv() -> None:
     print("Making the virtual environment in .venv", flush=True)
     shutil.rmtree(VENV, ignore_errors=True)
     if subprocess.call([sys.executable, "-m", "venv", str(VENV)]) != 0:
-        fail("could not make .venv with {}: its venv module is missing (Debian: python3-venv)".format(sys.executable))
+        fail(f"{sys.executable} could not make .venv: its venv module is missing (Debian: python3-venv)")
 
 
-def install():
-    # type: () -> None
+def install() -> None:
     members = [Path("shared"), *sorted(p.parent for p in Path("services").glob("*/pyproject.toml"))]
-    print("Installing the pinned packages and {} members of the workspace".format(len(members)), flush=True)
+    print(f"Installing the pinned packages and {len(members)} members of the workspace", flush=True)
     pip("--require-hashes", "-r", "requirements.lock")
-    editables = [word for member in members for word in ("-e", "./{}".format(member))]
+    editables = [word for member in members for word in ("-e", f"./{member}")]
     # The build backend comes from the lock, so nothing is fetched that has no hash.
     pip("--no-deps", "--no-build-isolation", "--no-index", *editables)
 
 
-def pip(*arguments):
-    # type: (*str) -> None
+def pip(*arguments: str) -> None:
     """Run pip quietly: what it has to say matters only when it fails."""
     command = [str(PYTHON), "-m", "pip", "install", "--progress-bar", "off", "--disable-pip-version-check"]
     # The build backend looks for its own executable on the PATH.
     path = os.pathsep.join((str(PYTHON.parent.absolute()), os.environ.get("PATH", os.defpath)))
     environment = dict(os.environ, PATH=path, PIP_ROOT_USER_ACTION="ignore")
     done = subprocess.run(
-        [*command, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        [*command, *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         print(*done.stdout.splitlines()[-OUTPUT_LINES_MAX:], sep="\n", file=sys.stderr)
         fail("pip failed, see above. Mend the cause and run make setup again")
 
 
-def fail(message):
-    # type: (str) -> None
-    sys.exit("make setup: {}".format(message))
+def fail(message: str) -> NoReturn:
+    sys.exit(f"make setup: {message}")
 
 
 if __name__ == "__main__":
