@@ -1,0 +1,135 @@
+"""The two worlds in which the suite runs: a bus in memory, and a real server.
+
+A test is written once, against `World`. It makes its streams under names of its own (`World.stream`, `World.subject`),
+since the real server is shared by the tests of a session. Time is passed by `World.advance` only: virtual time in the
+simulation, real time on the server, so windows in tests are short (0.5-2 s). Waiting for something to happen is done by
+the bus's own waiting calls (`Consumer.fetch`) or by `World.until`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import ClassVar
+
+from anchorwatch.bus.port import Bus, ConsumerSpec, Message
+from anchorwatch.topology.streams import StreamSpec
+from tests.support.nats_server import NatsServer, User
+
+ADMIN = User("admin", "admin-password")
+# Publishes below `*.allowed.` only, and looks at nothing but what JetStream answers to its own inbox.
+RESTRICTED = User("restricted", "restricted-password", publish=("*.allowed.>",), subscribe=("_INBOX.restricted.>",))
+USERS = (ADMIN, RESTRICTED)
+
+POLL_S = 0.02
+_tests = itertools.count(1)
+
+
+class World(ABC):
+    """Where a test runs."""
+
+    kind: ClassVar[str]
+
+    def __init__(self) -> None:
+        self._prefix = f"t{next(_tests)}"
+        self._buses: list[Bus] = []
+
+    def stream(self, name: str = "S") -> str:
+        """A stream, bucket or store name that no other test has."""
+        return f"{self._prefix}_{name}"
+
+    def subject(self, rest: str) -> str:
+        """A subject below this test's own first token."""
+        return f"{self._prefix}.{rest}"
+
+    async def connect(self, user: User = ADMIN) -> Bus:
+        """A connected bus, closed at the end of the test."""
+        bus = await self._connect(user)
+        self._buses.append(bus)
+        return bus
+
+    async def close(self) -> None:
+        for bus in reversed(self._buses):
+            await bus.close()
+
+    async def until(self, condition: Callable[[], Awaitable[bool]], within_s: float = 5.0) -> None:
+        """Wait until ``condition`` holds.
+
+        Raises:
+            AssertionError: it does not within ``within_s``.
+        """
+        for _ in range(int(within_s / POLL_S)):
+            if await condition():
+                return
+            await self.advance(POLL_S)
+        raise AssertionError(f"did not hold within {within_s} s")
+
+    @abstractmethod
+    async def _connect(self, user: User) -> Bus: ...
+
+    @abstractmethod
+    async def advance(self, seconds: float) -> None:
+        """Let time pass."""
+
+    @abstractmethod
+    def now_ms(self) -> int:
+        """The time that the bus's server sees, Unix milliseconds."""
+
+    # What most tests need.
+
+    async def make_stream(self, bus: Bus, name: str = "S", **options: object) -> str:
+        """A stream on ``<prefix>.<name in lower case>.>``; returns its name."""
+        subjects = options.pop("subjects", (self.subject(f"{name.lower()}.>"),))
+        spec = StreamSpec(name=self.stream(name), subjects=subjects, **options)  # type: ignore[arg-type]  # its own fields
+        await bus.ensure_stream(spec)
+        return spec.name
+
+
+class NatsWorld(World):
+    """A real server."""
+
+    kind = "nats"
+
+    def __init__(self, server: NatsServer) -> None:
+        super().__init__()
+        self._server = server
+
+    async def _connect(self, user: User) -> Bus:
+        from anchorwatch.bus import jetstream  # noqa: PLC0415 - the simulation's tests run without nats-py
+
+        return await jetstream.connect(
+            self._server.url, user=user.name, password=user.password, name="conformance", inbox=f"_INBOX.{user.name}"
+        )
+
+    async def advance(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class SimWorld(World):
+    """The bus in memory. Each test has a simulation of its own."""
+
+    kind = "sim"
+
+    def __init__(self) -> None:
+        super().__init__()
+        from anchorwatch.bus.sim import SimBus  # noqa: PLC0415 - the server's tests run without the simulation
+
+        self._sim = SimBus()
+
+    async def _connect(self, user: User) -> Bus:
+        raise NotImplementedError
+
+    async def advance(self, seconds: float) -> None:
+        raise NotImplementedError
+
+    def now_ms(self) -> int:
+        raise NotImplementedError
+
+
+__all__ = ["ADMIN", "RESTRICTED", "USERS", "ConsumerSpec", "Message", "NatsWorld", "SimWorld", "World"]
