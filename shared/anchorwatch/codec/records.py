@@ -1,0 +1,92 @@
+"""Records as msgpack. Wire format: docs/wire-format.md."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import msgpack
+
+from anchorwatch.core.errors import Damaged, NewerSchema, TooLarge
+from anchorwatch.core.records import FORMAT, Record
+
+RECORD_BYTES_MAX: Final = 256 * 1024
+_FIELDS: Final = 7
+# The digest is the last element, 32 bytes behind a two-byte msgpack head (bin 8).
+_TAIL: Final = 34
+
+
+def pack(value: Any) -> bytes:  # noqa: ANN401 - any value that msgpack has a form for
+    """Pack plain data (maps, lists, strings, bytes, numbers, booleans, None)."""
+    return msgpack.packb(value, use_bin_type=True)  # type: ignore[no-any-return]
+
+
+def unpack(data: bytes) -> Any:  # noqa: ANN401 - whatever was packed
+    """Unpack plain data.
+
+    Raises:
+        Damaged: the bytes are no msgpack, or there are bytes behind it.
+    """
+    try:
+        return msgpack.unpackb(data, raw=False, strict_map_key=False)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise Damaged(f"not msgpack: {error}") from None
+
+
+def encode(record: Record) -> tuple[bytes, Record]:
+    """The record's bytes, and the record with its digest.
+
+    Raises:
+        TooLarge: above 256 KiB; larger content belongs into an artifact.
+    """
+    fields = [
+        FORMAT,
+        record.kind,
+        record.at_ms,
+        record.writer,
+        bytes.fromhex(record.previous),
+        pack(dict(record.body)),
+        b"\0" * 32,
+    ]
+    head = pack(fields)[:-_TAIL]
+    digest = hashlib.sha256(head).digest()
+    data = head + pack(digest)
+    if len(data) > RECORD_BYTES_MAX:
+        raise TooLarge(
+            f"a {record.kind} record would be {len(data)} bytes, the limit is {RECORD_BYTES_MAX}",
+            hint="keep large content as an artifact",
+        )
+    return data, replace(record, digest=digest.hex())
+
+
+def decode(data: bytes) -> Record:
+    """Read a record and check its digest.
+
+    Raises:
+        NewerSchema: its format is newer than this release's. Damaged: it is cut, altered, or no record.
+    """
+    fields = unpack(data)
+    if not isinstance(fields, list) or not fields or not isinstance(fields[0], int):
+        raise Damaged("not a record")
+    if fields[0] > FORMAT:
+        raise NewerSchema(f"the record has format {fields[0]}, this release reads up to {FORMAT}", hint="upgrade this process")
+    if len(fields) != _FIELDS:
+        raise Damaged(f"a record has {_FIELDS} fields, this has {len(fields)}")
+    _, kind, at_ms, writer, previous, body, digest = fields
+    if not (
+        isinstance(kind, str)
+        and isinstance(at_ms, int)
+        and isinstance(writer, str)
+        and isinstance(previous, bytes)
+        and isinstance(body, bytes)
+        and isinstance(digest, bytes)
+    ):
+        raise Damaged("a field of the record has another type than it must have")
+    if hashlib.sha256(data[:-_TAIL]).digest() != digest or data[-_TAIL:] != pack(digest):
+        raise Damaged(f"the digest of the {kind[:40]} record does not fit its bytes")
+    content = unpack(body)
+    if not isinstance(content, Mapping):
+        raise Damaged("the body of the record is no map")
+    return Record(kind, at_ms, writer, content, previous.hex(), digest.hex())

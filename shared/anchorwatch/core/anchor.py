@@ -1,0 +1,109 @@
+"""The session anchor: the small working memory that survives runs, restarts, compaction and resets."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from anchorwatch.core.errors import Damaged, NewerSchema, TooLarge
+
+SCHEMA = 1
+ANCHOR_BYTES_MAX = 16 * 1024
+
+Status = Literal["idle", "active", "paused", "quarantined", "deleted"]
+RunOutcome = Literal["success", "no_action", "unresolved", "failed", "cancelled", "over_budget"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class TurnMark(_Part):
+    """The running turn. ``woken_by`` is the journal sequence of the message that its planner holds (0: none, a sweep found it)."""
+
+    id: str
+    started_at: str
+    woken_by: int = Field(ge=0)
+    inputs_through: int = Field(ge=0)
+
+
+class Fence(_Part):
+    """Commands of a run below ``run`` must not start any more."""
+
+    run: int = Field(ge=0)
+
+
+class PromptProof(_Part):
+    """Which anchor stood in the last prompt: the sequence and digest of its record, and the digest and size of the request."""
+
+    anchor_revision: int
+    anchor_sha256: str
+    sha256: str
+    tokens: int
+    model: str
+
+
+class Anchor(_Part):
+    """The anchor, whole. Field by field: docs/wire-format.md."""
+
+    schema_: Literal[1] = Field(1, alias="schema")
+    workspace: str
+    session: str
+    agent: str
+    status: Status = "idle"
+    run_id: int = Field(0, ge=0)
+    generation: int = Field(0, ge=0)
+    execution_id: str | None = None
+    turn: TurnMark | None = None
+    fence: Fence = Fence(run=0)
+    run_count: int = Field(0, ge=0)
+    last_run_id: int = Field(0, ge=0)
+    last_run_timestamp: str | None = None
+    last_run_outcome: RunOutcome | None = None
+    last_run_reason: str = ""
+    runs_without_progress: int = Field(0, ge=0)
+    inputs_through: int = Field(0, ge=0)
+    next_check_at: str | None = None
+    reset_count: int = Field(0, ge=0)
+    objectives: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    facts: dict[str, Any] = Field(default_factory=dict)
+    prompt: PromptProof | None = None
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """The anchor as the JSON object that is stored."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+def read_anchor(value: dict[str, Any]) -> Anchor:
+    """Check a stored anchor.
+
+    Raises:
+        NewerSchema: it was written by a newer release.
+        Damaged: it breaks the schema.
+    """
+    schema = value.get("schema")
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise NewerSchema(f"the anchor has schema {schema}, this release reads up to {SCHEMA}", hint="upgrade this process")
+    try:
+        return Anchor.model_validate(value, strict=False)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise Damaged(f"the anchor breaks its schema at {where or 'the top'}: {first['msg']}") from None
+
+
+def check_size(size_bytes: int) -> None:
+    """Refuse an anchor above 16 KiB.
+
+    Raises:
+        TooLarge: nothing is cut off silently.
+    """
+    if size_bytes > ANCHOR_BYTES_MAX:
+        raise TooLarge(
+            f"the anchor would be {size_bytes} bytes, the limit is {ANCHOR_BYTES_MAX}",
+            hint="shorten objectives, constraints or the pack's facts",
+        )

@@ -1,0 +1,124 @@
+"""What an executor does next with a command that it was handed.
+
+The rule behind it all: a command whose claim has no outcome is never simply run again. What may be done depends on its effect class,
+and only once the claim's owner is proved dead: acks prove nothing, and a slow owner is not a dead one.
+
+The order matters: claim first (fenced on the command's family), *then* read the anchor up to the claim's own sequence
+(`after_claim`). Either the executor sees the fence and refuses, or whoever raised the fence sees a first claim older than it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.effect.state import EffectState, Owner
+from anchorwatch.core.tools import EffectClass
+
+Liveness = Literal["alive", "dead", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """It has its outcome: ack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Not now: leave it to a later delivery."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Nobody has claimed it: ask the policy, then claim and run (a read runs without a claim)."""
+
+    claim: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimAgain:
+    """Its owner is proved dead. Claim it again, and then ``run`` with the same key, or ``reconcile``."""
+
+    then: Literal["run", "reconcile"]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkUnknown:
+    """It may have happened and nobody can tell: a person decides."""
+
+    reason: str
+
+
+Action = Nothing | Wait | Judge | ClaimAgain | MarkUnknown
+
+
+def next_action(
+    state: EffectState, effect_class: EffectClass, me: Owner, owner_liveness: Liveness
+) -> Action:
+    """The executor's next move. ``owner_liveness`` is about the standing claim's owner (ignored without a claim)."""
+    if state.outcome is not None:
+        return Nothing()
+    if effect_class is EffectClass.READ:
+        return Judge(claim=False)
+    if state.claim is None:
+        return Judge(claim=True)
+    if state.claim.owner == me:
+        return Wait("this process is running it")
+    former_self = state.claim.owner.instance == me.instance
+    if not former_self and owner_liveness != "dead":
+        return Wait(f"{state.claim.owner.instance} holds the claim and is {owner_liveness}")
+    match effect_class:
+        case EffectClass.IDEMPOTENT:
+            return ClaimAgain(then="run")
+        case EffectClass.RECONCILABLE:
+            return ClaimAgain(then="reconcile")
+        case _:
+            return MarkUnknown(f"{state.claim.owner.instance} died while it ran; it may have happened")
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """The fence is below the command: do it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """The command's run is fenced off. ``first``: on a first claim it can be refused; after a re-claim it may have happened."""
+
+    first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The session is paused, quarantined or killed: give the claim back and wait."""
+
+    reason: str
+
+
+def after_claim(state: EffectState, run: int, anchor: Anchor) -> Go | Stale | Hold:
+    """What the anchor, read up to the claim's own sequence, says of the command that was just claimed."""
+    if run < anchor.fence.run or anchor.status == "deleted":
+        return Stale(first=state.claim is None or state.claim.sequence == state.first_claim)
+    if anchor.status in ("paused", "quarantined"):
+        return Hold(f"the session is {anchor.status}")
+    return Go()
+
+
+def after_reconcile(
+    found: Literal["done", "not_done", "unknown"], *, rejects_used_key: bool, settled: bool
+) -> Literal["record", "run", "wait", "unknown"]:
+    """What follows from the provider's word, asked under a re-claim (so its former owner is proved dead).
+
+    ``settled``: the tool's settle time has passed since the former claim; a request that is still on its way would have arrived. Only then, or where
+    the provider rejects a used key, does "not done" lead to a second run.
+    """
+    if found == "done":
+        return "record"
+    if found == "unknown":
+        return "unknown"
+    if rejects_used_key or settled:
+        return "run"
+    return "wait"

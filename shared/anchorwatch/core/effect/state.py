@@ -1,0 +1,138 @@
+"""What is recorded about one command's effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, assert_never
+
+from anchorwatch.core.names import CallId
+
+OutcomeState = Literal["succeeded", "failed", "refused", "unknown", "resolved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The process that holds a claim. A restarted instance has another incarnation."""
+
+    instance: str
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """``claim``: this process is about to run the command. ``attempt`` counts from 1."""
+
+    owner: Owner
+    attempt: int
+    effect_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """``claim``: given back before anything was sent; as if it had never been claimed."""
+
+    owner: Owner
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``done``: what the command did.
+
+    ``rule``: the policy rule that refused it. ``by``: who settled it, for `resolved`. ``error``: a stable code for what failed. ``claim_sequence``: the
+    claim that it ran under (0: none was needed or made).
+    """
+
+    call: CallId
+    tool: str
+    state: OutcomeState
+    text: str
+    data: Mapping[str, Any]
+    durable: bool = True
+    error: str = ""
+    rule: str = ""
+    by: str = ""
+    resource: str = ""
+    effect_key: str = ""
+    claim_sequence: int = 0
+    turn_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GateAsked:
+    """``gate``: a person is asked. ``binding``: digest of exactly what was shown (arguments, target, observation, generation)."""
+
+    rule: str
+    binding: str
+    expires_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GateDecided:
+    """``gate``: a person answered, once."""
+
+    approved: bool
+    binding: str
+    by: str
+
+
+EffectEvent = Claimed | Released | Outcome | GateAsked | GateDecided
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The claim that stands."""
+
+    sequence: int
+    at_ms: int
+    owner: Owner
+    attempt: int
+    effect_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class EffectState:
+    """A command's effect as recorded. ``head``: last sequence of the family, on which the next write is fenced (0: nothing yet).
+
+    ``first_claim``: sequence of the first claim that was not given back; ``attempts``: claims made, given-back ones too.
+    """
+
+    head: int = 0
+    claim: Claim | None = None
+    first_claim: int = 0
+    attempts: int = 0
+    outcome: Outcome | None = None
+    gate: GateAsked | None = None
+    approval: GateDecided | None = None
+
+
+def apply_effect(state: EffectState, sequence: int, at_ms: int, event: EffectEvent) -> EffectState:
+    """Fold one record of the family; it may not refuse."""
+    if sequence <= state.head:
+        return state
+    state = replace(state, head=sequence)
+    match event:
+        case Claimed():
+            claim = Claim(sequence, at_ms, event.owner, event.attempt, event.effect_key)
+            first = state.first_claim or sequence
+            return replace(state, claim=claim, first_claim=first, attempts=state.attempts + 1)
+        case Released():
+            first = 0 if state.claim and state.claim.sequence == state.first_claim else state.first_claim
+            return replace(state, claim=None, first_claim=first)
+        case Outcome():
+            return replace(state, outcome=event)
+        case GateAsked():
+            return replace(state, gate=event, approval=None)
+        case GateDecided():
+            return replace(state, approval=event)
+        case _:
+            assert_never(event)
+
+
+def fold_effect(records: Iterable[tuple[int, int, EffectEvent]]) -> EffectState:
+    """The state after (sequence, at_ms, event) records in sequence order."""
+    state = EffectState()
+    for sequence, at_ms, event in records:
+        state = apply_effect(state, sequence, at_ms, event)
+    return state

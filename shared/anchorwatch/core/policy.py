@@ -1,0 +1,71 @@
+"""May this command run? Grants, limits and invariants; the model's word is never enough. Pure: CEL is behind `Evaluate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from anchorwatch.core.facts import Observation
+from anchorwatch.core.tools import Invariant
+
+Evaluate = Callable[[str, Mapping[str, Any]], object]
+"""Evaluates a CEL expression over named values; raises any exception when it cannot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Allowed, refused, or asks a person; ``rule`` made the decision, ``reason`` says it in a sentence for model and people."""
+
+    decision: Literal["allowed", "refused", "gate"]
+    rule: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the policy is asked."""
+
+    tool: str
+    args: Mapping[str, Any]
+    resource: str
+    grants: Sequence[str]
+    facts: Mapping[str, Any]
+    observation: Observation | None
+
+
+def judge(question: Question, invariants: Sequence[Invariant], evaluate: Evaluate) -> Verdict:
+    """The verdict on one command. Anything that cannot be evaluated refuses."""
+    if question.tool not in question.grants:
+        return Verdict("refused", "grant", f"the agent has no grant for {question.tool}")
+    command = {"tool": question.tool, "args": dict(question.args), "resource": question.resource}
+    for invariant in invariants:
+        if question.tool in invariant.tools and (refusal := _check(question, command, invariant, evaluate)):
+            return refusal
+    return Verdict("allowed", "grant")
+
+
+def needs_observation(tool: str, invariants: Sequence[Invariant]) -> bool:
+    """Whether judging a call of ``tool`` takes an observation."""
+    return any(tool in invariant.tools for invariant in invariants)
+
+
+def _check(
+    question: Question, command: Mapping[str, Any], invariant: Invariant, evaluate: Evaluate
+) -> Verdict | None:
+    try:
+        if invariant.when and not evaluate(invariant.when, {"command": command}):
+            return None
+    except Exception as error:  # noqa: BLE001 - a rule that cannot be evaluated refuses, whatever the library raises
+        return Verdict("refused", invariant.name, f"its condition cannot be evaluated: {error}"[:300])
+    seen = question.observation.facts if question.observation else {}
+    unknown = [name for name in invariant.needs if seen.get(name) is None]
+    if unknown:
+        return Verdict("refused", invariant.name, f"{', '.join(unknown)} unknown; {invariant.message}".rstrip("; "))
+    try:
+        held = evaluate(
+            invariant.rule, {"command": command, "facts": dict(question.facts), "observation": dict(seen)}
+        )
+    except Exception as error:  # noqa: BLE001 - as above
+        return Verdict("refused", invariant.name, f"the rule cannot be evaluated: {error}"[:300])
+    return None if held is True else Verdict("refused", invariant.name, invariant.message)

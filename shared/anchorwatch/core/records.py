@@ -1,0 +1,67 @@
+"""What a journal record is, whatever bytes it travels as (`anchorwatch.codec` knows those)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+FORMAT = 1
+"""The format version that this release writes, and the newest that it reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One entry of the journal.
+
+    ``kind`` says what happened; ``at_ms`` (Unix milliseconds) and ``writer`` when, and who wrote it; ``previous`` is the
+    digest of the planner record before (planner records only, else empty). ``digest`` (hex SHA-256) covers all of these and the
+    body; it is empty until the codec has made the bytes.
+    """
+
+    kind: str
+    at_ms: int
+    writer: str
+    body: Mapping[str, Any]
+    previous: str = ""
+    digest: str = ""
+
+
+class Kind:
+    """The record kinds, by register."""
+
+    # in
+    INPUT = "input"
+    # p.anchor: the reason that the anchor changed
+    CREATED = "created"
+    ACQUIRED = "acquired"
+    TAKEN_OVER = "taken_over"
+    TURN_ENDED = "turn_ended"
+    CANCELLED = "cancelled"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    DELETED = "deleted"
+    QUARANTINED = "quarantined"
+    DIRECTIVES = "directives"
+    # p.cmd
+    COMMAND = "command"
+    # p.log
+    STEP = "step"
+    SNAPSHOT = "snapshot"
+    # fx
+    GATE_ASKED = "gate_asked"
+    GATE_DECIDED = "gate_decided"
+    CLAIM = "claim"
+    RELEASE = "release"
+    OUTCOME = "outcome"
+    # the rest
+    LATE = "late"
+    ARTIFACT = "artifact"
+    DELIVERY_CLAIMED = "delivery_claimed"
+    DELIVERY = "delivery"
+
+
+CONTROLS = frozenset(
+    {Kind.CREATED, Kind.CANCELLED, Kind.PAUSED, Kind.RESUMED, Kind.DELETED, Kind.QUARANTINED, Kind.DIRECTIVES}
+)
+"""Anchor changes that people make; each is also a wake. The others are the planner's own."""

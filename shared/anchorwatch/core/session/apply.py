@@ -1,0 +1,218 @@
+"""State + event -> state. Applying a recorded event may not refuse: it happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from anchorwatch.core.records import Kind
+from anchorwatch.core.session.events import (
+    AnchorChanged,
+    CommandDecided,
+    Event,
+    InputAccepted,
+    OutcomeRecorded,
+    SnapshotTaken,
+    StepDecided,
+    StepHead,
+)
+from anchorwatch.core.session.state import Call, PastTurn, SessionState, Step, Turn
+
+HISTORY_TURNS_MAX = 20
+HISTORY_CHARS_MAX = 48_000
+PAST_TEXT_CHARS_MAX = 1_200
+PAST_INPUTS_MAX = 10
+_ENDS_TURN = frozenset({Kind.TURN_ENDED, Kind.CANCELLED, Kind.DELETED})
+_HOLDS = frozenset({Kind.ACQUIRED, Kind.TAKEN_OVER})
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An event with its place in the journal. ``digest`` is the record's own."""
+
+    sequence: int
+    event: Event
+    digest: str = ""
+
+
+def replay(state: SessionState, records: Iterable[Recorded]) -> SessionState:
+    """Fold records, in sequence order, into the state."""
+    for record in records:
+        state = apply(state, record)
+    return state
+
+
+def apply(state: SessionState, record: Recorded) -> SessionState:
+    """Fold one record into the state; one that was folded before changes nothing."""
+    event = record.event
+    match event:
+        case InputAccepted():
+            return _accept(state, event)
+        case OutcomeRecorded():
+            return _settle(state, event).reading_through(record.sequence)
+        case AnchorChanged() | CommandDecided() | StepDecided() | SnapshotTaken():
+            if record.sequence <= state.head:
+                return state
+            state = _apply_planner(state, event, record)
+            return replace(state, head=record.sequence, head_digest=record.digest).reading_through(record.sequence)
+        case _:
+            assert_never(event)
+
+
+def _apply_planner(
+    state: SessionState, event: AnchorChanged | CommandDecided | StepDecided | SnapshotTaken, record: Recorded
+) -> SessionState:
+    match event:
+        case AnchorChanged():
+            state = _change_anchor(state, event, record)
+        case CommandDecided():
+            state = _add_call(state, event)
+        case StepDecided():
+            state = _begin_step(state, event.head)
+        case SnapshotTaken():
+            return replace(_restore(state, event.state), snapshot_sequence=record.sequence, snapshot_age=0)
+        case _:
+            assert_never(event)
+    return replace(state, snapshot_age=state.snapshot_age + 1)
+
+
+def _accept(state: SessionState, event: InputAccepted) -> SessionState:
+    given = event.input
+    through = state.anchor.inputs_through if state.anchor else 0
+    taken = state.anchor.turn.inputs_through if state.anchor and state.anchor.turn else through
+    known = any(pending.sequence == given.sequence for pending in state.pending)
+    if given.sequence <= max(through, taken) or known:
+        return state.reading_through(given.sequence)
+    ordered = tuple(sorted((*state.pending, given), key=lambda each: each.sequence))
+    return replace(state, pending=ordered).reading_through(given.sequence)
+
+
+def _restore(state: SessionState, snapshot: SessionState) -> SessionState:
+    # A state that was folded up to the snapshot knows all that the snapshot does, and the inputs accepted meanwhile.
+    if state.head:
+        return state
+    kept = tuple(each for each in state.pending if snapshot.anchor is None or each.sequence > snapshot.anchor.inputs_through)
+    return replace(snapshot, pending=kept)
+
+
+def _change_anchor(state: SessionState, event: AnchorChanged, record: Recorded) -> SessionState:
+    anchor = event.anchor
+    state = replace(state, anchor=anchor, anchor_sequence=record.sequence)
+    if event.kind not in _HOLDS:
+        state = replace(state, told=anchor, told_sequence=record.sequence, told_digest=record.digest)
+    if event.kind == Kind.ACQUIRED and anchor.turn is not None:
+        taken = tuple(each for each in state.pending if each.sequence <= anchor.turn.inputs_through)
+        rest = tuple(each for each in state.pending if each.sequence > anchor.turn.inputs_through)
+        turn = Turn(
+            run_id=anchor.run_id,
+            turn_id=anchor.turn.id,
+            started_at_ms=event.at_ms,
+            held_since=record.sequence,
+            woken_by=anchor.turn.woken_by,
+            inputs=taken,
+        )
+        return replace(state, pending=rest, turn=turn)
+    if event.kind == Kind.TAKEN_OVER and state.turn is not None and anchor.turn is not None:
+        turn = replace(state.turn, held_since=record.sequence, woken_by=anchor.turn.woken_by)
+        return replace(state, turn=_withdraw_ephemeral(turn))
+    if event.kind in _ENDS_TURN and state.turn is not None:
+        return _end_turn(state, event)
+    return state
+
+
+def _end_turn(state: SessionState, event: AnchorChanged) -> SessionState:
+    turn = state.turn
+    assert turn is not None  # noqa: S101 - the caller looked
+    steps = turn.steps
+    if event.head is not None:
+        steps = (*steps, _step(event.head))
+    past = PastTurn(
+        run_id=turn.run_id,
+        outcome=event.anchor.last_run_outcome or "failed",
+        reason=_clip(event.anchor.last_run_reason),
+        inputs=tuple(replace(each, text=_clip(each.text)) for each in turn.inputs[:PAST_INPUTS_MAX]),
+        skipped=max(0, len(turn.inputs) - PAST_INPUTS_MAX),
+        steps=tuple(_past_step(step) for step in steps),
+    )
+    return replace(state, turn=None, history=_bounded((*state.history, past)))
+
+
+def _withdraw_ephemeral(turn: Turn) -> Turn:
+    def withdraw(call: Call) -> Call:
+        if call.durable or call.state in ("pending", "rejected"):
+            return call
+        return replace(call, state="withdrawn", text="this result was ephemeral and is gone since a restart; call again", data={})
+
+    return replace(turn, steps=tuple(replace(step, calls=tuple(map(withdraw, step.calls))) for step in turn.steps))
+
+
+def _step(head: StepHead) -> Step:
+    rejected = tuple(
+        Call(n=n, tool=tool, label=label, args={}, state="rejected", text=f"{why}: {raw}" if raw else why)
+        for n, tool, label, raw, why in head.rejected
+    )
+    return Step(number=head.step, text=head.text, calls=rejected, observation=head.observation)
+
+
+def _begin_step(state: SessionState, head: StepHead) -> SessionState:
+    if state.turn is None:
+        return state
+    return replace(state, turn=replace(state.turn, steps=(*state.turn.steps, _step(head))))
+
+
+def _add_call(state: SessionState, event: CommandDecided) -> SessionState:
+    if event.head is not None:
+        state = _begin_step(state, event.head)
+    if state.turn is None or not state.turn.steps:
+        return state
+    call = Call(
+        n=event.call.n, tool=event.tool, args=event.args, label=event.label, pool=event.pool, resource=event.resource
+    )
+    last = state.turn.steps[-1]
+    calls = tuple(sorted((*last.calls, call), key=lambda each: each.n))
+    return replace(state, turn=replace(state.turn, steps=(*state.turn.steps[:-1], replace(last, calls=calls))))
+
+
+def _settle(state: SessionState, event: OutcomeRecorded) -> SessionState:
+    turn = state.turn
+    if turn is None or turn.run_id != event.call.run:
+        return state
+
+    def settle(step: Step) -> Step:
+        if step.number != event.call.step:
+            return step
+        return replace(step, calls=tuple(_outcome(call, event) for call in step.calls))
+
+    return replace(state, turn=replace(turn, steps=tuple(map(settle, turn.steps))))
+
+
+def _outcome(call: Call, event: OutcomeRecorded) -> Call:
+    if call.n != event.call.n or call.state not in ("pending", "unknown"):
+        return call
+    return replace(call, state=event.state, text=event.text, data=event.data, durable=event.durable)
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= PAST_TEXT_CHARS_MAX else text[: PAST_TEXT_CHARS_MAX - 1] + "…"
+
+
+def _past_step(step: Step) -> Step:
+    calls = tuple(replace(call, text=_clip(call.text), data={}) for call in step.calls)
+    seen = step.observation and replace(step.observation, text="")
+    return replace(step, text=_clip(step.text), calls=calls, observation=seen)
+
+
+def _weight(past: PastTurn) -> int:
+    texts = sum(len(each.text) + 80 for each in past.inputs)
+    steps = sum(len(step.text) + sum(len(call.text) + len(str(call.args)) + 80 for call in step.calls) for step in past.steps)
+    return texts + steps + len(past.reason)
+
+
+def _bounded(history: tuple[PastTurn, ...]) -> tuple[PastTurn, ...]:
+    history = history[-HISTORY_TURNS_MAX:]
+    total = sum(map(_weight, history))
+    while len(history) > 1 and total > HISTORY_CHARS_MAX:
+        total -= _weight(history[0])
+        history = history[1:]
+    return history

@@ -1,0 +1,94 @@
+"""What can happen to a session. Each event is one journal record; `anchorwatch.journal.mapping` gives it bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from anchorwatch.core.anchor import Anchor, PromptProof
+from anchorwatch.core.names import CallId
+from anchorwatch.core.session.state import CallState, Input, SeenObservation, SessionState
+
+
+@dataclass(frozen=True, slots=True)
+class StepHead:
+    """What a step has beside its commands; it stands in the step's first record.
+
+    ``calls``: (n, tool, label, raw arguments, reason) of calls that were rejected and never become a command. ``usage``: tokens as the endpoint reported.
+    """
+
+    step: int
+    text: str
+    observation: SeenObservation | None
+    prompt: PromptProof | None
+    rejected: tuple[tuple[int, str, str, str, str], ...] = ()
+    calls: int = 0
+    usage: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class InputAccepted:
+    """``in``: a receipt was given."""
+
+    input: Input
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorChanged:
+    """``p.anchor``: the whole new anchor, why it changed, and (at the end of a turn) its last step."""
+
+    kind: str
+    anchor: Anchor
+    at_ms: int
+    reason: str = ""
+    by: str = ""
+    head: StepHead | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandDecided:
+    """``p.cmd.<pool>``: a tool call, committed. It is the executor's outbox item. The first of a step carries the step's head."""
+
+    call: CallId
+    turn_id: str
+    generation: int
+    agent: str
+    pool: str
+    tool: str
+    args: Mapping[str, Any]
+    resource: str
+    label: str
+    observation_digest: str
+    observation_at_ms: int
+    head: StepHead | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepDecided:
+    """``p.log``: a step none of whose calls could be dispatched."""
+
+    run: int
+    head: StepHead
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTaken:
+    """``p.log``: the folded state, so that loading starts here. ``state.read_through`` says how far it was complete."""
+
+    state: SessionState
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeRecorded:
+    """``fx.….done``: what a command did."""
+
+    call: CallId
+    state: CallState
+    text: str
+    data: Mapping[str, Any]
+    durable: bool
+
+
+Event = InputAccepted | AnchorChanged | CommandDecided | StepDecided | SnapshotTaken | OutcomeRecorded
+PlannerEvent = AnchorChanged | CommandDecided | StepDecided | SnapshotTaken

@@ -1,0 +1,34 @@
+"""What a turn has come to. "The model finished" is not success."""
+
+from __future__ import annotations
+
+from anchorwatch.core.anchor import RunOutcome
+from anchorwatch.core.session.state import Call, Turn
+
+_NO_EFFECT = frozenset({"failed", "refused", "rejected", "withdrawn"})
+
+
+def judge(turn: Turn, emergency: str | None, acting_tools: frozenset[str]) -> tuple[RunOutcome, str]:
+    """The outcome of a turn that the model has ended, and why.
+
+    ``emergency``: which one stands by the last observation (None: none). ``acting_tools``: tools that change the world outside; only
+    these count as having done something about an emergency.
+    """
+    calls = [call for step in turn.steps for call in step.calls]
+    acted = [call for call in calls if call.tool in acting_tools]
+    done = [call for call in acted if call.state in ("succeeded", "resolved")]
+    if emergency and not done:
+        tried = f"; {_say(acted)}" if acted else ""
+        return "unresolved", f"{emergency} stands and nothing was done about it{tried}"
+    unknown = [call for call in acted if call.state == "unknown"]
+    if unknown:
+        return "unresolved", f"the outcome of {unknown[0].tool} is unknown"
+    if done:
+        return "success", _say(done)
+    if acted and all(call.state in _NO_EFFECT for call in acted):
+        return "failed", _say(acted)
+    return "no_action", "nothing had to be done"
+
+
+def _say(calls: list[Call]) -> str:
+    return ", ".join(f"{call.tool} {call.state}" for call in calls[:5])

@@ -1,0 +1,132 @@
+"""What a session is. All of it is derived from the journal; nothing here is written anywhere but in snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from anchorwatch.core.anchor import Anchor, RunOutcome
+
+P0, P1, P2 = 0, 1, 2
+Priority = Literal[0, 1, 2]
+InputKind = Literal["event", "message", "trigger", "tick"]
+CallState = Literal["pending", "succeeded", "failed", "refused", "unknown", "resolved", "rejected", "withdrawn"]
+"""``rejected``: never dispatched (its arguments were unusable). ``withdrawn``: an ephemeral result from before a resume."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An accepted input. ``at_ms``: when the journal accepted it; ``sequence``: its receipt."""
+
+    sequence: int
+    input_id: str
+    kind: InputKind
+    priority: Priority
+    at_ms: int
+    text: str = ""
+    source: str = ""
+    type: str = ""
+    expires_at_ms: int | None = None
+
+    @property
+    def family(self) -> str:
+        """What counts as the same kind of wake: the input's kind, source and type."""
+        return "/".join(part for part in (self.kind, self.source, self.type) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call of a step and what came of it. ``n`` counts from 1; ``label`` is the model's own id, never an identity."""
+
+    n: int
+    tool: str
+    args: Mapping[str, Any]
+    label: str = ""
+    pool: str = "default"
+    resource: str = ""
+    state: CallState = "pending"
+    text: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    durable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SeenObservation:
+    """What the model saw at a step."""
+
+    digest: str
+    at_ms: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One model call and the calls that it asked for."""
+
+    number: int
+    text: str
+    calls: tuple[Call, ...]
+    observation: SeenObservation | None = None
+
+    @property
+    def settled(self) -> bool:
+        return all(call.state != "pending" for call in self.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The running turn. ``held_since``: sequence of its latest acquire or takeover."""
+
+    run_id: int
+    turn_id: str
+    started_at_ms: int
+    held_since: int
+    woken_by: int
+    inputs: tuple[Input, ...]
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def settled(self) -> bool:
+        """Whether every command decided so far has its outcome: the model may be asked for the next step."""
+        return not self.steps or self.steps[-1].settled
+
+
+@dataclass(frozen=True, slots=True)
+class PastTurn:
+    """A turn that ended, as far as the conversation still shows it. ``skipped`` inputs are counted, not shown."""
+
+    run_id: int
+    outcome: RunOutcome
+    reason: str
+    inputs: tuple[Input, ...]
+    skipped: int
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """A session as of ``read_through`` (every record up to that journal sequence is in).
+
+    ``head`` and ``head_digest``: the last planner record, on which the next one is fenced and chained. ``told_sequence`` and ``told_digest``: the
+    anchor record that a prompt shows: the newest that is neither an acquire nor a takeover. ``pending``: accepted
+    inputs that have no disposition yet. ``snapshot_age``: planner records since the last snapshot.
+    """
+
+    anchor: Anchor | None = None
+    anchor_sequence: int = 0
+    told: Anchor | None = None
+    told_sequence: int = 0
+    told_digest: str = ""
+    head: int = 0
+    head_digest: str = ""
+    read_through: int = 0
+    pending: tuple[Input, ...] = ()
+    turn: Turn | None = None
+    history: tuple[PastTurn, ...] = ()
+    snapshot_sequence: int = 0
+    snapshot_age: int = 0
+
+    def reading_through(self, sequence: int) -> SessionState:
+        """The same state, known to be complete up to ``sequence``."""
+        return self if sequence <= self.read_through else replace(self, read_through=sequence)

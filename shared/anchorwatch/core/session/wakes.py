@@ -1,0 +1,86 @@
+"""When is a session due, and what became of each wake.
+
+A wake is an accepted input seen as a reason to look. P0 and P1 wakes wait a short window, so that what belongs together is
+looked at together; the window keeps all of them. P2 waits for the next check. A person's trigger and a tick wait for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from anchorwatch.core.session.state import P0, P1, Input, SessionState
+from anchorwatch.core.times import from_iso
+
+Disposition = Literal["ran", "coalesced", "expired", "superseded", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """How long a wake waits for others, milliseconds."""
+
+    p0_ms: int
+    p1_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """It is time for a turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotBefore:
+    """Look again at this instant (Unix milliseconds); ``check``: it is the session's own next check, not a wake's window."""
+
+    at_ms: int
+    check: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """Nothing is due until somebody acts: the session is running, paused, quarantined, deleted, or not there."""
+
+
+def due(state: SessionState, now_ms: int, windows: Windows) -> Due | NotBefore | Never:
+    """When the session's next turn is due.
+
+    A session whose next check lies in the past is not `Due` by that alone: the tick that says so must be an input first, so that
+    the wake has a receipt; then ``NotBefore(check=True)`` names a past instant.
+    """
+    anchor = state.anchor
+    if anchor is None or anchor.status != "idle":
+        return Never()
+    check_ms = from_iso(anchor.next_check_at) if anchor.next_check_at else None
+    waits = [_due_at(wake, check_ms, windows) for wake in state.pending]
+    ready = [at for at in waits if at is not None]
+    if ready and min(ready) <= now_ms:
+        return Due()
+    if check_ms is not None and (not ready or check_ms < min(ready)):
+        return NotBefore(check_ms, check=True)
+    return NotBefore(min(ready), check=False) if ready else Never()
+
+
+def _due_at(wake: Input, check_ms: int | None, windows: Windows) -> int | None:
+    if wake.kind in ("trigger", "tick"):
+        return wake.at_ms
+    if wake.priority == P0:
+        return wake.at_ms + windows.p0_ms
+    if wake.priority == P1:
+        return wake.at_ms + windows.p1_ms
+    return check_ms
+
+
+def dispositions(inputs: Iterable[Input], started_at_ms: int) -> Sequence[tuple[Input, Disposition]]:
+    """What a turn that took ``inputs`` made of each: the first of a family ran, the others joined it; what was out of date expired."""
+    told: set[str] = set()
+    result: list[tuple[Input, Disposition]] = []
+    for wake in inputs:
+        if wake.expires_at_ms is not None and wake.expires_at_ms < started_at_ms:
+            result.append((wake, "expired"))
+        elif wake.family in told:
+            result.append((wake, "coalesced"))
+        else:
+            told.add(wake.family)
+            result.append((wake, "ran"))
+    return result
