@@ -1,17 +1,29 @@
-"""Every setting, typed, with its default: from the environment (``ANCHORWATCH_…``), else ``anchorwatch.toml``, else the default."""
+"""Every setting, typed, with its default: from the environment (``ANCHORWATCH_…``), else ``anchorwatch.toml``, else the default.
+
+A secret may also stand in a file of its own, named by ``ANCHORWATCH_…_FILE``: containers get their secrets so.
+"""
 
 from __future__ import annotations
 
+import os
+import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
 from anchorwatch.core.errors import BadSettings
 
 PREFIX = "ANCHORWATCH_"
 FILE = "anchorwatch.toml"
+SECRET_FILE_SUFFIX = "_FILE"
 
 
 class Settings(BaseSettings):
@@ -19,7 +31,9 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, toml_file=FILE, extra="forbid", frozen=True)
 
-    data_dir: Path = Field(Path(".anchorwatch"), description="where the mesh keeps its data, logs and credentials")
+    data_dir: Path = Field(
+        Path(".anchorwatch"), description="where the mesh keeps its data, logs and credentials"
+    )
     url: str | None = Field(None, description="HTTP API of a mesh elsewhere, in place of a data directory")
     token: SecretStr | None = Field(None, description="bearer token of the HTTP API")
 
@@ -32,24 +46,43 @@ class Settings(BaseSettings):
     )
     workspace: str = Field("default", description="the workspace that commands speak of")
 
-    model: Literal["rules", "openai"] = Field("rules", description="`rules`: the pack's own decisions, no LLM; `openai`")
-    model_url: str = Field("https://api.openai.com/v1", description="base URL of an OpenAI-compatible endpoint")
+    model: Literal["rules", "openai"] = Field(
+        "rules", description="`rules`: the pack's own decisions, no LLM; `openai`"
+    )
+    model_url: str = Field(
+        "https://api.openai.com/v1", description="base URL of an OpenAI-compatible endpoint"
+    )
     model_name: str = Field("", description="the model to ask for")
     model_key: SecretStr | None = Field(None, description="API key of the endpoint; local servers need none")
-    model_timeout_s: float = Field(120.0, gt=0, description="the longest a model call may take, retries included")
-    context_tokens_max: int = Field(30_000, ge=256, description="the largest request that is ever sent to a model")
+    model_timeout_s: float = Field(
+        120.0, gt=0, description="the longest a model call may take, retries included"
+    )
+    context_tokens_max: int = Field(
+        30_000, ge=256, description="the largest request that is ever sent to a model"
+    )
     completion_tokens_max: int = Field(4_096, ge=16, description="the longest answer asked of a model")
 
     heartbeat_s: float = Field(300.0, ge=1, description="how often an agent looks without another reason")
     debounce_p0_s: float = Field(2.0, ge=0, description="how long a P0 wake waits for others")
     debounce_p1_s: float = Field(10.0, ge=0, description="how long a P1 wake waits for others")
-    probe_interval_s: float = Field(2.0, gt=0, description="how often the observer looks at the world by itself")
-    lease_s: float = Field(6.0, ge=1, description="a process that has not renewed its presence for this long counts as gone")
-    sweep_s: float = Field(15.0, gt=0, description="how often planners look for sessions that nobody is watching")
+    probe_interval_s: float = Field(
+        2.0, gt=0, description="how often the observer looks at the world by itself"
+    )
+    lease_s: float = Field(
+        6.0, ge=1, description="a process that has not renewed its presence for this long counts as gone"
+    )
+    sweep_s: float = Field(
+        15.0, gt=0, description="how often planners look for sessions that nobody is watching"
+    )
 
+    nats_port: int = Field(
+        4222, ge=0, le=65535, description="the embedded NATS server's port; 0: any free one"
+    )
     port: int = Field(8420, ge=0, le=65535, description="the gateway's port; 0: any free one")
     host: str = Field("127.0.0.1", description="the address that the gateway listens on")
-    notify: Path | None = Field(None, description="a TOML file that says who is told of what; none: the log alone")
+    notify: Path | None = Field(
+        None, description="a TOML file that says who is told of what; none: the log alone"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what the logs hold")
 
     @classmethod
@@ -61,8 +94,35 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the base class names it
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the base class names it
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then the environment, then the file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        """Arguments, then the environment, then files that the environment names, then the settings file."""
+        return init_settings, env_settings, SecretFiles(settings_cls), TomlConfigSettingsSource(settings_cls)
+
+
+class SecretFiles(PydanticBaseSettingsSource):
+    """Secrets from files: ``ANCHORWATCH_TOKEN_FILE`` names the file that holds ``token``."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002 - the base's form
+        variable = f"{PREFIX}{field_name.upper()}{SECRET_FILE_SUFFIX}"
+        path = os.environ.get(variable)
+        if path is None:
+            return None, field_name, False
+        try:
+            return Path(path).read_text(encoding="utf-8").strip(), field_name, False
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise BadSettings(
+                f"{variable}: cannot read {path}: {reason}", hint="name a file that holds the secret"
+            ) from None
+
+    def __call__(self) -> dict[str, Any]:
+        """The secrets that have a file."""
+        values = {name: self.get_field_value(Settings.model_fields[name], name)[0] for name in secret_names()}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def secret_names() -> list[str]:
+    """The settings whose values are never shown."""
+    return [name for name, field in Settings.model_fields.items() if "SecretStr" in str(field.annotation)]
 
 
 def load(**overrides: object) -> Settings:
@@ -72,10 +132,14 @@ def load(**overrides: object) -> Settings:
         BadSettings: naming each setting that cannot be used, where it came from, and what it may be.
     """
     try:
-        return Settings(**overrides)  # type: ignore[arg-type] - pydantic checks each of them
+        return Settings(**overrides)  # type: ignore[arg-type]  # pydantic checks each of them
     except ValidationError as error:
         parts = []
-        for problem in error.errors():
+        for problem in error.errors(include_url=False, include_input=False):
             name = ".".join(str(part) for part in problem["loc"])
             parts.append(f"{PREFIX}{name.upper()}: {problem['msg']}")
-        raise BadSettings("; ".join(parts), hint=f"see `anchorwatch config`; set in the environment or {FILE}") from None
+        raise BadSettings(
+            "; ".join(parts), hint=f"see `anchorwatch config`; set in the environment or {FILE}"
+        ) from None
+    except (tomllib.TOMLDecodeError, OSError, UnicodeDecodeError) as error:
+        raise BadSettings(f"{FILE} cannot be read: {error}", hint="mend or remove it") from None

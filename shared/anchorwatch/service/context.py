@@ -1,4 +1,4 @@
-"""What a service is given. A service is one coroutine function ``run(context)`` behind the entry-point group ``anchorwatch.services``.
+"""What a service is given: a service is one coroutine function ``run(context)``, found by its entry point.
 
 ``run`` returns when ``context.stopping`` is set and its work is put down; it may be killed at any moment instead.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 import structlog
 
@@ -38,8 +38,11 @@ class WallClock:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a process is. ``instance`` survives a restart; ``incarnation`` is new each time: a restarted instance knows that
-    its former incarnations are dead."""
+    """Who a process is.
+
+    ``instance`` survives a restart; ``incarnation`` is new each time: a restarted instance knows that its former
+    incarnations are dead.
+    """
 
     service: str
     instance: str
@@ -51,6 +54,21 @@ class Identity:
         return f"{self.instance}:{self.incarnation}"
 
 
+class Peers(Protocol):
+    """What is known of the other processes of the same service."""
+
+    async def alive(self, instance: str, incarnation: str) -> Literal["alive", "dead", "unknown"]:
+        """Whether that process may still be at work; ``dead`` only where that is proved."""
+        ...
+
+
+class NoPeers:
+    """Knows of nobody, and so proves nothing."""
+
+    async def alive(self, instance: str, incarnation: str) -> Literal["alive", "dead", "unknown"]:  # noqa: ARG002
+        return "unknown"
+
+
 @dataclass(frozen=True, slots=True)
 class ServiceContext:
     """All that a service may use of the outside. ``ready`` is set by the service when it works."""
@@ -60,5 +78,6 @@ class ServiceContext:
     identity: Identity
     clock: Clock
     log: structlog.stdlib.BoundLogger
+    peers: Peers = field(default_factory=NoPeers)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     ready: asyncio.Event = field(default_factory=asyncio.Event)

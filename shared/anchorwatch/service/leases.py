@@ -1,0 +1,100 @@
+"""Leadership for work that should be done once but may be done twice, such as probing.
+
+A lease is never a fence: its holder may be stopped, and go on after another has taken it. What must happen once is
+fenced in the journal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import time
+from collections.abc import Callable
+
+from anchorwatch.bus.port import Bus, Entry, KeyExists, KeyValue
+from anchorwatch.core.errors import Unavailable
+from anchorwatch.core.names import check_token
+from anchorwatch.service.context import Identity
+from anchorwatch.topology.streams import LEASES_BUCKET
+
+RENEWALS_PER_LEASE = 3
+
+
+def lease_key(name: str) -> str:
+    """Where the lease ``name`` stands."""
+    return f"lease.{check_token(name, 'lease')}"
+
+
+class Leases:
+    """The leases that this process holds. It asks before each piece of work: ``if await leases.hold("probe-fleet"): …``."""
+
+    def __init__(
+        self, bus: Bus, identity: Identity, lease_s: float, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._bus = bus
+        self._identity = identity
+        self._lease_s = lease_s
+        # The server counts whole seconds, at least one.
+        self._ttl_s = max(1, math.ceil(lease_s))
+        self._monotonic = monotonic
+        self._bucket: KeyValue | None = None
+        self._held: dict[str, tuple[int, float]] = {}
+
+    async def hold(self, name: str) -> bool:
+        """Whether this process leads ``name`` now: takes it when it is free, renews it when a third of it is over.
+
+        A holder that does not ask for a whole lease loses it. The bus away: nobody leads.
+        """
+        held = self._held.get(name)
+        if held is not None and self._monotonic() - held[1] < self._lease_s / RENEWALS_PER_LEASE:
+            return True
+        asked_at = self._monotonic()
+        try:
+            revision = await self._take(lease_key(name))
+        except (KeyExists, Unavailable):
+            revision = None
+        if revision is None:
+            self._held.pop(name, None)
+            return False
+        # Counted from before the request, so that it ends here before it ends there.
+        self._held[name] = (revision, asked_at)
+        return True
+
+    async def release(self) -> None:
+        """Let all of them go, so that others need not wait."""
+        held, self._held = self._held, {}
+        for name, (revision, _) in held.items():
+            with contextlib.suppress(KeyExists, Unavailable):
+                await self._kv.delete(lease_key(name), revision)
+
+    @property
+    def _kv(self) -> KeyValue:
+        if self._bucket is None:
+            raise Unavailable("no lease was ever taken")
+        return self._bucket
+
+    async def _take(self, key: str) -> int | None:
+        if self._bucket is None:
+            self._bucket = await self._bus.bucket(LEASES_BUCKET)
+        entry = await self._bucket.get(key)
+        if entry is None:
+            return await self._bucket.create(key, self._value, self._ttl_s)
+        if self._is_mine(entry):
+            return await self._bucket.update(key, self._value, entry.revision, self._ttl_s)
+        return None
+
+    def _is_mine(self, entry: Entry) -> bool:
+        """Held by this instance: by this process, or by a former one, which is dead."""
+        try:
+            value = json.loads(entry.value)
+            return (value["service"], value["instance"]) == (self._identity.service, self._identity.instance)
+        except (ValueError, KeyError, TypeError):
+            return False
+
+    @property
+    def _value(self) -> bytes:
+        mine = self._identity
+        return json.dumps(
+            {"service": mine.service, "instance": mine.instance, "incarnation": mine.incarnation}
+        ).encode()

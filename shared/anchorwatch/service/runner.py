@@ -1,0 +1,211 @@
+"""Runs one service: ``anchorwatch serve SERVICE``.
+
+Settings, logs, the bus, the streams, presence; then the service's own ``run(context)``, until SIGTERM or SIGINT.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from importlib.metadata import entry_points
+from typing import cast
+
+import structlog
+
+from anchorwatch.bus.port import Bus
+from anchorwatch.core.errors import AnchorWatchError, NotFound, Unavailable
+from anchorwatch.service import logs
+from anchorwatch.service.context import Identity, ServiceContext, WallClock
+from anchorwatch.service.identity import identify
+from anchorwatch.service.presence import Presence
+from anchorwatch.service.readiness import Readiness
+from anchorwatch.settings import Settings, load
+from anchorwatch.topology.streams import BUCKETS, OBJECT_STORES, STREAMS
+
+GROUP = "anchorwatch.services"
+# The supervisor waits a little longer before it kills.
+DRAIN_S_MAX = 7.0
+CLOSE_S_MAX = 1.0
+BUS_RETRY_S = 0.25
+CRASHED = 70
+"""EX_SOFTWARE: the service ended by itself."""
+
+Run = Callable[[ServiceContext], Awaitable[None]]
+
+
+def names() -> list[str]:
+    """All installed services, those that packs bring included."""
+    return sorted({entry.name for entry in entry_points(group=GROUP)})
+
+
+def find(service: str) -> Run:
+    """The service of that name.
+
+    Raises:
+        NotFound: it is not installed; the hint lists those that are.
+    """
+    for entry in entry_points(group=GROUP):
+        if entry.name == service:
+            return cast("Run", entry.load())
+    raise NotFound(f"there is no service {service!r}", hint=f"installed: {', '.join(names()) or 'none'}")
+
+
+def main(service: str) -> int:
+    """Run ``service`` until it is told to stop; returns the exit code."""
+    readiness = Readiness()
+    try:
+        settings = load()
+        identity = identify(service, settings.instance)
+        run = find(service)
+    except AnchorWatchError as error:
+        sys.stderr.write(f"anchorwatch serve: {error}\n")
+        return error.exit_code
+    log = logs.configure(settings, service=service, instance=identity.instance)
+    try:
+        return asyncio.run(_Process(settings, identity, run, log, readiness).serve())
+    except AnchorWatchError as error:
+        log.error("cannot start", reason=str(error), code=error.code)  # noqa: TRY400 - its text says it all
+        return error.exit_code
+    except Exception:
+        log.exception("crashed")
+        return CRASHED
+
+
+class _Process:
+    """One service at work."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        identity: Identity,
+        run: Run,
+        log: structlog.stdlib.BoundLogger,
+        readiness: Readiness,
+    ) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._run = run
+        self._log = log
+        self._readiness = readiness
+        self._stopping = asyncio.Event()
+
+    async def serve(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+        stop = asyncio.create_task(self._stopping.wait(), name="stopping")
+        start = asyncio.create_task(self._start(), name="start")
+        await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if not start.done():
+            start.cancel()
+            await asyncio.wait({start})
+            return 0
+        bus, presence = start.result()
+        try:
+            return await self._work(bus, presence, stop)
+        finally:
+            with contextlib.suppress(TimeoutError, AnchorWatchError):
+                async with asyncio.timeout(CLOSE_S_MAX):
+                    await presence.stop()
+                    await bus.close()
+
+    async def _start(self) -> tuple[Bus, Presence]:
+        """Connect, make or check the streams, and be present. Waits for the bus as long as it takes."""
+        waiting = False
+        while True:
+            bus = None
+            try:
+                bus = await self._connect()
+                await ensure_topology(bus)
+                presence = Presence(bus, self._identity, self._settings.lease_s)
+                await presence.start()
+                return bus, presence
+            except Unavailable as error:
+                if bus is not None:
+                    await bus.close()
+                if not waiting:
+                    self._log.warning("waiting for the bus", url=self._settings.nats_url, reason=str(error))
+                    waiting = True
+            await asyncio.sleep(BUS_RETRY_S)
+
+    async def _connect(self) -> Bus:
+        # Only a process that serves needs the client library.
+        from anchorwatch.bus import jetstream  # noqa: PLC0415
+
+        settings = self._settings
+        password = settings.nats_password
+        return await jetstream.connect(
+            settings.nats_url,
+            user=settings.nats_user,
+            password=password.get_secret_value() if password is not None else None,
+            name=self._identity.instance,
+            inbox=inbox(settings.nats_user),
+        )
+
+    async def _work(self, bus: Bus, presence: Presence, stop: asyncio.Task[bool]) -> int:
+        context = ServiceContext(
+            settings=self._settings,
+            bus=bus,
+            identity=self._identity,
+            clock=WallClock(),
+            log=self._log,
+            peers=presence,
+            stopping=self._stopping,
+        )
+        self._log.info("started", incarnation=self._identity.incarnation)
+        work = asyncio.ensure_future(self._run(context))
+        told = asyncio.create_task(self._tell_ready(context), name="ready")
+        replaced = asyncio.create_task(presence.replaced.wait(), name="replaced")
+        await asyncio.wait({work, stop, replaced}, return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if not work.done() and not stop.done():
+            self._log.error(
+                "another process took this instance's name", hint="give each its own ANCHORWATCH_INSTANCE"
+            )
+            self._stopping.set()
+        replaced.cancel()
+        return await self._drain(work)
+
+    async def _drain(self, work: asyncio.Future[None]) -> int:
+        """Let the service put its work down, for a bounded time."""
+        stopping = self._stopping.is_set()
+        await asyncio.wait({work}, timeout=DRAIN_S_MAX)
+        if not work.done():
+            self._log.warning(
+                "did not put its work down in time; what is unfinished will be redelivered",
+                seconds=DRAIN_S_MAX,
+            )
+            work.cancel()
+            await asyncio.wait({work}, timeout=CLOSE_S_MAX)
+            return 0
+        if not work.cancelled() and (error := work.exception()) is not None:
+            self._log.error("crashed", exc_info=error)
+            return CRASHED
+        if not stopping:
+            self._log.error("ended without being told to")
+            return CRASHED
+        self._log.info("stopped")
+        return 0
+
+    async def _tell_ready(self, context: ServiceContext) -> None:
+        await context.ready.wait()
+        self._log.info("ready")
+        self._readiness.announce()
+
+
+async def ensure_topology(bus: Bus) -> None:
+    """Make every stream and bucket, or check that it is so. Each service does it, so that any may come first."""
+    await asyncio.gather(*(bus.ensure_stream(spec) for spec in STREAMS))
+    # Some buckets are views of streams.
+    await asyncio.gather(
+        *(bus.ensure_bucket(spec) for spec in BUCKETS),
+        *(bus.ensure_object_store(name) for name in OBJECT_STORES),
+    )
+
+
+def inbox(user: str | None) -> str:
+    """Where a user's answers arrive: a prefix of its own, which no other user may listen to."""
+    return f"_INBOX_{user or 'anonymous'}"
