@@ -15,7 +15,9 @@ class ModelUnavailable(Unavailable):
 
     code = "model_unavailable"
 
-    def __init__(self, message: str | None = None, *, hint: str = "", retry_after_s: float | None = None) -> None:
+    def __init__(
+        self, message: str | None = None, *, hint: str = "", retry_after_s: float | None = None
+    ) -> None:
         super().__init__(message, hint=hint)
         self.retry_after_s = retry_after_s
 
@@ -41,8 +43,8 @@ class ContextOverflow(AnchorWatchError):
 class ProposedCall:
     """A tool call that a model asks for. ``label`` is the model's own id: a label, never an identity.
 
-    ``arguments`` is None when what the model sent is not a JSON object; then ``raw`` (at most 800 characters) and ``problem`` say what
-    it was, and the call is answered with an error, never run.
+    ``arguments`` is None when what the model sent is not a JSON object, or its answer was cut; then ``raw`` (at most 800
+    characters) and ``problem`` say what it was, and the call is answered with an error, never run.
     """
 
     name: str
@@ -109,7 +111,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """A validated answer. ``model`` is what the endpoint says it was."""
+    """A validated answer. ``model`` is what the endpoint says it was; ``finish`` is ``length`` whenever the answer was cut."""
 
     decision: StepDecision
     usage: Usage = Usage()

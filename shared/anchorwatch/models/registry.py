@@ -1,0 +1,91 @@
+"""Chooses the model of an agent: its own word first, then the settings."""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.errors import BadSettings
+from anchorwatch.models.port import Model, Situation, StepDecision
+from anchorwatch.models.rules import RULES, RulesModel
+from anchorwatch.models.tokens import counter_for
+from anchorwatch.settings import Settings
+
+OPENAI = "openai"
+DEFAULT = "default"
+_KEY = re.compile(r"[\x21-\x7e]+")
+# These refuse `max_tokens` for their newer models; everyone else knows it, and not always the newer name.
+_NEW_LIMIT_HOSTS = ("openai.com", "azure.com")
+
+
+class HasRules(Protocol):
+    """What is needed of a pack here."""
+
+    def rules(self, situation: Situation) -> StepDecision: ...
+
+
+def build(settings: Settings, agent: AgentSpec, pack: HasRules) -> Model:
+    """The model that decides for this agent. It must be closed.
+
+    Raises:
+        BadSettings: naming what is missing and the way out.
+    """
+    chosen = settings.model if agent.model == DEFAULT else agent.model
+    if chosen == RULES:
+        return RulesModel(pack.rules)
+    if chosen == OPENAI:
+        return _openai(settings)
+    raise BadSettings(
+        f"agent {agent.name} wants the model {chosen!r}, and there is none of that name",
+        hint=f"write model = `{DEFAULT}`, `{RULES}` or `{OPENAI}` in the agent's file",
+    )
+
+
+def _openai(settings: Settings) -> Model:
+    name = settings.model_name.strip()
+    if not name:
+        raise BadSettings(
+            "the model `openai` needs the name of the model to ask for",
+            hint="set ANCHORWATCH_MODEL_NAME, such as gpt-4.1-mini; or ANCHORWATCH_MODEL=rules, which needs no LLM",
+        )
+    url = settings.model_url.strip().rstrip("/")
+    host = _host(url)
+    key = settings.model_key.get_secret_value().strip() if settings.model_key is not None else ""
+    if key and not _KEY.fullmatch(key):
+        raise BadSettings(
+            "the model's key holds a character that no HTTP header may hold",
+            hint="set ANCHORWATCH_MODEL_KEY to the key alone, without quotes, spaces or line breaks",
+        )
+    from anchorwatch.models.openai import Endpoint, OpenAIModel  # noqa: PLC0415 - the SDK takes 0.5 s to import
+
+    endpoint = Endpoint(
+        url,
+        name,
+        key,
+        completion_tokens_max=settings.completion_tokens_max,
+        timeout_s=settings.model_timeout_s,
+        limit_field="max_completion_tokens" if host.endswith(_NEW_LIMIT_HOSTS) else "max_tokens",
+    )
+    return OpenAIModel(endpoint, counter_for(name))
+
+
+def _host(url: str) -> str:
+    """The host of the endpoint's URL, checked: it is shown in errors and logs, so it must hold no secret."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        parts, host = urlsplit(""), None
+    if parts.scheme not in {"http", "https"} or not host:
+        raise BadSettings(
+            "the model's URL is not one of http or https",
+            hint="set ANCHORWATCH_MODEL_URL, such as http://127.0.0.1:8000/v1",
+        )
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise BadSettings(
+            "the model's URL holds a user, a password, a query or a fragment",
+            hint="set ANCHORWATCH_MODEL_URL to the plain base URL, and ANCHORWATCH_MODEL_KEY to the key",
+        )
+    return host

@@ -1,0 +1,208 @@
+"""Validates an answer of chat.completions, all of it: the SDK validates nothing, and servers send everything.
+
+What comes out is safe to record and to judge: clean strings, bounded lengths, arguments that are strict JSON objects or None.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from anchorwatch.models.arguments import BadArguments, read_arguments
+from anchorwatch.models.faults import URL_HINT, Redact, fault_of, looks_like_html, names_an_error, parse_body
+from anchorwatch.models.port import (
+    ModelRefused,
+    ModelReply,
+    ModelUnavailable,
+    ProposedCall,
+    StepDecision,
+    Usage,
+)
+from anchorwatch.models.request import RAW_CHARS_MAX
+from anchorwatch.models.text import brief, clean, redact
+from anchorwatch.models.thinking import strip_thinking
+
+CALLS_MAX = 64
+LABEL_CHARS_MAX = 128
+FINISH_CHARS_MAX = 32
+TRUNCATED = "truncated"
+UNNAMED = "unnamed"
+LENGTH_HINT = "raise ANCHORWATCH_COMPLETION_TOKENS_MAX: the answer was cut before it said anything"
+
+_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
+_CUT = {"length", "max_tokens", "max_output_tokens", "model_length"}
+_TOKENS_MAX = 10**12
+
+
+class EmptyAnswer(ModelUnavailable):
+    """The model answered, and said nothing: no text, no call."""
+
+
+def read_reply(
+    content: bytes, *, completion_tokens_max: int, redact: Redact = redact, place: str = "the endpoint"
+) -> ModelReply:
+    """The validated answer of status 200.
+
+    ``completion_tokens_max``: what was asked for; an answer that long was cut, whatever its label. A cut answer has
+    finish ``length``.
+
+    Raises:
+        EmptyAnswer: nothing was said.
+        ModelUnavailable: it is no answer.
+        ModelRefused, ContextOverflow: it is an error that says so.
+    """
+    body = parse_body(content)
+    if isinstance(body, str):
+        raise _unusable_text(body, place)
+    if not isinstance(body, Mapping):
+        raise ModelUnavailable(f"{place} answered JSON that is no object")
+    if names_an_error(body):
+        raise fault_of(200, body, redact=redact, place=place)
+    choice = _first_choice(body, place)
+    if choice.get("error"):
+        raise fault_of(200, choice, redact=redact, place=place)
+    message = choice.get("message")
+    if not isinstance(message, Mapping):
+        raise ModelUnavailable(f"{place} answered a choice without a message")
+    usage = _usage(body.get("usage"))
+    finish = _finish(choice.get("finish_reason"), usage, completion_tokens_max)
+    text = _text(message, place)
+    calls = _calls(message, cut=finish == "length", place=place)
+    if not text and not calls:
+        raise _nothing_said(finish, place)
+    model = body.get("model")
+    return ModelReply(
+        StepDecision(text, calls),
+        usage,
+        model=brief(model, LABEL_CHARS_MAX) if isinstance(model, str) else "",
+        finish=finish or ("tool_calls" if calls else "stop"),
+    )
+
+
+def _unusable_text(body: str, place: str) -> ModelUnavailable:
+    if not body.strip():
+        return ModelUnavailable(f"{place} answered with an empty body")
+    if looks_like_html(body):
+        return ModelUnavailable(f"{place} answered with a web page", hint=URL_HINT)
+    return ModelUnavailable(f"{place} answered with something that is not JSON", hint=URL_HINT)
+
+
+def _nothing_said(finish: str, place: str) -> ModelUnavailable | ModelRefused:
+    if finish == "content_filter":
+        return ModelRefused(
+            f"{place} withheld the answer (content_filter)",
+            hint="its content filter refuses this conversation",
+        )
+    hint = LENGTH_HINT if finish == "length" else ""
+    return EmptyAnswer(
+        f"{place} answered with neither text nor a tool call (finish: {finish or 'none'})", hint=hint
+    )
+
+
+def _first_choice(body: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+    choices = body.get("choices")
+    if not isinstance(choices, list) or not choices:
+        raise ModelUnavailable(
+            f"{place} answered without choices", hint="" if "choices" in body else URL_HINT
+        )
+    if not isinstance(choices[0], Mapping):
+        raise ModelUnavailable(f"{place} answered a choice that is no object")
+    return choices[0]
+
+
+def _usage(usage: object) -> Usage:
+    if not isinstance(usage, Mapping):
+        return Usage()
+    return Usage(_tokens(usage.get("prompt_tokens")), _tokens(usage.get("completion_tokens")))
+
+
+def _tokens(value: object) -> int | None:
+    return (
+        value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _TOKENS_MAX else None
+    )
+
+
+def _finish(reason: object, usage: Usage, completion_tokens_max: int) -> str:
+    """The finish reason; `length` for every answer that was cut."""
+    said = brief(reason, FINISH_CHARS_MAX) if isinstance(reason, str) else ""
+    reached = usage.completion_tokens is not None and usage.completion_tokens >= completion_tokens_max
+    return "length" if reached or said.lower() in _CUT else said
+
+
+def _text(message: Mapping[str, Any], place: str) -> str:
+    content = message.get("content")
+    match content:
+        case None:
+            text = ""
+        case str():
+            text = content
+        case list():
+            text = "".join(_part(part) for part in content)
+        case {"text": str(text)}:
+            pass
+        case _:
+            raise ModelUnavailable(
+                f"{place} answered with content of an unknown shape ({type(content).__name__})"
+            )
+    text = strip_thinking(clean(text))
+    refusal = message.get("refusal")
+    # A refusal is an answer: the turn ends with it, and a person reads it.
+    return text or (clean(refusal).strip() if isinstance(refusal, str) else "")
+
+
+def _part(part: object) -> str:
+    match part:
+        case str():
+            return part
+        case {"type": "thinking" | "reasoning" | "reasoning_text"}:
+            return ""
+        case {"text": str(text)} | {"refusal": str(text)}:
+            return text
+        case _:
+            return ""
+
+
+def _calls(message: Mapping[str, Any], *, cut: bool, place: str) -> tuple[ProposedCall, ...]:
+    sent = message.get("tool_calls")
+    if not sent:
+        legacy = message.get("function_call")
+        sent = [{"function": legacy}] if isinstance(legacy, Mapping) else []
+    if not isinstance(sent, list):
+        raise ModelUnavailable(f"{place} answered with tool calls that are no list")
+    problem = ""
+    if cut:
+        problem = TRUNCATED
+    elif len(sent) > CALLS_MAX:
+        problem = f"{len(sent)} calls in one step are too many; at most {CALLS_MAX}, so none of them is run"
+    return tuple(_call(call, problem) for call in sent[:CALLS_MAX])
+
+
+def _call(sent: object, problem: str) -> ProposedCall:
+    """One call. ``problem``: why none of this step may run, if so."""
+    function = sent.get("function") if isinstance(sent, Mapping) else None
+    if not isinstance(sent, Mapping) or not isinstance(function, Mapping):
+        return ProposedCall(UNNAMED, None, raw=_raw(sent), problem=problem or "the call names no function")
+    said_id, name, arguments = sent.get("id"), function.get("name"), function.get("arguments")
+    label = brief(said_id, LABEL_CHARS_MAX) if isinstance(said_id, str) else ""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        return ProposedCall(
+            UNNAMED, None, label, _raw(sent), problem or "the name of the tool cannot be read"
+        )
+    if problem:
+        return ProposedCall(name, None, label, _raw(arguments), problem)
+    try:
+        return ProposedCall(name, read_arguments(arguments), label)
+    except BadArguments as error:
+        return ProposedCall(name, None, label, _raw(arguments), clean(str(error)))
+
+
+def _raw(value: object) -> str:
+    """What the model sent, at most 800 characters."""
+    if not isinstance(value, str):
+        try:
+            value = "" if value is None else json.dumps(value, ensure_ascii=False)
+        except (ValueError, RecursionError):
+            value = ""
+    return clean(value[:RAW_CHARS_MAX])

@@ -1,0 +1,72 @@
+"""Makes a request fit to be sent. What comes out is what is counted and what is sent.
+
+A history that holds one string that no server parses fails at every replay, for ever; so what is stored is mended here, on
+its way out, and the store is left as it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anchorwatch.models.text import clean_json
+
+JsonObject = dict[str, Any]
+
+RAW_CHARS_MAX = 800
+NUDGE = "Your last answer was empty. Answer now: call a tool, or say in one sentence why nothing needs to be done."
+
+
+def prepare(
+    messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
+) -> tuple[list[JsonObject], list[JsonObject]]:
+    """Messages and tools as they are sent: strings cleaned, past arguments JSON objects, no empty assistant messages."""
+    sent = [_message(clean_json(message)) for message in messages]
+    return [message for message in sent if not _is_empty(message)], [clean_json(tool) for tool in tools]
+
+
+def nudged(messages: list[JsonObject]) -> list[JsonObject]:
+    """The messages with one more that asks for an answer. Its tokens are part of `tokens.REQUEST_TOKENS`."""
+    return [*messages, {"role": "user", "content": NUDGE}]
+
+
+def _message(message: JsonObject) -> JsonObject:
+    if message.get("role") == "assistant":
+        if message.get("content") is None:
+            # Some endpoints refuse null, others a missing key; an empty string is taken by the most.
+            message["content"] = ""
+        calls = message.get("tool_calls")
+        if not calls:
+            # An empty list is refused by OpenAI.
+            message.pop("tool_calls", None)
+        elif isinstance(calls, list):
+            message["tool_calls"] = [_past_call(call) for call in calls]
+    return message
+
+
+def _past_call(call: Any) -> Any:  # noqa: ANN401 - JSON is of any type
+    """The call with arguments that every server can parse; what the model wrote is kept as data."""
+    if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
+        return call
+    function = call["function"]
+    arguments = function.get("arguments")
+    if isinstance(arguments, str) and _is_object(arguments):
+        return call
+    if isinstance(arguments, dict):
+        text = json.dumps(arguments, ensure_ascii=False)
+    else:
+        text = json.dumps({"invalid_arguments": str(arguments)[:RAW_CHARS_MAX]}, ensure_ascii=False)
+    return {**call, "function": {**function, "arguments": text}}
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_empty(message: JsonObject) -> bool:
+    """An assistant message with neither content nor calls: it teaches a model to answer nothing."""
+    return message.get("role") == "assistant" and not message.get("content") and not message.get("tool_calls")
