@@ -1,12 +1,24 @@
 """Bytes and back: the only module that knows msgpack.
 
-A record is a msgpack array ``[format, kind, at_ms, writer, previous, body, digest]``. ``body`` is packed on its own and stands as
-binary; ``digest`` is the SHA-256 of every byte before it, so any changed byte is seen. A record of the anchor register is canonical JSON: the anchor's own
-fields, and beside them ``record`` with the same envelope (see `anchors`). Canonical JSON here: keys sorted, no white space, UTF-8.
+A record is a msgpack array ``[format, kind, at_ms, writer, previous, body, digest]``. ``body`` is packed on its own
+and stands as
+binary; ``digest`` is the SHA-256 of every byte before it, so any changed byte is seen. A record of the anchor
+register is canonical JSON: the anchor's own
+fields, and beside them ``record`` with the same envelope (see `anchors`). Canonical JSON here: keys sorted, no
+white space, UTF-8.
 """
 
 from anchorwatch.codec.anchors import decode_anchor, encode_anchor
 from anchorwatch.codec.canonical import canonical_json, sha256_hex
 from anchorwatch.codec.records import decode, encode, pack, unpack
 
-__all__ = ["canonical_json", "decode", "decode_anchor", "encode", "encode_anchor", "pack", "sha256_hex", "unpack"]
+__all__ = [
+    "canonical_json",
+    "decode",
+    "decode_anchor",
+    "encode",
+    "encode_anchor",
+    "pack",
+    "sha256_hex",
+    "unpack",
+]

@@ -1,7 +1,9 @@
 """Anchor records as canonical JSON, so that any NATS tool can read the anchor in the journal and in the KV view.
 
-The anchor's fields stand at the top; ``record`` beside them is the envelope: ``format``, ``kind`` (why the anchor changed), ``at_ms``,
-``writer``, ``previous``, ``body`` (what else belongs to the change) and ``digest`` (SHA-256 of the canonical JSON without it).
+The anchor's fields stand at the top; ``record`` beside them is the envelope: ``format``, ``kind`` (why the anchor
+changed), ``at_ms``,
+``writer``, ``previous``, ``body`` (what else belongs to the change) and ``digest`` (SHA-256 of the canonical JSON
+without it).
 """
 
 from __future__ import annotations
@@ -59,7 +61,10 @@ def decode_anchor(data: bytes) -> tuple[Anchor, Record]:
         )
     digest = envelope.pop("digest", None)
     try:
-        record = Record(digest=str(digest), **{key: envelope[key] for key in ("kind", "at_ms", "writer", "body", "previous")})
+        record = Record(
+            digest=str(digest),
+            **{key: envelope[key] for key in ("kind", "at_ms", "writer", "body", "previous")},
+        )
     except KeyError as missing:
         raise Damaged(f"the envelope of the anchor record has no {missing}") from None
     whole = {**content, "record": {**envelope, "digest": digest}}

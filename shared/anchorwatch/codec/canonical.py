@@ -13,7 +13,9 @@ def canonical_json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
     Raises:
         ValueError: a number is not finite. TypeError: a value is not JSON.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    ).encode()
 
 
 def sha256_hex(data: bytes) -> str:

@@ -71,7 +71,10 @@ def decode(data: bytes) -> Record:
     if not isinstance(fields, list) or not fields or not isinstance(fields[0], int):
         raise Damaged("not a record")
     if fields[0] > FORMAT:
-        raise NewerSchema(f"the record has format {fields[0]}, this release reads up to {FORMAT}", hint="upgrade this process")
+        raise NewerSchema(
+            f"the record has format {fields[0]}, this release reads up to {FORMAT}",
+            hint="upgrade this process",
+        )
     if len(fields) != _FIELDS:
         raise Damaged(f"a record has {_FIELDS} fields, this has {len(fields)}")
     _, kind, at_ms, writer, previous, body, digest = fields

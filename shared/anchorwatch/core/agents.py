@@ -38,7 +38,9 @@ class AgentSpec(BaseModel):
     subscriptions: tuple[str, ...] = Field(
         (), description="event filters below aw.event.<workspace>., such as `fleet.>`"
     )
-    heartbeat_s: float | None = Field(None, ge=1, description="none: the setting; how often it looks without a reason")
+    heartbeat_s: float | None = Field(
+        None, ge=1, description="none: the setting; how often it looks without a reason"
+    )
     objectives: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     limits: Limits = Limits()

@@ -20,7 +20,7 @@ class _Part(BaseModel):
 
 
 class TurnMark(_Part):
-    """The running turn. ``woken_by`` is the journal sequence of the message that its planner holds (0: none, a sweep found it)."""
+    """The running turn. ``woken_by``: journal sequence of the message that its planner holds (0: a sweep found it)."""
 
     id: str
     started_at: str
@@ -87,7 +87,9 @@ def read_anchor(value: dict[str, Any]) -> Anchor:
     """
     schema = value.get("schema")
     if isinstance(schema, int) and schema > SCHEMA:
-        raise NewerSchema(f"the anchor has schema {schema}, this release reads up to {SCHEMA}", hint="upgrade this process")
+        raise NewerSchema(
+            f"the anchor has schema {schema}, this release reads up to {SCHEMA}", hint="upgrade this process"
+        )
     try:
         return Anchor.model_validate(value, strict=False)
     except ValidationError as error:

@@ -19,10 +19,10 @@ def check_name(value: str, what: str = "name") -> str:
     Raises:
         BadInput: it does not match ``[a-z0-9][a-z0-9-]{0,62}``.
     """
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        shown = repr(value)[:80]
+    if not _NAME.fullmatch(value):
         raise BadInput(
-            f"{shown} is not a valid {what}", hint=f"use 1-63 characters of a-z, 0-9 and '-': {NAME_PATTERN}"
+            f"{value[:80]!r} is not a valid {what}",
+            hint=f"use 1-63 characters of a-z, 0-9 and '-': {NAME_PATTERN}",
         )
     return value
 
@@ -70,7 +70,9 @@ class CallId:
         """
         parts = text.split(".")
         if len(parts) != 3 or not all(part.isdecimal() for part in parts):  # noqa: PLR2004 - run, step, n
-            raise BadInput(f"{text[:80]!r} is not a call id", hint="write it as RUN.STEP.N, for example 15.2.1")
+            raise BadInput(
+                f"{text[:80]!r} is not a call id", hint="write it as RUN.STEP.N, for example 15.2.1"
+            )
         run, step, n = (int(part) for part in parts)
         return cls(run, step, n)
 
@@ -83,5 +85,7 @@ def parse_call(text: str) -> tuple[str, CallId]:
     """
     match = _CALL.fullmatch(text)
     if match is None:
-        raise BadInput(f"{text[:80]!r} is not a call id", hint="write it as SESSION/RUN.STEP.N, as `effects` prints it")
+        raise BadInput(
+            f"{text[:80]!r} is not a call id", hint="write it as SESSION/RUN.STEP.N, as `effects` prints it"
+        )
     return match[1], CallId(int(match[2]), int(match[3]), int(match[4]))

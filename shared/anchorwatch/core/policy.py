@@ -61,7 +61,9 @@ def _check(
     seen = question.observation.facts if question.observation else {}
     unknown = [name for name in invariant.needs if seen.get(name) is None]
     if unknown:
-        return Verdict("refused", invariant.name, f"{', '.join(unknown)} unknown; {invariant.message}".rstrip("; "))
+        return Verdict(
+            "refused", invariant.name, f"{', '.join(unknown)} unknown; {invariant.message}".rstrip("; ")
+        )
     try:
         held = evaluate(
             invariant.rule, {"command": command, "facts": dict(question.facts), "observation": dict(seen)}

@@ -21,7 +21,9 @@ def from_iso(text: str) -> int:
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
-        raise BadInput(f"{text[:80]!r} is no ISO 8601 instant", hint="for example 2026-03-17T18:56:43+00:00") from None
+        raise BadInput(
+            f"{text[:80]!r} is no ISO 8601 instant", hint="for example 2026-03-17T18:56:43+00:00"
+        ) from None
     if instant.tzinfo is None:
         raise BadInput(f"{text[:80]!r} has no offset from UTC", hint="add Z or +00:00")
     return round(instant.timestamp() * 1000)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 
-class EffectClass(str, Enum):
+class EffectClass(StrEnum):
     """What may be done with a command whose outcome is not known.
 
     - ``read``: run it again.
@@ -22,7 +22,7 @@ class EffectClass(str, Enum):
     IRREVERSIBLE = "irreversible"
 
 
-class Risk(str, Enum):
+class Risk(StrEnum):
     """How much a call may hurt: ``none`` changes nothing, ``low`` is undone easily, ``high`` is not."""
 
     NONE = "none"
@@ -34,7 +34,8 @@ class Risk(str, Enum):
 class ToolSpec:
     """A tool as the planner offers it and the executor judges it.
 
-    ``parameters`` is a JSON schema object. ``pool`` names the executors that run it. ``observation_age_max_s``: a mutating call must cite an
+    ``parameters`` is a JSON schema object. ``pool`` names the executors that run it. ``observation_age_max_s``:
+    a mutating call must cite an
     observation no older than this. ``ephemeral``: the result is not used after a resume.
     """
 
@@ -58,7 +59,8 @@ class ToolSpec:
 class Invariant:
     """A rule over ``command``, ``facts`` (the anchor's) and ``observation`` (its facts), in CEL; false refuses.
 
-    ``tools``: those it applies to. ``needs``: observation facts that must be known; an unknown one refuses. ``when``: CEL over the command
+    ``tools``: those it applies to. ``needs``: observation facts that must be known; an unknown one refuses.
+    ``when``: CEL over the command
     alone; the rule applies only where it is true (empty: always).
     """
 

@@ -74,12 +74,19 @@ def journal_spec(shard: str) -> StreamSpec:
 
 
 EVENTS_SPEC = StreamSpec(
-    name=EVENTS, subjects=(subjects.EVENT_ALL,), message_bytes_max=RECORD_BYTES_MAX, age_max_s=EVENTS_AGE_MAX_S
+    name=EVENTS,
+    subjects=(subjects.EVENT_ALL,),
+    message_bytes_max=RECORD_BYTES_MAX,
+    age_max_s=EVENTS_AGE_MAX_S,
 )
 # Schedules stand apart: whoever may publish to such a stream can forge any subject of it.
 TICKS_SPEC = StreamSpec(name=TICKS, subjects=("aw.tick.>",), schedules=True, message_ttl=True)
 
-STREAMS: tuple[StreamSpec, ...] = (*(journal_spec(shard) for shard in JOURNAL_SHARDS), EVENTS_SPEC, TICKS_SPEC)
+STREAMS: tuple[StreamSpec, ...] = (
+    *(journal_spec(shard) for shard in JOURNAL_SHARDS),
+    EVENTS_SPEC,
+    TICKS_SPEC,
+)
 
 BUCKETS: tuple[BucketSpec, ...] = (
     BucketSpec(name=AGENTS_BUCKET, history=16),

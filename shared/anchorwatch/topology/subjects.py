@@ -30,7 +30,8 @@ class Subject:
             KeyError: a token is missing.
         """
         return ".".join(
-            check_token(str(tokens[part[1:-1]]), part[1:-1]) if part[0] == "{" else part for part in self._parts
+            check_token(str(tokens[part[1:-1]]), part[1:-1]) if part[0] == "{" else part
+            for part in self._parts
         )
 
     def filter(self, **tokens: object) -> str:

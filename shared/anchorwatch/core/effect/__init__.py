@@ -1,7 +1,8 @@
 """The effect machine: one command's life, from its gate and claim to its one outcome.
 
 - `state`: `EffectState`, folded from the command's family ``fx.<pool>.<run>.<step>.<n>.>``.
-- `decide`: what an executor does next with a command that it was handed, and what it may conclude from a claim without outcome.
+- `decide`: what an executor does next with a command that it was handed, and what it may conclude from a claim
+without outcome.
 """
 
 from anchorwatch.core.effect.decide import next_action

@@ -1,10 +1,12 @@
 """What an executor does next with a command that it was handed.
 
-The rule behind it all: a command whose claim has no outcome is never simply run again. What may be done depends on its effect class,
+The rule behind it all: a command whose claim has no outcome is never simply run again. What may be done depends on
+its effect class,
 and only once the claim's owner is proved dead: acks prove nothing, and a slow owner is not a dead one.
 
 The order matters: claim first (fenced on the command's family), *then* read the anchor up to the claim's own sequence
-(`after_claim`). Either the executor sees the fence and refuses, or whoever raised the fence sees a first claim older than it.
+(`after_claim`). Either the executor sees the fence and refuses, or whoever raised the fence sees a first claim
+older than it.
 """
 
 from __future__ import annotations
@@ -55,9 +57,7 @@ class MarkUnknown:
 Action = Nothing | Wait | Judge | ClaimAgain | MarkUnknown
 
 
-def next_action(
-    state: EffectState, effect_class: EffectClass, me: Owner, owner_liveness: Liveness
-) -> Action:
+def next_action(state: EffectState, effect_class: EffectClass, me: Owner, owner_liveness: Liveness) -> Action:
     """The executor's next move. ``owner_liveness`` is about the standing claim's owner (ignored without a claim)."""
     if state.outcome is not None:
         return Nothing()
@@ -112,7 +112,8 @@ def after_reconcile(
 ) -> Literal["record", "run", "wait", "unknown"]:
     """What follows from the provider's word, asked under a re-claim (so its former owner is proved dead).
 
-    ``settled``: the tool's settle time has passed since the former claim; a request that is still on its way would have arrived. Only then, or where
+    ``settled``: the tool's settle time has passed since the former claim; a request that is still on its way
+    would have arrived. Only then, or where
     the provider rejects a used key, does "not done" lead to a second run.
     """
     if found == "done":

@@ -40,7 +40,8 @@ class Released:
 class Outcome:
     """``done``: what the command did.
 
-    ``rule``: the policy rule that refused it. ``by``: who settled it, for `resolved`. ``error``: a stable code for what failed. ``claim_sequence``: the
+    ``rule``: the policy rule that refused it. ``by``: who settled it, for `resolved`. ``error``: a stable code
+    for what failed. ``claim_sequence``: the
     claim that it ran under (0: none was needed or made).
     """
 
@@ -95,7 +96,8 @@ class Claim:
 class EffectState:
     """A command's effect as recorded. ``head``: last sequence of the family, on which the next write is fenced (0: nothing yet).
 
-    ``first_claim``: sequence of the first claim that was not given back; ``attempts``: claims made, given-back ones too.
+    ``first_claim``: sequence of the first claim that was not given back; ``attempts``: claims made, given-back
+    ones too.
     """
 
     head: int = 0

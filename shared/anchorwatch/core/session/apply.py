@@ -29,11 +29,12 @@ _HOLDS = frozenset({Kind.ACQUIRED, Kind.TAKEN_OVER})
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """An event with its place in the journal. ``digest`` is the record's own."""
+    """An event with its place in the journal. ``digest`` is the record's own, ``previous`` that of the planner record before."""
 
     sequence: int
     event: Event
     digest: str = ""
+    previous: str = ""
 
 
 def replay(state: SessionState, records: Iterable[Recorded]) -> SessionState:
@@ -55,7 +56,9 @@ def apply(state: SessionState, record: Recorded) -> SessionState:
             if record.sequence <= state.head:
                 return state
             state = _apply_planner(state, event, record)
-            return replace(state, head=record.sequence, head_digest=record.digest).reading_through(record.sequence)
+            return replace(state, head=record.sequence, head_digest=record.digest).reading_through(
+                record.sequence
+            )
         case _:
             assert_never(event)
 
@@ -92,7 +95,11 @@ def _restore(state: SessionState, snapshot: SessionState) -> SessionState:
     # A state that was folded up to the snapshot knows all that the snapshot does, and the inputs accepted meanwhile.
     if state.head:
         return state
-    kept = tuple(each for each in state.pending if snapshot.anchor is None or each.sequence > snapshot.anchor.inputs_through)
+    kept = tuple(
+        each
+        for each in state.pending
+        if snapshot.anchor is None or each.sequence > snapshot.anchor.inputs_through
+    )
     return replace(snapshot, pending=kept)
 
 
@@ -142,9 +149,16 @@ def _withdraw_ephemeral(turn: Turn) -> Turn:
     def withdraw(call: Call) -> Call:
         if call.durable or call.state in ("pending", "rejected"):
             return call
-        return replace(call, state="withdrawn", text="this result was ephemeral and is gone since a restart; call again", data={})
+        return replace(
+            call,
+            state="withdrawn",
+            text="this result was ephemeral and is gone since a restart; call again",
+            data={},
+        )
 
-    return replace(turn, steps=tuple(replace(step, calls=tuple(map(withdraw, step.calls))) for step in turn.steps))
+    return replace(
+        turn, steps=tuple(replace(step, calls=tuple(map(withdraw, step.calls))) for step in turn.steps)
+    )
 
 
 def _step(head: StepHead) -> Step:
@@ -167,11 +181,18 @@ def _add_call(state: SessionState, event: CommandDecided) -> SessionState:
     if state.turn is None or not state.turn.steps:
         return state
     call = Call(
-        n=event.call.n, tool=event.tool, args=event.args, label=event.label, pool=event.pool, resource=event.resource
+        n=event.call.n,
+        tool=event.tool,
+        args=event.args,
+        label=event.label,
+        pool=event.pool,
+        resource=event.resource,
     )
     last = state.turn.steps[-1]
     calls = tuple(sorted((*last.calls, call), key=lambda each: each.n))
-    return replace(state, turn=replace(state.turn, steps=(*state.turn.steps[:-1], replace(last, calls=calls))))
+    return replace(
+        state, turn=replace(state.turn, steps=(*state.turn.steps[:-1], replace(last, calls=calls)))
+    )
 
 
 def _settle(state: SessionState, event: OutcomeRecorded) -> SessionState:
@@ -205,7 +226,10 @@ def _past_step(step: Step) -> Step:
 
 def _weight(past: PastTurn) -> int:
     texts = sum(len(each.text) + 80 for each in past.inputs)
-    steps = sum(len(step.text) + sum(len(call.text) + len(str(call.args)) + 80 for call in step.calls) for step in past.steps)
+    steps = sum(
+        len(step.text) + sum(len(call.text) + len(str(call.args)) + 80 for call in step.calls)
+        for step in past.steps
+    )
     return texts + steps + len(past.reason)
 
 

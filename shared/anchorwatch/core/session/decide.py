@@ -83,7 +83,7 @@ class CommitStep:
 
 @dataclass(frozen=True, slots=True)
 class EndTurn:
-    """Bring the turn to rest. ``head``: its last step, where it had one. ``progress``: it moved something or found nothing to move."""
+    """Bring the turn to rest. ``head``: its last step, where it had one."""
 
     execution_id: str
     outcome: RunOutcome
@@ -97,7 +97,7 @@ class EndTurn:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What a person orders: `paused`, `resumed`, `cancelled` (with ``turn_id``), `deleted`, or `quarantined` (by the mesh itself)."""
+    """What is ordered: `paused`, `resumed`, `cancelled` (with ``turn_id``), `deleted`; `quarantined` by the mesh itself."""
 
     kind: str
     by: str
@@ -171,7 +171,8 @@ def _create(state: SessionState, command: Create) -> Sequence[PlannerEvent]:
     if state.anchor is not None:
         if state.anchor.status == "deleted":
             raise SessionDeleted(
-                f"the session {command.ref.session} was deleted; its name is not used again", hint="choose another name"
+                f"the session {command.ref.session} was deleted; its name is not used again",
+                hint="choose another name",
             )
         raise Refused(f"the session {command.ref.session} exists")
     anchor = Anchor(
@@ -214,16 +215,20 @@ def _take_over(anchor: Anchor, command: TakeOver) -> AnchorChanged:
         execution_id=command.execution_id,
         turn=anchor.turn.model_copy(update={"woken_by": command.woken_by}),
     )
-    return AnchorChanged(Kind.TAKEN_OVER, after, command.at_ms, reason=command.reason, by=command.execution_id)
+    return AnchorChanged(
+        Kind.TAKEN_OVER, after, command.at_ms, reason=command.reason, by=command.execution_id
+    )
 
 
-def _commit_step(state: SessionState, turn: Turn, anchor: Anchor, command: CommitStep) -> Sequence[PlannerEvent]:
+def _commit_step(
+    state: SessionState, turn: Turn, anchor: Anchor, command: CommitStep
+) -> Sequence[PlannerEvent]:
     if not turn.settled:
         raise Refused("the step before has commands without an outcome")
     if command.head.step != len(turn.steps) + 1:
         raise Fenced(f"step {command.head.step} was decided on an older state")
     if not command.calls:
-        return [StepDecided(anchor.run_id, command.head)]
+        return [StepDecided(anchor.run_id, command.head, state.snapshot_sequence)]
     seen = command.head.observation
     return [
         CommandDecided(
@@ -275,7 +280,12 @@ def _end(anchor: Anchor, turn: Turn, command: EndTurn) -> AnchorChanged:
         prompt=command.prompt or anchor.prompt,
     )
     return AnchorChanged(
-        Kind.TURN_ENDED, after, command.at_ms, reason=command.reason, by=command.execution_id, head=command.head
+        Kind.TURN_ENDED,
+        after,
+        command.at_ms,
+        reason=command.reason,
+        by=command.execution_id,
+        head=command.head,
     )
 
 
@@ -302,7 +312,14 @@ def _control(anchor: Anchor, command: Control) -> AnchorChanged:
             ended = _rest(anchor, through, "cancelled", command.reason, command.at_ms) if anchor.turn else {}
             fence = Fence(run=anchor.run_id + 1)
             after = _with(
-                anchor, **{**ended, "fence": fence, "status": "deleted", "generation": anchor.generation + 1, "next_check_at": None}
+                anchor,
+                **{
+                    **ended,
+                    "fence": fence,
+                    "status": "deleted",
+                    "generation": anchor.generation + 1,
+                    "next_check_at": None,
+                },
             )
         case _:
             raise Refused(f"{command.kind!r} is no control")

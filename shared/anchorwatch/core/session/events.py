@@ -15,7 +15,8 @@ from anchorwatch.core.session.state import CallState, Input, SeenObservation, Se
 class StepHead:
     """What a step has beside its commands; it stands in the step's first record.
 
-    ``calls``: (n, tool, label, raw arguments, reason) of calls that were rejected and never become a command. ``usage``: tokens as the endpoint reported.
+    ``calls``: (n, tool, label, raw arguments, reason) of calls that were rejected and never become a command.
+    ``usage``: tokens as the endpoint reported.
     """
 
     step: int
@@ -66,10 +67,11 @@ class CommandDecided:
 
 @dataclass(frozen=True, slots=True)
 class StepDecided:
-    """``p.log``: a step none of whose calls could be dispatched."""
+    """``p.log``: a step none of whose calls could be dispatched. ``snapshot_sequence`` leads to the last snapshot behind it."""
 
     run: int
     head: StepHead
+    snapshot_sequence: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,9 @@ from anchorwatch.core.anchor import Anchor, RunOutcome
 P0, P1, P2 = 0, 1, 2
 Priority = Literal[0, 1, 2]
 InputKind = Literal["event", "message", "trigger", "tick"]
-CallState = Literal["pending", "succeeded", "failed", "refused", "unknown", "resolved", "rejected", "withdrawn"]
+CallState = Literal[
+    "pending", "succeeded", "failed", "refused", "unknown", "resolved", "rejected", "withdrawn"
+]
 """``rejected``: never dispatched (its arguments were unusable). ``withdrawn``: an ephemeral result from before a resume."""
 
 
@@ -108,7 +110,8 @@ class PastTurn:
 class SessionState:
     """A session as of ``read_through`` (every record up to that journal sequence is in).
 
-    ``head`` and ``head_digest``: the last planner record, on which the next one is fenced and chained. ``told_sequence`` and ``told_digest``: the
+    ``head`` and ``head_digest``: the last planner record, on which the next one is fenced and chained.
+    ``told_sequence`` and ``told_digest``: the
     anchor record that a prompt shows: the newest that is neither an acquire nor a takeover. ``pending``: accepted
     inputs that have no disposition yet. ``snapshot_age``: planner records since the last snapshot.
     """

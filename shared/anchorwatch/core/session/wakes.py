@@ -1,7 +1,9 @@
 """When is a session due, and what became of each wake.
 
-A wake is an accepted input seen as a reason to look. P0 and P1 wakes wait a short window, so that what belongs together is
-looked at together; the window keeps all of them. P2 waits for the next check. A person's trigger and a tick wait for nothing.
+A wake is an accepted input seen as a reason to look. P0 and P1 wakes wait a short window, so that what belongs
+together is
+looked at together; the window keeps all of them. P2 waits for the next check. A person's trigger and a tick wait
+for nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ class Never:
 def due(state: SessionState, now_ms: int, windows: Windows) -> Due | NotBefore | Never:
     """When the session's next turn is due.
 
-    A session whose next check lies in the past is not `Due` by that alone: the tick that says so must be an input first, so that
+    A session whose next check lies in the past is not `Due` by that alone: the tick that says so must be an
+    input first, so that
     the wake has a receipt; then ``NotBefore(check=True)`` names a past instant.
     """
     anchor = state.anchor
@@ -72,7 +75,7 @@ def _due_at(wake: Input, check_ms: int | None, windows: Windows) -> int | None:
 
 
 def dispositions(inputs: Iterable[Input], started_at_ms: int) -> Sequence[tuple[Input, Disposition]]:
-    """What a turn that took ``inputs`` made of each: the first of a family ran, the others joined it; what was out of date expired."""
+    """What a turn made of each input that it took: the first of a family ran, others joined it; the outdated expired."""
     told: set[str] = set()
     result: list[tuple[Input, Disposition]] = []
     for wake in inputs:

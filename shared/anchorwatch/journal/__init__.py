@@ -1,0 +1,8 @@
+"""The journal: the only truth. Append to it under a fence, and fold it back into state.
+
+- `commit`: one write or one atomic batch, until it is *committed*, *fenced*, or *unavailable*.
+- `mapping`: events of the machines as records, and back.
+- `sessions`: load a session; append planner events to it.
+- `effects`: load a command's effect; append to its family.
+- `inputs`: accept an input; first write wins, and gives the same receipt for ever.
+"""

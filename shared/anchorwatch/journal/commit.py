@@ -1,0 +1,120 @@
+"""Commit: one id for all attempts, read back on any doubt, and three answers: committed, fenced, unavailable.
+
+A fenced write lands only directly behind the sequence it was fenced on. So after any error the first message of the
+fenced family behind that sequence tells: it carries our id (committed), another's (fenced), or there is none (try
+again).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from anchorwatch.bus.port import Ack, BatchRefused, Bus, Expect, Message, Stored, WrongLastSequence
+from anchorwatch.core.errors import Fenced, Unavailable
+
+DEADLINE_S = 15.0
+"""Long enough for a server restart or a leader election."""
+RETRY_PAUSE_S = 0.1
+ATTEMPT_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A subject and the bytes for it."""
+
+    subject: str
+    payload: bytes
+
+
+class Committer:
+    """Writes to one journal stream."""
+
+    def __init__(
+        self, bus: Bus, stream: str, new_id: Callable[[], str] = lambda: secrets.token_hex(8)
+    ) -> None:
+        self._bus = bus
+        self.stream = stream
+        self._new_id = new_id
+
+    async def commit(self, writes: Sequence[Write], fence: Expect, deadline_s: float = DEADLINE_S) -> int:
+        """Append ``writes`` in order, all or none, if the fence holds; returns the last one's sequence (they follow on).
+
+        Raises:
+            Fenced: another writer's record stands behind ``fence.sequence``; nothing of ours was stored.
+            Unavailable: not known to be stored within ``deadline_s``. It may be stored later; its fence
+            keeps it harmless.
+        """
+        attempt_id = self._new_id()
+        messages = [
+            Message(
+                write.subject,
+                write.payload,
+                message_id=f"{attempt_id}.{index}",
+                expect=fence if index == 0 else None,
+            )
+            for index, write in enumerate(writes)
+        ]
+        try:
+            async with asyncio.timeout(deadline_s):
+                return await self._until_known(messages, fence)
+        except TimeoutError:
+            raise Unavailable(
+                f"the journal did not confirm a write to {writes[0].subject} within {deadline_s:g} s",
+                hint="is the NATS server up? `anchorwatch status`",
+            ) from None
+
+    async def _until_known(self, messages: Sequence[Message], fence: Expect) -> int:
+        while True:
+            try:
+                ack = await self._send(messages)
+                if not ack.duplicate:
+                    return ack.sequence
+            except (WrongLastSequence, BatchRefused, Unavailable):
+                pass
+            landed = await self._landed(messages, fence)
+            if landed is not None:
+                return landed
+            await asyncio.sleep(RETRY_PAUSE_S)
+
+    async def _send(self, messages: Sequence[Message]) -> Ack:
+        if len(messages) == 1:
+            return await self._bus.publish(messages[0], ATTEMPT_TIMEOUT_S)
+        return await self._bus.publish_batch(messages, ATTEMPT_TIMEOUT_S)
+
+    async def _landed(self, messages: Sequence[Message], fence: Expect) -> int | None:
+        """The last sequence of our write when it stands; None when the family has nothing behind the fence."""
+        try:
+            first = await self.first_behind(fence)
+        except Unavailable:
+            return None
+        if first is None:
+            return None
+        if first.message_id != messages[0].message_id:
+            raise Fenced(f"{first.subject} was written at {first.sequence} by another writer")
+        return first.sequence + len(messages) - 1
+
+    async def first_behind(self, fence: Expect) -> Stored | None:
+        """The first message of the fenced family behind the fence's sequence, as far as the answering server knows."""
+        page = await self._bus.range(self.stream, fence.subject, fence.sequence + 1, limit=1)
+        return page.messages[0] if page.messages else None
+
+    async def write_once(
+        self, subject: str, payload: bytes, deadline_s: float = DEADLINE_S
+    ) -> tuple[Stored, bool]:
+        """Write a register that is written once: (what stands there, whether it is ours).
+
+        Raises:
+            Unavailable: as `commit`.
+        """
+        fence = Expect(subject, 0)
+        try:
+            sequence = await self.commit([Write(subject, payload)], fence, deadline_s)
+            return Stored(subject, sequence, 0, payload), True
+        except Fenced:
+            first = await self.first_behind(fence)
+            if first is None:
+                raise Unavailable(f"{subject} could not be read back") from None
+            return first, False

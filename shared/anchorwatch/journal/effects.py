@@ -1,0 +1,58 @@
+"""A command's effect in the journal: load its family, append to it under its fence."""
+
+from __future__ import annotations
+
+from anchorwatch.bus.port import Bus, Expect
+from anchorwatch.codec import encode
+from anchorwatch.core.effect.state import EffectEvent, EffectState, apply_effect, fold_effect
+from anchorwatch.core.errors import Unavailable
+from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.core.records import Record
+from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
+from anchorwatch.journal.mapping import effect_body, read_effect
+from anchorwatch.topology.subjects import SessionSubjects
+
+
+class EffectJournal:
+    """Reads and writes the families of commands. ``writer`` names the process in the records."""
+
+    def __init__(self, bus: Bus, committer: Committer, writer: str) -> None:
+        self._bus = bus
+        self._committer = committer
+        self._writer = writer
+
+    async def load(self, ref: SessionRef, pool: str, call: CallId, at_least: int) -> EffectState:
+        """The effect as recorded, from an answer that reaches at least to ``at_least`` (the command's own sequence).
+
+        Raises:
+            Unavailable: no answer reached so far. Damaged: a record of the family cannot be trusted.
+        """
+        subjects = SessionSubjects(ref)
+        page = await self._bus.range(self._committer.stream, subjects.effect_family(pool, call), at_least + 1)
+        if page.up_to < at_least:
+            raise Unavailable("the answering server is behind")
+        return fold_effect((stored.sequence, stored.time_ms, read_effect(stored)) for stored in page.messages)
+
+    async def append(
+        self,
+        ref: SessionRef,
+        pool: str,
+        call: CallId,
+        state: EffectState,
+        event: EffectEvent,
+        at_ms: int,
+        deadline_s: float = DEADLINE_S,
+    ) -> EffectState:
+        """Record an event directly behind what ``state`` knows; returns the state with it.
+
+        Raises:
+            Fenced: somebody else wrote to this family first. Unavailable: not confirmed in time.
+        """
+        subjects = SessionSubjects(ref)
+        register, kind, body = effect_body(event)
+        payload, _ = encode(Record(kind, at_ms, self._writer, body))
+        fence = Expect(subjects.effect_family(pool, call), state.head)
+        sequence = await self._committer.commit(
+            [Write(subjects.effect(pool, call, register), payload)], fence, deadline_s
+        )
+        return apply_effect(state, sequence, at_ms, event)

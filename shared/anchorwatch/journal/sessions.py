@@ -1,0 +1,159 @@
+"""A session in the journal: load it by folding, append planner events under its fence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anchorwatch.bus.port import Bus, Expect, Stored
+from anchorwatch.codec import decode_anchor, encode, encode_anchor
+from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.errors import Damaged, NotFound, Unavailable
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Record
+from anchorwatch.core.session import SessionState, replay
+from anchorwatch.core.session.apply import Recorded, apply
+from anchorwatch.core.session.events import (
+    AnchorChanged,
+    CommandDecided,
+    Event,
+    PlannerEvent,
+    SnapshotTaken,
+    StepDecided,
+)
+from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
+from anchorwatch.journal.mapping import event_body, read_session_record
+from anchorwatch.topology.subjects import SessionSubjects
+
+PAGE = 512
+STALE_ATTEMPTS_MAX = 20
+
+
+class SessionJournal:
+    """Reads and writes sessions of one shard. ``writer`` names the process in the records."""
+
+    def __init__(self, bus: Bus, committer: Committer, writer: str) -> None:
+        self._bus = bus
+        self._committer = committer
+        self._writer = writer
+
+    async def load(self, ref: SessionRef, at_least: int, known: SessionState | None = None) -> SessionState:
+        """The session, complete at least up to journal sequence ``at_least``. ``known``: an earlier state to go on from.
+
+        From nothing, it starts at the last snapshot, so the cost does not grow with the session's age. A
+        session that was never made has
+        no anchor in its state.
+
+        Raises:
+            Damaged: a record cannot be trusted, or the chain of digests is broken. Unavailable: no
+            answer reached so far.
+        """
+        if known is None:
+            known = await self._last_snapshot(ref)
+            through = known.anchor.inputs_through if known.anchor else 0
+            start = min(through, known.read_through) + 1
+        else:
+            start = known.read_through + 1
+        state, attempts = known, 0
+        while True:
+            page = await self._bus.range(
+                self._committer.stream, SessionSubjects(ref).everything, start, limit=PAGE
+            )
+            state = self._fold(state, page.messages)
+            if page.more:
+                start = page.messages[-1].sequence + 1
+                continue
+            if page.up_to >= at_least:
+                return state.reading_through(page.up_to)
+            attempts += 1
+            if attempts > STALE_ATTEMPTS_MAX:
+                raise Unavailable(f"no server has answered up to sequence {at_least}")
+
+    async def read_anchor(self, ref: SessionRef, at_least: int = 0) -> tuple[Anchor, int]:
+        """The anchor and its sequence, from an answer that reaches at least to ``at_least``.
+
+        Raises:
+            NotFound: there is no such session. Damaged. Unavailable.
+        """
+        subject = SessionSubjects(ref).anchor
+        for _ in range(STALE_ATTEMPTS_MAX):
+            page = await self._bus.last(self._committer.stream, [subject])
+            if page.up_to >= at_least:
+                if not page.messages:
+                    raise NotFound(
+                        f"there is no session {ref.session}", hint="`anchorwatch sessions` lists them"
+                    )
+                return decode_anchor(page.messages[0].payload)[0], page.messages[0].sequence
+        raise Unavailable(f"no server has answered up to sequence {at_least}")
+
+    async def append(
+        self,
+        ref: SessionRef,
+        state: SessionState,
+        events: Sequence[PlannerEvent],
+        at_ms: int,
+        deadline_s: float = DEADLINE_S,
+    ) -> SessionState:
+        """Record planner events, all or none, directly behind what ``state`` knows; returns the state with them.
+
+        Raises:
+            Fenced: another planner or a control was first; load and decide again. Unavailable. TooLarge.
+        """
+        writes, digests, previous = [], [], state.head_digest
+        for event in events:
+            write, previous = self._write(ref, event, previous, at_ms)
+            writes.append(write)
+            digests.append(previous)
+        fence = Expect(SessionSubjects(ref).planner_family, state.head)
+        last = await self._committer.commit(writes, fence, deadline_s)
+        for offset, (event, digest) in enumerate(zip(events, digests, strict=True)):
+            state = apply(state, Recorded(last - len(events) + 1 + offset, event, digest))
+        return state
+
+    def _write(self, ref: SessionRef, event: PlannerEvent, previous: str, at_ms: int) -> tuple[Write, str]:
+        subjects = SessionSubjects(ref)
+        kind, body = event_body(event)
+        record = Record(kind, at_ms, self._writer, body, previous)
+        if isinstance(event, AnchorChanged):
+            payload, record = encode_anchor(event.anchor, record)
+            return Write(subjects.anchor, payload), record.digest
+        payload, record = encode(record)
+        subject = subjects.command(event.pool) if isinstance(event, CommandDecided) else subjects.log
+        return Write(subject, payload), record.digest
+
+    async def snapshot(self, ref: SessionRef, state: SessionState, at_ms: int) -> SessionState:
+        """Record the folded state, so that loading starts there. Errors as `append`."""
+        return await self.append(ref, state, [SnapshotTaken(state)], at_ms)
+
+    async def _last_snapshot(self, ref: SessionRef) -> SessionState:
+        page = await self._bus.last(self._committer.stream, [SessionSubjects(ref).log])
+        event = self._log_event(page.messages)
+        if isinstance(event, StepDecided) and event.snapshot_sequence:
+            subject = SessionSubjects(ref).log
+            page = await self._bus.range(self._committer.stream, subject, event.snapshot_sequence, limit=1)
+            event = self._log_event(page.messages)
+        return event.state if isinstance(event, SnapshotTaken) else SessionState()
+
+    def _log_event(self, messages: Sequence[Stored]) -> Event | None:
+        recorded = read_session_record(messages[0]) if messages else None
+        return recorded.event if recorded else None
+
+    def _fold(self, state: SessionState, messages: Sequence[Stored]) -> SessionState:
+        records = []
+        head, digest = state.head, state.head_digest
+        for stored in messages:
+            recorded = read_session_record(stored)
+            if recorded is None:
+                continue
+            if ".p." in stored.subject and stored.sequence > head:
+                _check_chain(recorded, head, digest)
+                head, digest = stored.sequence, recorded.digest
+            records.append(recorded)
+        return replay(state, records)
+
+
+def _check_chain(recorded: Recorded, head: int, digest: str) -> None:
+    if recorded.previous != digest:
+        raise Damaged(
+            f"sequence {recorded.sequence}: it does not follow the planner record at {head}; one is missing or was altered",
+            hint="`anchorwatch journal verify`",
+        )
