@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-
 from anchorwatch.bus.port import Bus
+
 from tests.conformance.worlds import USERS, NatsWorld, SimWorld, World
 from tests.support.nats_server import NatsServer, running_server
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
 from anchorwatch.bus.port import Bus, Expect, Message, StreamMissing, WrongLastSequence
 from anchorwatch.core.errors import TooLarge
+
 from tests.conformance.worlds import World
 
 
@@ -24,9 +24,16 @@ async def test_what_was_stored_is_read_back_as_it_was(world: World, bus: Bus) ->
     subject = world.subject("s.a")
     payload = bytes(range(256))
     before_ms = world.now_ms()
-    await bus.publish(Message(subject, payload, message_id="m-1", headers={"Aw-Kind": "Straße", "Aw-Empty": ""}))
+    await bus.publish(
+        Message(subject, payload, message_id="m-1", headers={"Aw-Kind": "Straße", "Aw-Empty": ""})
+    )
     (stored,) = (await bus.last(stream, [subject])).messages
-    assert (stored.subject, stored.sequence, stored.payload, stored.message_id) == (subject, 1, payload, "m-1")
+    assert (stored.subject, stored.sequence, stored.payload, stored.message_id) == (
+        subject,
+        1,
+        payload,
+        "m-1",
+    )
     assert stored.headers["Aw-Kind"] == "Straße"
     assert before_ms - 1000 <= stored.time_ms <= world.now_ms() + 1000
 

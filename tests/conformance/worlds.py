@@ -17,11 +17,14 @@ from typing import ClassVar
 
 from anchorwatch.bus.port import Bus, ConsumerSpec, Message
 from anchorwatch.topology.streams import StreamSpec
+
 from tests.support.nats_server import NatsServer, User
 
 ADMIN = User("admin", "admin-password")
 # Publishes below `*.allowed.` only, and looks at nothing but what JetStream answers to its own inbox.
-RESTRICTED = User("restricted", "restricted-password", publish=("*.allowed.>",), subscribe=("_INBOX.restricted.>",))
+RESTRICTED = User(
+    "restricted", "restricted-password", publish=("*.allowed.>",), subscribe=("_INBOX.restricted.>",)
+)
 USERS = (ADMIN, RESTRICTED)
 
 POLL_S = 0.02
@@ -101,7 +104,11 @@ class NatsWorld(World):
         from anchorwatch.bus import jetstream  # noqa: PLC0415 - the simulation's tests run without nats-py
 
         return await jetstream.connect(
-            self._server.url, user=user.name, password=user.password, name="conformance", inbox=f"_INBOX.{user.name}"
+            self._server.url,
+            user=user.name,
+            password=user.password,
+            name="conformance",
+            inbox=f"_INBOX.{user.name}",
         )
 
     async def advance(self, seconds: float) -> None:

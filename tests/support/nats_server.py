@@ -84,9 +84,7 @@ class NatsServer:
         config = self.directory / "server.conf"
         config.write_text(self._config())
         with (self.directory / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(  # noqa: S603 - our own binary and our own file
-                [server_binary(), "-c", str(config)], stdout=log, stderr=log
-            )
+            self.process = subprocess.Popen([server_binary(), "-c", str(config)], stdout=log, stderr=log)
 
     def wait_ready(self) -> None:
         """Wait until clients can connect.
@@ -145,7 +143,9 @@ class NatsServer:
 
     def _config(self) -> str:
         sync = "sync_interval: always" if self.sync_always else ""
-        users = f"authorization {{ users: [ {', '.join(map(_user_config, self.users))} ] }}" if self.users else ""
+        users = (
+            f"authorization {{ users: [ {', '.join(map(_user_config, self.users))} ] }}" if self.users else ""
+        )
         return f"""
             server_name: {json.dumps(self.name)}
             listen: "127.0.0.1:{self.port}"

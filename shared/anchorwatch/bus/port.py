@@ -26,7 +26,9 @@ class WrongLastSequence(Fenced):
 
     code = "wrong_last_sequence"
 
-    def __init__(self, message: str | None = None, *, hint: str = "", spurious_possible: bool = False) -> None:
+    def __init__(
+        self, message: str | None = None, *, hint: str = "", spurious_possible: bool = False
+    ) -> None:
         super().__init__(message, hint=hint)
         self.spurious_possible = spurious_possible
 
@@ -253,12 +255,17 @@ Handler = Callable[[str, bytes], Awaitable[bytes | None]]
 
 
 class Subscription(Protocol):
+    """Somebody who listens."""
+
     async def close(self) -> None: ...
 
 
 class Bus(Protocol):
-    """A connected bus. Every call raises `Unavailable` (or its child `Disconnected`) when the server does not answer in time,
-    and `Denied` when the credentials do not allow it."""
+    """A connected bus.
+
+    Every call raises `Unavailable` (or its child `Disconnected`) when the server does not answer in time, and `Denied`
+    when the credentials do not allow it.
+    """
 
     async def publish(self, message: Message, timeout_s: float = 5.0) -> Ack:
         """Store one message; one attempt.
@@ -291,9 +298,22 @@ class Bus(Protocol):
         ...
 
     async def range(
-        self, stream: str, filter_: str, from_sequence: int, limit: int = 256, timeout_s: float = 5.0
+        self,
+        stream: str,
+        filter_: str,
+        from_sequence: int,
+        limit: int = 256,
+        timeout_s: float = 5.0,
+        reach: int | None = None,
     ) -> Page:
-        """Messages matching ``filter_`` from a sequence on, in order, at most ``limit``."""
+        """Messages matching ``filter_`` from a sequence on, in order, at most ``limit``.
+
+        ``reach``: it is enough for the caller that the answer reaches up to there. When the messages themselves do, the bus
+        spares the second question, how far beyond the last of them nothing follows (a round trip).
+
+        Where more than 1024 subjects match, ``up_to`` is the last message's sequence, or ``from_sequence - 1`` when there is
+        none: let ``filter_`` match what the decision depends on.
+        """
         ...
 
     async def consumer(self, spec: ConsumerSpec) -> Consumer:

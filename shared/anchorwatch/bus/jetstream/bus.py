@@ -1,0 +1,140 @@
+"""The bus on JetStream: the parts over one connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from anchorwatch.bus.jetstream import clock
+from anchorwatch.bus.jetstream.consumers import Consumers, JetStreamConsumer
+from anchorwatch.bus.jetstream.kv import Bucket
+from anchorwatch.bus.jetstream.link import Link
+from anchorwatch.bus.jetstream.objects import Objects
+from anchorwatch.bus.jetstream.publishing import Publisher, is_unanswered
+from anchorwatch.bus.jetstream.reads import Reader
+from anchorwatch.bus.jetstream.responders import Responder
+from anchorwatch.bus.jetstream.streams import Streams
+from anchorwatch.bus.port import Ack, ConsumerSpec, Handler, Message, Page, StreamState
+from anchorwatch.core.errors import Unavailable
+from anchorwatch.topology.streams import BucketSpec, StreamSpec
+
+
+class JetStreamBus:
+    """A connection to NATS that keeps the contract of `anchorwatch.bus.port.Bus`.
+
+    It comes back by itself after the server was away. A call that was waiting then fails at once with `Disconnected`; one
+    that is made while it is away waits for its return up to its own timeout.
+    """
+
+    def __init__(self, link: Link, replicas: int) -> None:
+        self._link = link
+        self._publisher = Publisher(link)
+        self._reader = Reader(link)
+        self._consumers = Consumers(link)
+        self._streams = Streams(link, replicas)
+        self._clock = clock.ServerClock(link)
+        self._open: list[JetStreamConsumer | Responder] = []
+
+    async def publish(self, message: Message, timeout_s: float = 5.0) -> Ack:
+        return await self._publisher.publish(message, timeout_s)
+
+    async def publish_batch(self, messages: Sequence[Message], timeout_s: float = 5.0) -> Ack:
+        return await self._publisher.publish_batch(messages, timeout_s)
+
+    async def last(self, stream: str, filters: Sequence[str], timeout_s: float = 5.0) -> Page:
+        return await self._reader.last(stream, filters, timeout_s)
+
+    async def range(
+        self,
+        stream: str,
+        filter_: str,
+        from_sequence: int,
+        limit: int = 256,
+        timeout_s: float = 5.0,
+        reach: int | None = None,
+    ) -> Page:
+        return await self._reader.range(stream, filter_, from_sequence, limit, timeout_s, reach)
+
+    async def consumer(self, spec: ConsumerSpec) -> JetStreamConsumer:
+        consumer = await self._consumers.consumer(spec)
+        self._open.append(consumer)
+        return consumer
+
+    async def delete_consumer(self, stream: str, durable: str) -> None:
+        await self._consumers.delete(stream, durable)
+
+    async def ensure_stream(self, spec: StreamSpec) -> None:
+        await self._streams.ensure_stream(spec)
+
+    async def ensure_bucket(self, spec: BucketSpec) -> None:
+        await self._streams.ensure_bucket(spec)
+
+    async def ensure_object_store(self, name: str) -> None:
+        await self._streams.ensure_object_store(name)
+
+    async def stream_state(self, stream: str) -> StreamState:
+        return await self._streams.state(stream)
+
+    async def purge(self, stream: str, subject: str, keep_from: int | None = None) -> int:
+        return await self._streams.purge(stream, subject, keep_from)
+
+    async def bucket(self, name: str) -> Bucket:
+        return Bucket(self._link, self._publisher, self._reader, self._streams, name)
+
+    async def object_store(self, name: str) -> Objects:
+        return Objects(self._publisher, self._reader, self._streams, name)
+
+    async def request(self, subject: str, payload: bytes, timeout_s: float) -> bytes:
+        reply = await self._link.call(subject, payload, timeout_s)
+        if is_unanswered(reply):
+            raise Unavailable(f"nobody answers {subject}")
+        return reply.data
+
+    async def announce(self, subject: str, payload: bytes) -> None:
+        await self._link.send(subject, payload)
+
+    async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> Responder:
+        responder = Responder(self._link, handler)
+        await responder.open(subject, queue)
+        self._open.append(responder)
+        return responder
+
+    async def server_time_ms(self) -> int:
+        return await self._clock.now_ms()
+
+    @property
+    def connected(self) -> bool:
+        return self._link.connected
+
+    async def close(self) -> None:
+        for each in reversed(self._open):
+            await each.close()
+        self._open.clear()
+        await self._link.close()
+
+
+async def connect(
+    url: str | Sequence[str],
+    *,
+    user: str | None,
+    password: str | None,
+    name: str,
+    inbox: str | None = None,
+    connect_timeout_s: float = 10.0,
+    on_error: Callable[[str], None] | None = None,
+    replicas: int = 1,
+) -> JetStreamBus:
+    """Connect to NATS.
+
+    ``name`` shows in the server's lists. ``inbox``: the prefix of the subjects to which answers come, for users that may
+    subscribe to nothing else (``_INBOX.planner``). ``on_error`` is told of what concerns no single call. ``replicas``: of each
+    stream that this bus makes.
+
+    Raises:
+        Denied: the server refuses the credentials.
+        Unavailable: no server answers within ``connect_timeout_s``.
+    """
+    options = {"user": user, "password": password, "name": name}
+    prefix = inbox or "_INBOX"
+    link = Link([url] if isinstance(url, str) else list(url), options, prefix, on_error or (lambda _: None))
+    await link.open(connect_timeout_s)
+    return JetStreamBus(link, replicas)

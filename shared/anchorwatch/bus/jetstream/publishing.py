@@ -1,0 +1,104 @@
+"""Storing messages: one, or several as an atomic batch. Each is one attempt."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+
+from nats.aio.msg import Msg
+
+from anchorwatch.bus.jetstream import failures
+from anchorwatch.bus.jetstream.link import NO_RESPONDERS, STATUS_HEADER, Link
+from anchorwatch.bus.jetstream.times import rfc3339
+from anchorwatch.bus.port import MESSAGE_ID_HEADER, Ack, Message, StreamMissing
+from anchorwatch.core.errors import AnchorWatchError, BadInput, Denied, Unavailable
+
+BATCH_MESSAGES_MAX = 1000
+NAMES_TIMEOUT_S = 2.0
+
+
+def headers_of(message: Message) -> dict[str, str]:
+    """The headers with which the server fences, dedupes, schedules and expires a message."""
+    headers = dict(message.headers)
+    if message.message_id is not None:
+        headers[MESSAGE_ID_HEADER] = message.message_id
+    if message.expect is not None:
+        headers["Nats-Expected-Last-Subject-Sequence"] = str(message.expect.sequence)
+        # Always both: in a replicated stream one write with it and one without do not exclude each other.
+        headers["Nats-Expected-Last-Subject-Sequence-Subject"] = message.expect.subject
+    if message.ttl_s is not None:
+        headers["Nats-TTL"] = f"{message.ttl_s}s"
+    if message.schedule is not None:
+        headers["Nats-Schedule"] = f"@at {rfc3339(message.schedule.at_ms)}"
+        headers["Nats-Schedule-Target"] = message.schedule.target
+    return headers
+
+
+class Publisher:
+    """Stores messages over one connection."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def publish(self, message: Message, timeout_s: float) -> Ack:
+        reply = await self._link.call(
+            message.subject, message.payload, timeout_s, headers_of(message) or None
+        )
+        if is_unanswered(reply):
+            raise await self._nobody_stores(message.subject)
+        return _ack(failures.answer(reply.data, f"publish to {message.subject}"))
+
+    async def publish_batch(self, messages: Sequence[Message], timeout_s: float) -> Ack:
+        if not messages or len(messages) > BATCH_MESSAGES_MAX:
+            raise BadInput(f"a batch has 1 to {BATCH_MESSAGES_MAX} messages, not {len(messages)}")
+        subjects = tuple(message.subject for message in messages)
+        batch = secrets.token_hex(16)
+        link = self._link
+        # Every message carries the inbox, so that the fault of one in the middle is told as what it is.
+        with link.calling(subjects, _ends_batch) as (call, reply):
+            await link.ready(subjects[0], timeout_s)
+            for sequence, message in enumerate(messages, 1):
+                headers = headers_of(message)
+                headers["Nats-Batch-Id"] = batch
+                headers["Nats-Batch-Sequence"] = str(sequence)
+                if sequence == len(messages):
+                    headers["Nats-Batch-Commit"] = "1"
+                await link.send(message.subject, message.payload, reply, headers)
+            await link.settle(call, timeout_s)
+            last = call.messages[-1]
+        if is_unanswered(last):
+            raise await self._nobody_stores(subjects[0])
+        return _ack(failures.answer(last.data, f"batch of {len(messages)} to {subjects[0]} …"))
+
+    async def _nobody_stores(self, subject: str) -> AnchorWatchError:
+        """Why nobody took ``subject``: no such stream, or one without a leader for now."""
+        away = Unavailable(
+            f"no stream takes {subject} for now", hint="its leader may be being elected; try again"
+        )
+        try:
+            request = json.dumps({"subject": subject}).encode()
+            reply = await self._link.call("$JS.API.STREAM.NAMES", request, NAMES_TIMEOUT_S)
+            if is_unanswered(reply):
+                return Unavailable(f"JetStream does not answer, so {subject} cannot be stored")
+            names = failures.answer(reply.data, "names of streams")
+        except (Unavailable, Denied):
+            return away
+        if names.get("streams") or names.get("offline"):
+            return away
+        return StreamMissing(f"no stream takes {subject}")
+
+
+def is_unanswered(message: Msg) -> bool:
+    """Whether the server says that nobody listens to the subject."""
+    headers: Mapping[str, str] | None = message.headers
+    return headers is not None and headers.get(STATUS_HEADER) == NO_RESPONDERS and not message.data
+
+
+def _ends_batch(message: Msg) -> bool:
+    # The answer to a message that was merely staged is empty.
+    return bool(message.data) or is_unanswered(message)
+
+
+def _ack(answer: Mapping[str, object]) -> Ack:
+    return Ack(str(answer["stream"]), int(str(answer["seq"])), bool(answer.get("duplicate", False)))

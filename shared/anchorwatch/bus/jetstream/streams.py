@@ -1,0 +1,222 @@
+"""Streams and buckets: made, or checked to be as the topology says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from anchorwatch.bus.jetstream.consumers import NANOSECONDS, api
+from anchorwatch.bus.jetstream.link import Link
+from anchorwatch.bus.port import StreamMissing, StreamState
+from anchorwatch.core.errors import BadInput, ConfigDiffers
+from anchorwatch.topology.streams import BucketSpec, Source, StreamSpec
+
+KV_HISTORY_MAX = 64
+_DEDUPE_WINDOW_S = 120.0
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value)) or "none"
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def _seconds(value: object) -> str:
+    return f"{int(str(value)) / NANOSECONDS:g} s"
+
+
+def _sources(value: object) -> str:
+    return "; ".join(f"{name} {src} → {dest}" for name, src, dest in _source_rows(value)) or "none"
+
+
+# What must be the same, under the name that the topology gives it, and how a value is shown.
+_CHECKED: dict[str, tuple[str, Callable[[object], str], object]] = {
+    "subjects": ("subjects", _plain, []),
+    "retention": ("retention", _plain, "limits"),
+    "storage": ("storage", _plain, "file"),
+    "discard": ("discard", _plain, "old"),
+    "max_msgs": ("messages_max", _plain, -1),
+    "max_bytes": ("bytes_max", _plain, -1),
+    "max_msg_size": ("message_bytes_max", _plain, -1),
+    "max_age": ("age_max", _seconds, 0),
+    "max_msgs_per_subject": ("per_subject_max", _plain, -1),
+    "duplicate_window": ("dedupe_window", _seconds, 0),
+    "num_replicas": ("replicas", _plain, 1),
+    "allow_atomic": ("atomic_batches", _plain, False),
+    "allow_msg_schedules": ("schedules", _plain, False),
+    "allow_msg_ttl": ("message_ttl", _plain, False),
+    "allow_direct": ("direct reads", _plain, False),
+    "allow_rollup_hdrs": ("rollups", _plain, False),
+    "deny_purge": ("deny_purge", _plain, False),
+    "sources": ("sources", _sources, []),
+}
+
+
+class Streams:
+    """Makes and checks streams over one connection. ``replicas`` holds for all that it makes."""
+
+    def __init__(self, link: Link, replicas: int) -> None:
+        self._link = link
+        self._replicas = replicas
+
+    async def ensure(self, wanted: Mapping[str, Any]) -> None:
+        """Make the stream, or check it.
+
+        Raises:
+            ConfigDiffers: it exists and differs; the message names each difference.
+        """
+        name = wanted["name"]
+        try:
+            found = await self.info(name)
+        except StreamMissing:
+            try:
+                found = await api(self._link, f"STREAM.CREATE.{name}", wanted, f"make stream {name}")
+            except BadInput:
+                # Somebody else made it in this moment; if nobody did, it cannot be made.
+                made = await self._info_or_none(name)
+                if made is None:
+                    raise
+                found = made
+        _compare(wanted, found["config"])
+
+    async def ensure_stream(self, spec: StreamSpec) -> None:
+        await self.ensure(stream_config(spec, self._replicas))
+
+    async def ensure_bucket(self, spec: BucketSpec) -> None:
+        await self.ensure(bucket_config(spec, self._replicas))
+
+    async def ensure_object_store(self, name: str) -> None:
+        await self.ensure(object_store_config(name, self._replicas))
+
+    async def info(self, name: str) -> dict[str, Any]:
+        return await api(self._link, f"STREAM.INFO.{name}", None, f"stream {name}")
+
+    async def _info_or_none(self, name: str) -> dict[str, Any] | None:
+        try:
+            return await self.info(name)
+        except StreamMissing:
+            return None
+
+    async def state(self, name: str) -> StreamState:
+        state = (await self.info(name))["state"]
+        return StreamState(state["first_seq"], state["last_seq"], state["messages"], state["bytes"])
+
+    async def purge(self, stream: str, subject: str, keep_from: int | None = None) -> int:
+        request: dict[str, Any] = {"filter": subject}
+        if keep_from is not None:
+            request["seq"] = keep_from
+        answer = await api(self._link, f"STREAM.PURGE.{stream}", request, f"purge {subject} of {stream}")
+        return int(answer.get("purged", 0))
+
+
+def stream_config(spec: StreamSpec, replicas: int) -> dict[str, Any]:
+    """A stream as the server's API takes it."""
+    return {
+        "name": spec.name,
+        "subjects": list(spec.subjects),
+        "retention": "workqueue" if spec.work_queue else "limits",
+        "storage": "file",
+        "discard": "old",
+        "max_msgs": -1,
+        "max_bytes": -1,
+        "max_consumers": -1,
+        "max_msg_size": spec.message_bytes_max,
+        "max_age": int(spec.age_max_s * NANOSECONDS),
+        "max_msgs_per_subject": spec.per_subject_max,
+        # The server refuses a window longer than the age.
+        "duplicate_window": int(
+            min(spec.dedupe_window_s, spec.age_max_s or spec.dedupe_window_s) * NANOSECONDS
+        ),
+        "num_replicas": replicas,
+        "allow_direct": True,
+        "allow_atomic": spec.atomic_batches,
+        "allow_msg_schedules": spec.schedules,
+        "allow_msg_ttl": spec.message_ttl,
+        "allow_rollup_hdrs": False,
+        **({"sources": _source_config(spec.sources)} if spec.sources else {}),
+    }
+
+
+def bucket_config(spec: BucketSpec, replicas: int) -> dict[str, Any]:
+    """A key-value bucket, as any NATS client makes it."""
+    if not 1 <= spec.history <= KV_HISTORY_MAX:
+        raise BadInput(f"bucket {spec.name}: history is 1 to {KV_HISTORY_MAX}, not {spec.history}")
+    return {
+        "name": f"KV_{spec.name}",
+        # What the server keeps from a stream nobody else writes.
+        "subjects": [] if spec.sources else [f"$KV.{spec.name}.>"],
+        "retention": "limits",
+        "storage": "file",
+        "discard": "new",
+        "max_msgs": -1,
+        "max_bytes": -1,
+        "max_consumers": -1,
+        "max_msg_size": -1,
+        "max_age": 0,
+        "max_msgs_per_subject": spec.history,
+        "duplicate_window": int(_DEDUPE_WINDOW_S * NANOSECONDS),
+        "num_replicas": replicas,
+        "allow_direct": True,
+        "allow_rollup_hdrs": True,
+        "allow_msg_ttl": spec.key_ttl,
+        "deny_delete": not spec.sources,
+        **({"sources": _source_config(spec.sources)} if spec.sources else {}),
+    }
+
+
+def object_store_config(name: str, replicas: int) -> dict[str, Any]:
+    """An object store, as any NATS client makes it."""
+    return {
+        "name": f"OBJ_{name}",
+        "subjects": [f"$O.{name}.C.>", f"$O.{name}.M.>"],
+        "retention": "limits",
+        "storage": "file",
+        "discard": "new",
+        "max_msgs": -1,
+        "max_bytes": -1,
+        "max_consumers": -1,
+        "max_msg_size": -1,
+        "max_age": 0,
+        "max_msgs_per_subject": -1,
+        "duplicate_window": int(_DEDUPE_WINDOW_S * NANOSECONDS),
+        "num_replicas": replicas,
+        "allow_direct": True,
+        "allow_rollup_hdrs": True,
+    }
+
+
+def _source_config(sources: Sequence[Source]) -> list[dict[str, Any]]:
+    return [
+        {"name": source.stream, "subject_transforms": [{"src": source.src, "dest": source.dest}]}
+        for source in sources
+    ]
+
+
+def _source_rows(value: object) -> list[tuple[str, str, str]]:
+    rows = []
+    for source in value if isinstance(value, list) else []:
+        transforms = source.get("subject_transforms") or [
+            {"src": source.get("filter_subject", ""), "dest": ""}
+        ]
+        rows += [(source["name"], each.get("src", ""), each.get("dest", "")) for each in transforms]
+    return sorted(rows)
+
+
+def _compare(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    differences = []
+    for key, (name, shown, default) in _CHECKED.items():
+        ours, theirs = wanted.get(key, default), found.get(key) or default
+        same = (
+            _source_rows(ours) == _source_rows(theirs)
+            if key == "sources"
+            else sorted(map(str, ours)) == sorted(map(str, theirs))
+            if isinstance(ours, list) and isinstance(theirs, list)
+            else ours == theirs
+        )
+        if not same:
+            differences.append(f"{name} {shown(ours)} wanted, {shown(theirs)} found")
+    if differences:
+        raise ConfigDiffers(
+            f"stream {wanted['name']}: {'; '.join(differences)}",
+            hint="change it with `nats stream edit`, or start on another data directory; it is never changed silently",
+        )
