@@ -125,18 +125,18 @@ class SimWorld(World):
 
     def __init__(self) -> None:
         super().__init__()
-        from anchorwatch.bus.sim import SimBus  # noqa: PLC0415 - the server's tests run without the simulation
+        from anchorwatch.bus.sim import SimServer, SimUser  # noqa: PLC0415 - the server's tests run without it
 
-        self._sim = SimBus()
+        self._server = SimServer(users=[SimUser(user.name, user.publish, user.subscribe) for user in USERS])
 
     async def _connect(self, user: User) -> Bus:
-        raise NotImplementedError
+        return self._server.connect(user.name)
 
     async def advance(self, seconds: float) -> None:
-        raise NotImplementedError
+        await self._server.advance(seconds)
 
     def now_ms(self) -> int:
-        raise NotImplementedError
+        return self._server.now_ms()
 
 
 __all__ = ["ADMIN", "RESTRICTED", "USERS", "ConsumerSpec", "Message", "NatsWorld", "SimWorld", "World"]

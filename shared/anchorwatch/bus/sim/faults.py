@@ -1,0 +1,95 @@
+"""What may go wrong, how often, and how often it did.
+
+A `Faults` is handed to the server; it strikes by its own seeded chance and counts each strike by kind. Each kind is
+something that a real server, network or client was seen to do (the project's measured facts on JetStream).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class FaultKind(StrEnum):
+    """Kinds of faults. Those up to ``SLOW_SCHEDULE`` strike by chance; the rest are done by the test, and counted too."""
+
+    LOST_REQUEST = "lost_request"
+    """The request never arrives; the caller waits until its timeout."""
+    LOST_ACK = "lost_ack"
+    """It was stored; the answer is lost, and the caller waits until its timeout."""
+    ZOMBIE_WRITE = "zombie_write"
+    """The caller's timeout passes, and only then does the write reach the server."""
+    SPURIOUS_FENCE = "spurious_fence"
+    """A fence is refused although it holds (10164: another fenced write is said to be in flight)."""
+    SLOW_CALL = "slow_call"
+    """Request or answer take up to `Faults.slow_s`."""
+    STALE_READ = "stale_read"
+    """`last` and `range` answer as of an earlier sequence, and say so in ``up_to``."""
+    STALE_KEY = "stale_key"
+    """`KeyValue.get` answers as of an earlier revision, and does not say so."""
+    DUPLICATE_DELIVERY = "duplicate_delivery"
+    """A message is delivered again although its ack wait has not passed, or it was acked."""
+    DELAYED_DELIVERY = "delayed_delivery"
+    """A message, and those behind it on its subject, come after later ones of other subjects."""
+    REORDERED_DELIVERY = "reordered_delivery"
+    """The messages of one fetch come in another order, each subject's own order kept."""
+    SLOW_FETCH = "slow_fetch"
+    """A fetch's messages are on their way while their ack wait runs."""
+    LOST_DELIVERY_ACK = "lost_delivery_ack"
+    """An ack, nak or extension is lost."""
+    ORPHANED_PULL = "orphaned_pull"
+    """The pull of a client that is gone still takes messages, which come again only after their ack wait."""
+    LOST_ANNOUNCEMENT = "lost_announcement"
+    """A core message, request or reply is lost."""
+    SLOW_SOURCE = "slow_source"
+    """A sourced stream or bucket lags behind its source."""
+    SLOW_SCHEDULE = "slow_schedule"
+    """A scheduled message comes late."""
+    CUT = "cut"
+    FREEZE = "freeze"
+    KILL = "kill"
+    RESTART = "restart"
+    CLOCK_STEP = "clock_step"
+
+
+class Faults:
+    """Strikes each kind with the probability given in ``rates`` (default none), by ``rng``."""
+
+    def __init__(
+        self,
+        rng: random.Random | None = None,
+        rates: Mapping[FaultKind, float] | None = None,
+        *,
+        slow_s: float = 1.0,
+        stale_sequences_max: int = 8,
+    ) -> None:
+        self.rng = rng or random.Random("no faults")  # noqa: S311 - to repeat is the point
+        self.rates = dict(rates or {})
+        self.slow_s = slow_s
+        self.stale_sequences_max = stale_sequences_max
+        self.counts: dict[FaultKind, int] = {}
+        self.enabled = True
+
+    def strikes(self, kind: FaultKind) -> bool:
+        """Whether it happens now; counted when it does."""
+        rate = self.rates.get(kind, 0.0)
+        # No draw for what cannot happen: a run without a kind does not depend on how often it was asked for.
+        if not self.enabled or rate <= 0 or self.rng.random() >= rate:
+            return False
+        self.count(kind)
+        return True
+
+    def count(self, kind: FaultKind) -> None:
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+
+    def delay_s(self) -> float:
+        """A delay for what is slow: above 0, at most `slow_s`."""
+        return self.rng.uniform(0.001, 1.0) * self.slow_s
+
+    def earlier(self, sequence: int) -> int:
+        """A sequence before ``sequence``, at least 0, at most `stale_sequences_max` back."""
+        return max(0, sequence - self.rng.randint(1, self.stale_sequences_max))
+
+
+__all__ = ["FaultKind", "Faults"]

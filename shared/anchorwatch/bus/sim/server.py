@@ -1,0 +1,328 @@
+"""The simulated server: what is durable, and outlives every client."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterable, Sequence
+
+from anchorwatch.bus.port import Ack, BatchRefused, ConsumerSpec, Message, Page, Stored, StreamMissing
+from anchorwatch.bus.sim.bus import SimBus
+from anchorwatch.bus.sim.clock import SimClock
+from anchorwatch.bus.sim.consumers import ConsumerCore, check_same
+from anchorwatch.bus.sim.faults import FaultKind, Faults
+from anchorwatch.bus.sim.index import overlap
+from anchorwatch.bus.sim.link import Link
+from anchorwatch.bus.sim.rpc import Router
+from anchorwatch.bus.sim.schedules import Schedules
+from anchorwatch.bus.sim.sources import SourceFeed
+from anchorwatch.bus.sim.stream import StreamStore
+from anchorwatch.bus.sim.users import SimUser
+from anchorwatch.bus.sim.writes import Writer
+from anchorwatch.core.errors import BadInput, ConfigDiffers, Conflict, Denied, NotFound
+from anchorwatch.topology.streams import BucketSpec, StreamSpec
+
+KV_HISTORY_MAX = 64
+
+
+class SimServer:
+    """One server. ``seed`` chooses queue members and delays; ``faults`` has a chance of its own.
+
+    ``latency_s``: a message takes a time between these two, each way. ``replicated``: the order of checks is that of a
+    replicated stream. ``trace`` collects one line for whatever the server does.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: SimClock | None = None,
+        faults: Faults | None = None,
+        seed: int = 0,
+        users: Iterable[SimUser] = (),
+        latency_s: tuple[float, float] = (0.0, 0.0),
+        replicated: bool = False,
+        trace: list[str] | None = None,
+    ) -> None:
+        self.clock = clock or SimClock()
+        self.faults = faults or Faults()
+        self.rng = random.Random(f"server {seed}")  # noqa: S311 - to repeat is the point
+        self.router = Router(self.faults, self.rng)
+        self.streams: dict[str, StreamStore] = {}
+        self.consumers: dict[tuple[str, str], ConsumerCore] = {}
+        self.objects: dict[str, dict[str, bytes]] = {}
+        self.running = True
+        self.trace_lines = trace
+        self._users = {user.name: user for user in users}
+        self._latency_s = latency_s
+        self._replicated = replicated
+        self._clients: list[SimBus] = []
+        self._ephemerals = 0
+        self._feeds: dict[str, list[SourceFeed]] = {}
+        self._schedules = Schedules(self.clock, self.faults, lambda: self.running, self.trace)
+
+    # Clients.
+
+    def connect(self, user: str = "anyone", name: str = "") -> SimBus:
+        """A new client.
+
+        Raises:
+            Denied: there are users, and this is none.
+        """
+        known = self._users.get(user) if self._users else SimUser(user)
+        if known is None:
+            raise Denied(f"the server knows no user {user!r}")
+        link = Link(self.clock, name or f"{user}-{len(self._clients) + 1}")
+        if not self.running:
+            link.cut()
+        bus = SimBus(self, link, known)
+        self._clients.append(bus)
+        return bus
+
+    def forget(self, bus: SimBus) -> None:
+        """A client was closed or killed: what lived with its connection is gone."""
+        if bus in self._clients:
+            self._clients.remove(bus)
+        self.router.drop(bus.link)
+
+    # The life of the server.
+
+    def stop(self) -> None:
+        """Crash. What was acknowledged stays."""
+        if self.running:
+            self.running = False
+            self.faults.count(FaultKind.RESTART)
+            self.trace("server stops")
+            for bus in self._clients:
+                bus.link.cut()
+                bus.leave_pulls()
+
+    def start(self) -> None:
+        """Come back; clients reconnect, and schedules that fell due meanwhile fire."""
+        if not self.running:
+            self.running = True
+            self.trace("server starts")
+            for bus in self._clients:
+                bus.link.mend()
+            self._schedules.fire_overdue()
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass, with all that happens in it."""
+        await self.clock.advance(seconds)
+
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    def trace(self, line: str) -> None:
+        if self.trace_lines is not None:
+            self.trace_lines.append(f"{self.clock.now_s():.6f} {line}")
+
+    def latency(self) -> float:
+        """How long one message takes, in seconds."""
+        low, high = self._latency_s
+        return low if low == high else self.rng.uniform(low, high)
+
+    # Streams.
+
+    def stream(self, name: str) -> StreamStore:
+        """The stream of that name.
+
+        Raises:
+            StreamMissing: there is none.
+        """
+        store = self.streams.get(name)
+        if store is None:
+            raise StreamMissing(f"there is no stream {name}")
+        return store
+
+    def taker(self, subject: str) -> StreamStore:
+        """The stream that takes a subject.
+
+        Raises:
+            StreamMissing: none does.
+        """
+        for store in self.streams.values():
+            if store.takes(subject):
+                return store
+        raise StreamMissing(f"no stream takes {subject}")
+
+    def ensure_stream(self, spec: StreamSpec) -> None:
+        """Make the stream, or compare.
+
+        Raises:
+            ConfigDiffers: it exists, and is another; each difference is named.
+            BadInput: its subjects overlap with another stream's.
+        """
+        existing = self.streams.get(spec.name)
+        if existing is not None:
+            differences = [
+                f"{field.name} is {getattr(existing.spec, field.name)!r}, should be {getattr(spec, field.name)!r}"
+                for field in dataclasses.fields(spec)
+                if getattr(existing.spec, field.name) != getattr(spec, field.name)
+            ]
+            if differences:
+                raise ConfigDiffers(f"stream {spec.name}: {'; '.join(differences)}")
+            return
+        for other in self.streams.values():
+            for theirs in other.spec.subjects:
+                if any(overlap(mine, theirs) for mine in spec.subjects):
+                    raise BadInput(f"stream {spec.name} overlaps with {other.spec.name} on {theirs}")
+        self._make_stream(spec)
+
+    def ensure_bucket(self, spec: BucketSpec) -> None:
+        """Make the bucket: a stream ``KV_<name>``, as on the real server.
+
+        Raises:
+            ConfigDiffers: it exists, and is another.
+            BadInput: its history is too long.
+        """
+        if not 1 <= spec.history <= KV_HISTORY_MAX:
+            raise BadInput(f"bucket {spec.name}: history is 1 to {KV_HISTORY_MAX}, not {spec.history}")
+        self.ensure_stream(
+            StreamSpec(
+                name=f"KV_{spec.name}",
+                subjects=() if spec.sources else (f"$KV.{spec.name}.>",),
+                per_subject_max=spec.history,
+                message_ttl=spec.key_ttl,
+                sources=spec.sources,
+            )
+        )
+
+    def _make_stream(self, spec: StreamSpec) -> None:
+        store = self.streams[spec.name] = StreamStore(spec, self.clock.now_ms)
+        store.on_stored.append(
+            lambda stored: self.trace(f"stored {spec.name} {stored.sequence} {stored.subject}")
+        )
+        for source in spec.sources:
+            feed = SourceFeed(source, store, self.streams.get, self.clock, self.faults)
+            feed.catch_up()
+            self._feeds.setdefault(source.stream, []).append(feed)
+        for feed in self._feeds.get(spec.name, []):
+            store.on_stored.append(feed.on_stored)
+
+    # Messages.
+
+    def publish(self, message: Message) -> Ack:
+        """Store a message; whoever listens on its subject hears it too, stored or not."""
+        self.router.route(message.subject, message.payload)
+        return self._writer(self.taker(message.subject)).publish(message)
+
+    def publish_batch(self, messages: Sequence[Message]) -> Ack:
+        """Store all or none.
+
+        Raises:
+            StreamMissing: no stream takes one of the subjects.
+            BatchRefused: they are of more than one stream; and as `Writer.publish_batch`.
+        """
+        stores = [self.taker(message.subject) for message in messages]
+        for message in messages:
+            # Before it is decided: the real server shows to core subscribers even what it does not store.
+            self.router.route(message.subject, message.payload)
+        if any(store is not stores[0] for store in stores):
+            raise BatchRefused("the batch is incomplete: it names subjects of more than one stream")
+        return self._writer(stores[0]).publish_batch(messages)
+
+    def last(self, stream: str, filters: Sequence[str]) -> Page:
+        store = self.stream(stream)
+        return store.lasts(filters, self._seen(store))
+
+    def range(self, stream: str, filter_: str, from_sequence: int, limit: int, reach: int | None) -> Page:
+        """As the port says; like the real bus, it says no more of ``up_to`` than it was asked for."""
+        store = self.stream(stream)
+        page = store.range(filter_, from_sequence, limit, self._seen(store))
+        if page.messages and (page.more or (reach is not None and page.messages[-1].sequence >= reach)):
+            return dataclasses.replace(page, up_to=page.messages[-1].sequence)
+        return page
+
+    def key(self, stream: str, subject: str) -> Stored | None:
+        """A key's entry, as a replica has it: perhaps the one before."""
+        store = self.stream(stream)
+        page = store.lasts([subject], store.last_sequence)
+        if (replaced := store.replaced.get(subject)) is not None and self.faults.strikes(FaultKind.STALE_KEY):
+            return replaced
+        return page.messages[0] if page.messages else None
+
+    def _seen(self, store: StreamStore) -> int:
+        """How far the answering server is: all the way, unless it is stale."""
+        if store.last_sequence and self.faults.strikes(FaultKind.STALE_READ):
+            return self.faults.earlier(store.last_sequence)
+        return store.last_sequence
+
+    def _writer(self, store: StreamStore) -> Writer:
+        return Writer(store, self._schedules, self.faults, replicated=self._replicated)
+
+    # Objects.
+
+    def put_object(self, store: str, name: str, data: bytes) -> None:
+        """Write once.
+
+        Raises:
+            Conflict: it exists with other bytes.
+        """
+        if self.object_store(store).setdefault(name, data) != data:
+            raise Conflict(f"object {name} of {store} exists with other content")
+
+    def object_store(self, name: str) -> dict[str, bytes]:
+        """The objects of a store, by name.
+
+        Raises:
+            StreamMissing: there is no such store.
+        """
+        objects = self.objects.get(name)
+        if objects is None:
+            raise StreamMissing(f"there is no object store {name}")
+        return objects
+
+    # Consumers.
+
+    def ensure_consumer(self, spec: ConsumerSpec) -> str:
+        """Make the consumer or find the durable one; its name.
+
+        Raises:
+            StreamMissing: there is no such stream.
+            ConfigDiffers: it exists with other filters or another ack wait.
+            BadInput: another consumer of a work queue takes the same subjects.
+        """
+        store = self.stream(spec.stream)
+        name = spec.durable
+        if name is None:
+            self._ephemerals += 1
+            name = f"ephemeral-{self._ephemerals}"
+        existing = self.consumers.get((spec.stream, name))
+        if existing is not None:
+            check_same(name, existing.spec, spec)
+            return name
+        if store.spec.work_queue:
+            self._check_alone(store, spec)
+        core = ConsumerCore(name, spec, store, self.clock, self.faults, self.trace)
+        self.consumers[spec.stream, name] = core
+        store.on_stored.append(core.on_stored)
+        return name
+
+    def consumer(self, stream: str, name: str) -> ConsumerCore:
+        """The consumer of that name.
+
+        Raises:
+            NotFound: there is none (any more).
+        """
+        core = self.consumers.get((stream, name))
+        if core is None:
+            raise NotFound(f"there is no consumer {name} of {stream}")
+        return core
+
+    def delete_consumer(self, stream: str, name: str) -> None:
+        core = self.consumer(stream, name)
+        del self.consumers[stream, name]
+        self.stream(stream).on_stored.remove(core.on_stored)
+        core.delete()
+
+    def _check_alone(self, store: StreamStore, spec: ConsumerSpec) -> None:
+        for other in self.consumers.values():
+            if other.spec.stream == store.spec.name and any(
+                overlap(mine, theirs)
+                for mine in spec.filters or (">",)
+                for theirs in other.spec.filters or (">",)
+            ):
+                raise BadInput(f"{other.name} takes subjects of this work queue already")
+
+
+__all__ = ["SimServer"]

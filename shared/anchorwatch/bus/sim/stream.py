@@ -1,0 +1,192 @@
+"""One stream: its messages, their order, and what makes them go away again."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from anchorwatch.bus.port import MESSAGE_ID_HEADER, Page, Stored, StreamState
+from anchorwatch.bus.sim.index import SubjectIndex
+from anchorwatch.core.errors import TooLarge
+from anchorwatch.topology.streams import StreamSpec
+from anchorwatch.topology.subjects import matches
+
+LAST_SUBJECTS_MAX = 1024
+
+
+def headers_bytes(headers: Mapping[str, str]) -> int:
+    """The size of headers on the wire."""
+    if not headers:
+        return 0
+    return len("NATS/1.0\r\n\r\n") + sum(
+        len(f"{name}: {value}\r\n".encode()) for name, value in headers.items()
+    )
+
+
+def message_bytes(stored: Stored) -> int:
+    """What a stored message counts in its stream's size."""
+    return len(stored.subject) + len(stored.payload) + headers_bytes(stored.headers)
+
+
+class StreamStore:
+    """What the server keeps of a stream. ``now_ms`` is the server's clock; expiry happens when it is looked at."""
+
+    def __init__(self, spec: StreamSpec, now_ms: Callable[[], int]) -> None:
+        self.spec = spec
+        self.last_sequence = 0
+        self.messages: OrderedDict[int, Stored] = OrderedDict()
+        self.on_stored: list[Callable[[Stored], None]] = []
+        self.replaced: dict[str, Stored] = {}  # what stood at a subject before, for stale reads
+        self._now_ms = now_ms
+        self._index = SubjectIndex()
+        self._bytes = 0
+        self._expiries: list[tuple[int, int]] = []
+        self._ids: OrderedDict[str, tuple[int, int]] = OrderedDict()
+
+    # Writing.
+
+    def append(
+        self, subject: str, payload: bytes, headers: Mapping[str, str], ttl_s: int | None = None
+    ) -> Stored:
+        """Store a message that was checked, and tell whoever follows the stream."""
+        stored = self.insert(subject, payload, headers, ttl_s)
+        self.announce(stored)
+        return stored
+
+    def insert(
+        self, subject: str, payload: bytes, headers: Mapping[str, str], ttl_s: int | None = None
+    ) -> Stored:
+        """Store without telling: the messages of a batch are told when all are there."""
+        now_ms = self._now_ms()
+        self.last_sequence += 1
+        stored = Stored(subject, self.last_sequence, now_ms, payload, dict(headers))
+        self.messages[stored.sequence] = stored
+        self._bytes += message_bytes(stored)
+        node = self._index.add(subject, stored.sequence)
+        if ttl_s is not None:
+            heapq.heappush(self._expiries, (now_ms + ttl_s * 1000, stored.sequence))
+        if (message_id := stored.message_id) is not None:
+            self._ids.pop(message_id, None)  # a new entry stands last: the window is read from its old end
+            self._ids[message_id] = (stored.sequence, now_ms)
+        if self.spec.per_subject_max > 0:
+            for sequence in node.sequences[: -self.spec.per_subject_max]:
+                self.replaced[subject] = self.messages[sequence]
+                self.remove(sequence)
+        return stored
+
+    def announce(self, stored: Stored) -> None:
+        for tell in self.on_stored:
+            tell(stored)
+
+    def duplicate_of(self, message_id: str | None) -> int | None:
+        """The sequence of the message with this id within the dedupe window. A retry does not lengthen the window."""
+        if message_id is None:
+            return None
+        horizon_ms = self._now_ms() - round(
+            min(self.spec.dedupe_window_s, self.spec.age_max_s or math.inf) * 1000
+        )
+        while self._ids:
+            oldest = next(iter(self._ids))
+            if self._ids[oldest][1] > horizon_ms:
+                break
+            del self._ids[oldest]
+        known = self._ids.get(message_id)
+        return None if known is None or known[1] <= horizon_ms else known[0]
+
+    def remove(self, sequence: int) -> None:
+        stored = self.messages.pop(sequence, None)
+        if stored is not None:
+            self._bytes -= message_bytes(stored)
+            self._index.discard(stored.subject, sequence)
+
+    def expire(self) -> None:
+        """Remove what is past its time to live or the stream's age."""
+        now_ms = self._now_ms()
+        while self._expiries and self._expiries[0][0] <= now_ms:
+            self.remove(heapq.heappop(self._expiries)[1])
+        if self.spec.age_max_s > 0:
+            horizon_ms = now_ms - round(self.spec.age_max_s * 1000)
+            while self.messages:
+                first = next(iter(self.messages.values()))
+                if first.time_ms > horizon_ms:
+                    break
+                self.remove(first.sequence)
+
+    def purge(self, filter_: str, keep_from: int | None) -> int:
+        """Remove what matches and lies below ``keep_from``; how many."""
+        doomed = [
+            sequence
+            for sequences in self._index.match(filter_)
+            for sequence in (
+                sequences if keep_from is None else sequences[: bisect_left(sequences, keep_from)]
+            )
+        ]
+        for sequence in doomed:
+            self.remove(sequence)
+        return len(doomed)
+
+    # Reading.
+
+    def takes(self, subject: str) -> bool:
+        return any(matches(pattern, subject) for pattern in self.spec.subjects)
+
+    def last_of(self, filter_: str) -> int:
+        """The last sequence of what matches, 0 for none."""
+        self.expire()
+        return self._index.last(filter_)
+
+    def lasts(self, filters: Iterable[str], up_to: int, subjects_max: int = LAST_SUBJECTS_MAX) -> Page:
+        """The last message up to ``up_to`` of every subject that matches.
+
+        Raises:
+            TooLarge: more than ``subjects_max`` subjects match.
+        """
+        self.expire()
+        found: set[int] = set()
+        for filter_ in filters:
+            for sequences in self._index.match(filter_):
+                count = bisect_right(sequences, up_to)
+                if count:
+                    found.add(sequences[count - 1])
+            if len(found) > subjects_max:
+                raise TooLarge(
+                    f"more than {subjects_max} subjects match {filter_!r}", hint="use a narrower filter"
+                )
+        return Page(tuple(self.messages[sequence] for sequence in sorted(found)), up_to)
+
+    def range(self, filter_: str, from_sequence: int, limit: int, up_to: int) -> Page:
+        """Matching messages in order, from a sequence on, as far as ``up_to``."""
+        self.expire()
+        chosen: list[Stored] = []
+        for sequence in self._sequences(filter_, from_sequence):
+            if sequence > up_to:
+                break
+            if len(chosen) == limit:
+                return Page(tuple(chosen), up_to, more=True)
+            chosen.append(self.messages[sequence])
+        return Page(tuple(chosen), up_to)
+
+    def count(self, filters: Iterable[str], from_sequence: int) -> int:
+        """How many messages match, from a sequence on."""
+        self.expire()
+        found: set[int] = set()
+        for filter_ in filters:
+            for sequences in self._index.match(filter_):
+                found.update(sequences[bisect_left(sequences, from_sequence) :])
+        return len(found)
+
+    def state(self) -> StreamState:
+        self.expire()
+        first = next(iter(self.messages), self.last_sequence + 1 if self.last_sequence else 0)
+        return StreamState(first, self.last_sequence, len(self.messages), self._bytes)
+
+    def _sequences(self, filter_: str, from_sequence: int) -> Iterator[int]:
+        return heapq.merge(
+            *(sequences[bisect_left(sequences, from_sequence) :] for sequences in self._index.match(filter_))
+        )
+
+
+__all__ = ["LAST_SUBJECTS_MAX", "MESSAGE_ID_HEADER", "StreamStore", "headers_bytes", "message_bytes"]
