@@ -1,0 +1,148 @@
+"""What stands where in a data directory, and how private files are written."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anchorwatch.core.errors import Refused
+
+PRIVATE_DIR = 0o700
+PRIVATE_FILE = 0o600
+LOG_BYTES_MAX = 10 * 1024 * 1024
+LOG_GENERATIONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class DataDir:
+    """The paths within a data directory, ``.anchorwatch`` by default."""
+
+    root: Path
+
+    @classmethod
+    def at(cls, path: Path) -> DataDir:
+        """The data directory at ``path``, as an absolute path: the services may run elsewhere."""
+        return cls(path.expanduser().absolute())
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def mesh(self) -> Path:
+        return self.root / "mesh.json"
+
+    @property
+    def remembered(self) -> Path:
+        return self.root / "remembered.json"
+
+    @property
+    def credentials(self) -> Path:
+        return self.root / "credentials.json"
+
+    @property
+    def nats_config(self) -> Path:
+        return self.root / "nats.conf"
+
+    @property
+    def nats_store(self) -> Path:
+        return self.root / "nats"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def control(self) -> Path:
+        return self.root / "control.sock"
+
+    def log(self, instance: str) -> Path:
+        """The log file of a process."""
+        return self.logs / f"{instance}.log"
+
+    def make(self) -> None:
+        """Make the directory, readable by its owner only.
+
+        Raises:
+            Refused: it cannot be made or written.
+        """
+        try:
+            self.root.mkdir(mode=PRIVATE_DIR, parents=True, exist_ok=True)
+            self.logs.mkdir(mode=PRIVATE_DIR, exist_ok=True)
+        except OSError as error:
+            raise Refused(
+                f"the data directory {self.root} cannot be made: {error.strerror}",
+                hint="choose another with --data-dir",
+            ) from None
+        if not os.access(self.root, os.W_OK | os.X_OK):
+            raise Refused(
+                f"the data directory {self.root} cannot be written", hint="choose another with --data-dir"
+            )
+
+
+def write_private(path: Path, text: str) -> None:
+    """Put ``text`` at ``path`` at once: a reader sees the old file or the new one, and only its owner sees either."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(PRIVATE_FILE)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_private_json(path: Path, value: Any) -> None:  # noqa: ANN401 - JSON is any of six types
+    """``write_private`` of JSON that people can read."""
+    write_private(path, json.dumps(value, indent=2) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The JSON object at ``path``; None when there is none.
+
+    Raises:
+        Refused: it is there and cannot be read.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise Refused(
+            f"{path} cannot be read: {error}", hint="restore it from a copy, or move it away"
+        ) from None
+    if not isinstance(value, dict):
+        raise Refused(f"{path} does not hold a JSON object", hint="restore it from a copy, or move it away")
+    return value
+
+
+def rotate(path: Path) -> None:
+    """Move a log that has grown too long aside; the oldest goes."""
+    try:
+        if path.stat().st_size < LOG_BYTES_MAX:
+            return
+    except FileNotFoundError:
+        return
+    for generation in range(LOG_GENERATIONS - 1, 0, -1):
+        older = path.with_name(f"{path.name}.{generation}")
+        if older.exists():
+            older.replace(path.with_name(f"{path.name}.{generation + 1}"))
+    path.replace(path.with_name(f"{path.name}.1"))
+
+
+def last_line(path: Path, chars_max: int = 300) -> str:
+    """The last line of a log, to say why a process ended; empty when there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 16 * 1024))
+            lines = file.read().decode(errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1][:chars_max] if lines else ""

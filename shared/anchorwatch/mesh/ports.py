@@ -1,0 +1,83 @@
+"""Which ports the mesh listens on: those asked for, else those of last time, else the usual ones, else any free ones."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from anchorwatch.core.errors import Refused
+from anchorwatch.mesh.nats_server import LOOPBACK
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A port to choose. ``asked``: somebody asked for exactly this one (0: for any); else ``usual`` is merely preferred."""
+
+    what: str
+    flag: str
+    usual: int
+    asked: int | None = None
+    remembered: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A port that was free a moment ago; ``note`` says when it is not the one that people would expect."""
+
+    port: int
+    note: str = ""
+
+
+def choose(wish: Wish, host: str = LOOPBACK, besides: AbstractSet[int] = frozenset()) -> Chosen:
+    """Choose a port, none of ``besides``.
+
+    Raises:
+        Refused: exactly one port was asked for, and it is taken.
+    """
+    if wish.asked:
+        if not _usable(wish.asked, host, besides):
+            raise Refused(
+                f"port {wish.asked} for {wish.what} is taken",
+                hint=f"choose another with {wish.flag}, or 0 for any free one",
+            )
+        return Chosen(wish.asked)
+    if wish.asked == 0:
+        remembered = wish.remembered
+        return Chosen(
+            remembered if remembered and _usable(remembered, host, besides) else any_free(host, besides)
+        )
+    preferred = wish.remembered or wish.usual
+    if _usable(preferred, host, besides):
+        return Chosen(preferred)
+    port = any_free(host, besides)
+    return Chosen(
+        port, f"port {preferred} is taken, so {wish.what} listens on {port} (choose one with {wish.flag})"
+    )
+
+
+def is_free(port: int, host: str = LOOPBACK) -> bool:
+    """Whether nothing listens there now."""
+    with contextlib.closing(socket.socket()) as probe:
+        # As servers do: a connection that is still closing does not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+        return True
+
+
+def any_free(host: str = LOOPBACK, besides: AbstractSet[int] = frozenset()) -> int:
+    """A port that nothing listens on, none of ``besides``."""
+    while True:
+        with contextlib.closing(socket.socket()) as probe:
+            probe.bind((host, 0))
+            port = int(probe.getsockname()[1])
+        if port not in besides:
+            return port
+
+
+def _usable(port: int, host: str, besides: AbstractSet[int]) -> bool:
+    return port not in besides and is_free(port, host)

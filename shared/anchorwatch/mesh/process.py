@@ -1,0 +1,162 @@
+"""Starting processes that cannot outlive their parent, and hearing of their end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from anchorwatch.mesh.files import PRIVATE_FILE, rotate
+from anchorwatch.service.readiness import READY_FD
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_LINUX = sys.platform == "linux"
+# Loaded before any fork: between fork and exec a child should do next to nothing.
+_libc = ctypes.CDLL(None, use_errno=True) if _LINUX else None
+ORPHANED = 71
+
+
+def end_with_parent(parent: int) -> None:
+    """Make the kernel kill this process when ``parent`` ends, however it ends.
+
+    Called in a new child before it does anything else. Where the kernel has no such call (it is Linux's), this does nothing.
+    """
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        # The parent may have ended before the call.
+        if os.getppid() != parent:
+            os._exit(ORPHANED)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants that lose theirs, so that the end of this process can see to them."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to start. ``log`` takes its stdout and stderr."""
+
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+    log: Path
+
+
+class Running:
+    """A started process. ``ended`` gives its exit code, negative for a signal."""
+
+    def __init__(self, process: subprocess.Popen[bytes], ready_fd: int) -> None:
+        self.process = process
+        self.ready = asyncio.Event()
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._ready_fd = ready_fd
+        asyncio.get_running_loop().add_reader(ready_fd, self._heard)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def signal(self, number: signal.Signals) -> None:
+        if not self.ended.done():
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(number)
+
+    def finish(self, code: int) -> None:
+        """It ended: called by the reaper, once."""
+        self._forget_pipe()
+        if not self.ended.done():
+            self.ended.set_result(code)
+
+    def _heard(self) -> None:
+        if os.read(self._ready_fd, 64):
+            self.ready.set()
+        self._forget_pipe()
+
+    def _forget_pipe(self) -> None:
+        if self._ready_fd >= 0:
+            asyncio.get_running_loop().remove_reader(self._ready_fd)
+            os.close(self._ready_fd)
+            self._ready_fd = -1
+
+
+class Processes:
+    """All children of this process; it must be single-threaded, and start all of its children here."""
+
+    def __init__(self) -> None:
+        self._running: dict[int, Running] = {}
+
+    def listen(self) -> None:
+        """Hear of ends from now on."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self.reap)
+
+    def start(self, command: Command) -> Running:
+        """Start it, in this process's group.
+
+        Raises:
+            OSError: there is no such program, or no room for another process.
+        """
+        rotate(command.log)
+        read_end, write_end = os.pipe()
+        try:
+            log = os.open(command.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+            try:
+                process = subprocess.Popen(  # noqa: S603 - our own programs
+                    command.arguments,
+                    env={**command.environment, READY_FD: str(write_end)},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(write_end,),
+                    preexec_fn=_before_exec(os.getpid()),  # noqa: PLW1509 - this process has one thread
+                )
+            finally:
+                os.close(log)
+        except BaseException:
+            os.close(read_end)
+            raise
+        finally:
+            os.close(write_end)
+        running = Running(process, read_end)
+        self._running[process.pid] = running
+        return running
+
+    def reap(self) -> None:
+        """Take note of every child that ended, adopted ones included."""
+        while True:
+            try:
+                # Looked at first, so that subprocess learns of its own children's ends.
+                seen = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if seen is None:
+                return
+            running = self._running.pop(seen.si_pid, None)
+            if running is not None:
+                running.finish(running.process.wait())
+            else:
+                os.waitpid(seen.si_pid, 0)
+
+
+def _before_exec(parent: int) -> Callable[[], None]:
+    return lambda: end_with_parent(parent)
+
+
+def children_of(parent: int) -> list[int]:
+    """The pids of the children of ``parent``, adopted ones included; empty where the system cannot tell."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # The name in parentheses may hold anything: what counts stands after the last one.
+            state, ppid = stat.read_text(errors="replace").rpartition(")")[2].split()[:2]
+            if int(ppid) == parent and state != "Z":
+                found.append(int(stat.parent.name))
+    return found

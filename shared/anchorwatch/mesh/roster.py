@@ -1,0 +1,123 @@
+"""Which processes a mesh is made of, and what each is given."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from anchorwatch.core.errors import BadInput, NotFound, Refused
+from anchorwatch.mesh import nats_server
+from anchorwatch.mesh.credentials import SERVICES, YARD, Credentials
+from anchorwatch.mesh.files import DataDir
+from anchorwatch.mesh.process import Command
+from anchorwatch.settings import PREFIX, SECRET_FILE_SUFFIX, secret_names
+
+NATS = "nats"
+COUNT_MAX = 32
+SCALABLE = ("observer", "planner", "executor", "notifier")
+WHY_ONE = {
+    "gateway": "it owns the port",
+    "memory": "it owns the files of its projections",
+    YARD: "it owns the workers",
+    NATS: "it owns the store; for more, run a cluster (compose.cluster.yaml)",
+}
+
+
+def check_count(service: str, count: int) -> None:
+    """Check that ``count`` processes of ``service`` may run.
+
+    Raises:
+        NotFound: there is no such service.
+        Refused: there can be only one of it.
+        BadInput: the number is out of bounds.
+    """
+    if service in WHY_ONE:
+        if count != 1:
+            raise Refused(
+                f"there is exactly one {service}: {WHY_ONE[service]}",
+                hint=f"scale one of {', '.join(SCALABLE)}",
+            )
+    elif service not in SCALABLE:
+        raise NotFound(f"there is no service {service!r}", hint=f"scale one of {', '.join(SCALABLE)}")
+    if not 0 <= count <= COUNT_MAX:
+        raise BadInput(f"{count} is not a number of processes", hint=f"0 to {COUNT_MAX}")
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The processes of one mesh. ``programs`` replaces what runs a service, by its name."""
+
+    data: DataDir
+    credentials: Credentials
+    nats_port: int
+    port: int
+    host: str
+    programs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def nats_url(self) -> str:
+        return f"nats://{nats_server.LOOPBACK}:{self.nats_port}"
+
+    @property
+    def api_url(self) -> str:
+        """Where this machine reaches the gateway."""
+        host = nats_server.LOOPBACK if self.host in ("", "0.0.0.0", "::") else self.host  # noqa: S104 - compared, not bound
+        return f"http://{host}:{self.port}"
+
+    @property
+    def nats_config(self) -> str:
+        """The text of the NATS server's configuration file."""
+        return nats_server.config_text(
+            self.credentials, listen=f"{nats_server.LOOPBACK}:{self.nats_port}", store=self.data.nats_store
+        )
+
+    def nats(self) -> Command:
+        """The NATS server."""
+        return Command(
+            arguments=(nats_server.find_binary(), "--config", str(self.data.nats_config)),
+            environment={"PATH": os.environ.get("PATH", os.defpath)},
+            log=self.data.log(NATS),
+        )
+
+    def service(self, service: str, instance: str) -> Command:
+        """A process of a service."""
+        # -P: a file in the working directory must not stand in for a module.
+        program = self.programs.get(service) or (
+            sys.executable,
+            "-P",
+            "-m",
+            "anchorwatch.cli.main",
+            "serve",
+            service,
+        )
+        return Command(
+            arguments=program, environment=self._environment(service, instance), log=self.data.log(instance)
+        )
+
+    def _environment(self, service: str, instance: str) -> dict[str, str]:
+        """Ours, with what this service needs, and without the secrets that it does not need."""
+        environment = dict(os.environ)
+        for name in secret_names():
+            if name.startswith("model") and service == "planner":
+                continue
+            environment.pop(f"{PREFIX}{name.upper()}", None)
+            environment.pop(f"{PREFIX}{name.upper()}{SECRET_FILE_SUFFIX}", None)
+        given = {
+            "data_dir": str(self.data.root),
+            "nats_url": self.nats_url,
+            "nats_user": service,
+            "nats_password": self.credentials.passwords[service],
+            "instance": instance,
+            "host": self.host,
+            "port": str(self.port),
+        }
+        if service == "gateway":
+            given["token"] = self.credentials.token
+        return environment | {f"{PREFIX}{name.upper()}": value for name, value in given.items()}
+
+
+def default_services(*, fleet: bool) -> tuple[str, ...]:
+    """The services of a mesh; the yard is the local fleet's provider."""
+    return (*SERVICES, YARD) if fleet else SERVICES

@@ -1,0 +1,103 @@
+"""Starting a mesh on a data directory: the lock, the credentials, the ports, then the supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from anchorwatch.mesh import ports
+from anchorwatch.mesh.control import ControlServer, socket_path
+from anchorwatch.mesh.credentials import Credentials
+from anchorwatch.mesh.files import DataDir, write_private
+from anchorwatch.mesh.lock import Holder, MeshLock
+from anchorwatch.mesh.nats_server import LOOPBACK
+from anchorwatch.mesh.roster import Roster, check_count, default_services
+from anchorwatch.mesh.state import Remembered, remove_mesh
+from anchorwatch.mesh.supervisor import Supervisor, Tell
+from anchorwatch.service import logs
+from anchorwatch.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class StartOptions:
+    """What was asked for. A port of None: the usual one; 0: any. ``only``: these services alone; ``programs``: see `Roster`."""
+
+    data: DataDir
+    settings: Settings
+    nats_port: int | None = None
+    port: int | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    fleet: bool = True
+    only: tuple[str, ...] = ()
+    programs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    version: str = ""
+
+
+def supervise(options: StartOptions, tell: Tell) -> int:
+    """Run a mesh until it is told to stop; returns the exit code.
+
+    Raises:
+        Refused: one is running already, or a port is taken.
+        StartFailed: a part did not become ready. Everything has been stopped again.
+    """
+    data = options.data
+    control_path = socket_path(data)
+    lock = MeshLock(data)
+    lock.take(Holder(os.getpid(), str(control_path)))
+    try:
+        # What a crashed supervisor left says nothing of this mesh.
+        remove_mesh(data)
+        log = logs.configure(options.settings, service="supervisor")
+        roster, remembered = _prepare(options, tell)
+        for secret in (*roster.credentials.passwords.values(), roster.credentials.token):
+            logs.hide(secret)
+        write_private(data.nats_config, roster.nats_config)
+        services = options.only or default_services(fleet=options.fleet)
+
+        async def run() -> int:
+            # Made within the loop that it lives in.
+            supervisor = Supervisor(roster, services, remembered, tell, log, version=options.version)
+            return await supervisor.run(ControlServer(control_path, supervisor.answer))
+
+        return asyncio.run(run())
+    finally:
+        lock.release()
+
+
+def _prepare(options: StartOptions, tell: Tell) -> tuple[Roster, Remembered]:
+    """Choose the ports and numbers, and remember them."""
+    data, settings = options.data, options.settings
+    remembered = Remembered.load(data)
+    asked_nats = _asked(options.nats_port, settings, "nats_port")
+    asked_http = _asked(options.port, settings, "port")
+    nats = ports.choose(ports.Wish("the NATS server", "--nats-port", 4222, asked_nats, remembered.nats_port))
+    http = ports.choose(
+        ports.Wish("the gateway", "--port", 8420, asked_http, remembered.port), settings.host, {nats.port}
+    )
+    for chosen in (nats, http):
+        if chosen.note:
+            tell({"event": "note", "text": chosen.note})
+    for service, count in options.counts.items():
+        check_count(service, count)
+        remembered.counts[service] = count
+    remembered.nats_port, remembered.port = nats.port, http.port
+    remembered.save(data)
+    given = settings.token.get_secret_value() if settings.token is not None else None
+    roster = Roster(
+        data=data,
+        credentials=Credentials.load_or_make(data, token=given),
+        nats_port=nats.port,
+        port=http.port,
+        host=settings.host or LOOPBACK,
+        programs=options.programs,
+    )
+    return roster, remembered
+
+
+def _asked(flag: int | None, settings: Settings, name: str) -> int | None:
+    """The port that somebody asked for, by flag or by setting; None when it is only the default."""
+    if flag is not None:
+        return flag
+    return int(getattr(settings, name)) if name in settings.model_fields_set else None

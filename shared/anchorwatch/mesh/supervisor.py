@@ -1,0 +1,273 @@
+"""The supervisor: starts the NATS server and the services, keeps them running, and ends them in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import structlog
+
+from anchorwatch.core.errors import AnchorWatchError, BadInput
+from anchorwatch.mesh import nats_server
+from anchorwatch.mesh.control import ControlServer
+from anchorwatch.mesh.credentials import PUBLISHER, YARD
+from anchorwatch.mesh.files import last_line
+from anchorwatch.mesh.keeper import Kept, Probe
+from anchorwatch.mesh.process import Command, Processes, adopt_orphans, children_of
+from anchorwatch.mesh.roster import NATS, Roster, check_count
+from anchorwatch.mesh.state import MeshFile, Remembered, remove_mesh, write_mesh
+from anchorwatch.service.runner import CRASHED
+
+START_S_MAX = 60.0
+# A service that ends so often before it was ever ready will not become ready by itself.
+START_ATTEMPTS_MAX = 3
+
+Tell = Callable[[dict[str, Any]], None]
+"""Takes an event for the person who started the mesh: ``ready``, ``note`` or ``failed``."""
+
+
+class StartFailed(AnchorWatchError):
+    """A part of the mesh did not become ready."""
+
+    code = "start_failed"
+
+
+class Supervisor:
+    """One mesh. ``run`` returns the exit code when it has ended, and everything with it."""
+
+    def __init__(
+        self,
+        roster: Roster,
+        services: Sequence[str],
+        remembered: Remembered,
+        tell: Tell,
+        log: structlog.stdlib.BoundLogger,
+        *,
+        version: str = "",
+    ) -> None:
+        self._roster = roster
+        self._services = tuple(services)
+        self._remembered = remembered
+        self._tell = tell
+        self._log = log
+        self._version = version
+        self._processes = Processes()
+        self._kept: dict[str, Kept] = {}
+        self._stop = asyncio.Event()
+        self._up = False
+        self._started_at = datetime.now(UTC)
+
+    async def run(self, control: ControlServer) -> int:
+        self._processes.listen()
+        adopt_orphans()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self._told_to_stop)
+        await control.start()
+        start = asyncio.create_task(self._start(), name="start")
+        stop = asyncio.create_task(self._stop.wait(), name="stop")
+        try:
+            await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if start.done():
+                start.result()
+                await stop
+            return 0
+        finally:
+            for task in (start, stop):
+                task.cancel()
+            await self._end()
+            await control.close(self._roster.data)
+
+    async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Answer a control request: ``status``, ``scale`` or ``stop``.
+
+        Raises:
+            BadInput, NotFound, Refused: it cannot be done; the text says why.
+        """
+        match request:
+            case {"verb": "status"}:
+                return self.status()
+            case {"verb": "scale", "service": str(service), "count": int(count)}:
+                return await self.scale(service, count)
+            case {"verb": "stop"}:
+                self._told_to_stop()
+                return {"pid": os.getpid()}
+            case _:
+                raise BadInput("a control request is status, scale (service, count) or stop")
+
+    def status(self) -> dict[str, Any]:
+        """What runs."""
+        return {
+            "running": True,
+            "ready": self._up and all(kept.ready.is_set() for kept in self._kept.values()),
+            "pid": os.getpid(),
+            "started_at": self._started_at.isoformat(timespec="seconds"),
+            "data_dir": str(self._roster.data.root),
+            "api_url": self._roster.api_url,
+            "nats_url": self._roster.nats_url,
+            "version": self._version,
+            "processes": [_row(kept) for kept in self._kept.values()],
+        }
+
+    async def scale(self, service: str, count: int) -> dict[str, Any]:
+        """Run ``count`` processes of ``service``; the newest go first."""
+        check_count(service, count)
+        if service not in self._services:
+            raise BadInput(
+                f"{service} is not part of this mesh", hint="start it again without --no-fleet or --only"
+            )
+        present = [kept for kept in self._kept.values() if kept.service == service]
+        for kept in reversed(present[count:]):
+            del self._kept[kept.instance]
+            await kept.stop()
+        for number in range(len(present) + 1, count + 1):
+            self._keep_service(service, f"{service}-{number}")
+        self._remembered.counts[service] = count
+        self._remembered.save(self._roster.data)
+        self._changed()
+        return {"service": service, "count": count}
+
+    async def _start(self) -> None:
+        async with asyncio.timeout(START_S_MAX) as limit:
+            try:
+                self._roster.data.nats_store.mkdir(mode=0o700, exist_ok=True)
+                self._keep(
+                    NATS,
+                    NATS,
+                    self._roster.nats(),
+                    probe=partial(nats_server.answers, self._roster.nats_port),
+                )
+                await self._until_ready()
+                for service in self._services:
+                    for number in range(1, self._remembered.counts.get(service, 1) + 1):
+                        self._keep_service(service, f"{service}-{number}")
+                await self._until_ready()
+            except asyncio.CancelledError:
+                # The limit is told from a stop by its own flag.
+                if limit.expired():
+                    late = ", ".join(kept.instance for kept in self._kept.values() if not kept.ready.is_set())
+                    raise StartFailed(
+                        f"not ready within {START_S_MAX:.0f} s: {late}",
+                        hint=f"see the logs in {self._roster.data.logs}",
+                    ) from None
+                raise
+        self._up = True
+        self._changed()
+        self._tell({"event": "ready"})
+
+    async def _until_ready(self) -> None:
+        """Wait until everything that is kept is ready.
+
+        Raises:
+            StartFailed: a part ended so often, or in such a way, that waiting is useless.
+        """
+        waits = [asyncio.create_task(self._ready_or_failed(kept)) for kept in self._kept.values()]
+        try:
+            await asyncio.gather(*waits)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _ready_or_failed(self, kept: Kept) -> None:
+        while not kept.ready.is_set():
+            ready = asyncio.create_task(kept.ready.wait())
+            ended = asyncio.create_task(kept.ended.wait())
+            await asyncio.wait({ready, ended}, return_when=asyncio.FIRST_COMPLETED)
+            ready.cancel()
+            ended.cancel()
+            if kept.ended.is_set():
+                kept.ended.clear()
+                # Crashes may pass; an exit code of its own choice (bad settings, wrong credentials) will not.
+                chosen = kept.last_exit is not None and 0 < kept.last_exit < CRASHED and kept.service != NATS
+                if chosen or kept.restarts + 1 >= START_ATTEMPTS_MAX:
+                    said = last_line(kept.command.log)
+                    raise StartFailed(
+                        f"{kept.instance} does not start: {said}", hint=f"see {kept.command.log}"
+                    )
+
+    def _keep_service(self, service: str, instance: str) -> None:
+        self._keep(service, instance, self._roster.service(service, instance))
+
+    def _keep(self, service: str, instance: str, command: Command, probe: Probe | None = None) -> None:
+        kept = Kept(service, instance, command, self._changed_in, self._log, probe)
+        self._kept[instance] = kept
+        kept.start(self._processes)
+
+    def _changed_in(self, kept: Kept) -> None:
+        if self._up and kept.pid is None and not self._stop.is_set():
+            self._tell(
+                {"event": "note", "text": f"{kept.instance} {_how(kept.last_exit)}; it is started again"}
+            )
+        self._changed()
+
+    def _changed(self) -> None:
+        """Keep the file true. It appears when all is ready, and goes before anything ends."""
+        if not self._up or self._stop.is_set():
+            return
+        pids: dict[str, list[int]] = {}
+        for kept in self._kept.values():
+            pids.setdefault(kept.service, []).extend([kept.pid] if kept.pid is not None else [])
+        roster = self._roster
+        mesh = MeshFile(
+            nats_url=roster.nats_url,
+            publisher_user=PUBLISHER,
+            publisher_password=roster.credentials.passwords[PUBLISHER],
+            api_url=roster.api_url,
+            token=roster.credentials.token,
+            pid=os.getpid(),
+            pids=pids,
+            started_at=self._started_at.isoformat(timespec="seconds"),
+            version=self._version,
+        )
+        write_mesh(roster.data, mesh)
+
+    def _told_to_stop(self) -> None:
+        if self._stop.is_set():
+            # Told twice: somebody is in a hurry.
+            for kept in self._kept.values():
+                kept.kill()
+        self._stop.set()
+
+    async def _end(self) -> None:
+        """The services together, then the yard, then the NATS server that they needed to put their work down."""
+        self._stop.set()
+        remove_mesh(self._roster.data)
+        kept = list(self._kept.values())
+        await asyncio.gather(*(each.stop() for each in kept if each.service not in (YARD, NATS)))
+        await asyncio.gather(*(each.stop() for each in kept if each.service == YARD))
+        await asyncio.gather(*(each.stop() for each in kept if each.service == NATS))
+        self._processes.reap()
+        # What a killed yard could not end itself was adopted by this process.
+        for pid in children_of(os.getpid()):
+            self._log.warning("ended an orphan", pid=pid)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._log.info("stopped")
+
+
+def _row(kept: Kept) -> dict[str, Any]:
+    return {
+        "service": kept.service,
+        "instance": kept.instance,
+        "pid": kept.pid,
+        "since": kept.since.isoformat(timespec="seconds") if kept.since is not None else None,
+        "restarts": kept.restarts,
+        "ready": kept.ready.is_set(),
+        "last_exit": kept.last_exit,
+        "log": str(kept.command.log),
+    }
+
+
+def _how(code: int | None) -> str:
+    """How a process ended, in words."""
+    if code is None:
+        return "could not be started"
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended (exit code {code})"
