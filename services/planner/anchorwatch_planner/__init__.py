@@ -1,1 +1,11 @@
-"""The planner: turns inputs into turns, and turns into decided commands."""
+"""The planner: decides. It turns wakes into turns, one at a time for each session, and commits what the model asks for.
+
+- `main`: the service.
+- `actor`: one mailbox for each session; what arrives while a session is looked at waits there.
+- `look`: what a planner does with a session: is it time, whose turn is it, what is next.
+- `think`: one step of a turn: observe, build the request, ask the model, commit.
+- `prompt`: the request, from state to messages. Pure.
+- `evidence`: may this planner take a turn over? Pure.
+- `schedules`: when to look again, kept by the server in ``TICKS``.
+- `sweep`: finds sessions that nobody is watching.
+"""

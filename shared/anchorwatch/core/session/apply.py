@@ -45,13 +45,17 @@ def replay(state: SessionState, records: Iterable[Recorded]) -> SessionState:
 
 
 def apply(state: SessionState, record: Recorded) -> SessionState:
-    """Fold one record into the state; one that was folded before changes nothing."""
+    """Fold one record into the state; one that was folded before changes nothing.
+
+    ``read_through`` stays: between what was read and a record that this process has just written, others may have written
+    inputs and outcomes that it has not seen.
+    """
     event = record.event
     match event:
         case InputAccepted():
             return _accept(state, event)
         case OutcomeRecorded():
-            return _settle(state, event).reading_through(record.sequence)
+            return _settle(state, event)
         case AnchorChanged() | CommandDecided() | StepDecided() | SnapshotTaken():
             if record.sequence <= state.head:
                 return state
@@ -86,9 +90,9 @@ def _accept(state: SessionState, event: InputAccepted) -> SessionState:
     taken = state.anchor.turn.inputs_through if state.anchor and state.anchor.turn else through
     known = any(pending.sequence == given.sequence for pending in state.pending)
     if given.sequence <= max(through, taken) or known:
-        return state.reading_through(given.sequence)
+        return state
     ordered = tuple(sorted((*state.pending, given), key=lambda each: each.sequence))
-    return replace(state, pending=ordered).reading_through(given.sequence)
+    return replace(state, pending=ordered)
 
 
 def _restore(state: SessionState, snapshot: SessionState) -> SessionState:

@@ -44,6 +44,7 @@ class Acquire:
     """Start a turn: take all inputs up to ``through``. ``woken_by``: sequence of the message in hand (0: a sweep)."""
 
     turn_id: str
+    agent: str
     execution_id: str
     woken_by: int
     through: int
@@ -193,6 +194,7 @@ def _acquire(anchor: Anchor, command: Acquire) -> AnchorChanged:
     after = _with(
         anchor,
         status="active",
+        agent=command.agent,
         run_id=run_id,
         generation=anchor.generation + 1,
         execution_id=command.execution_id,

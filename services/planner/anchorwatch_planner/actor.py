@@ -1,0 +1,119 @@
+"""One mailbox for each session, so that a process looks at a session once at a time and loses no cause.
+
+Messages that arrive while the session is looked at wait, unacked and kept in progress, and are handled together afterwards. A burst
+does not hold the consumer: of many waiting inputs only the newest is kept, since a look reads at least up to it and so sees those before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import structlog
+from anchorwatch.bus.port import Delivery
+from anchorwatch.core.errors import AnchorWatchError, Damaged
+from anchorwatch.core.names import SessionRef
+
+from anchorwatch_planner.evidence import Cause
+from anchorwatch_planner.look import Later, Verdict
+
+WAITING_MAX = 8
+RETRY_S = 1.0
+DAMAGED_RETRY_S = 30.0
+
+Look = Callable[[SessionRef, list[Cause]], Awaitable[Verdict]]
+
+
+@dataclass(slots=True)
+class Letter:
+    """A cause, and the message behind it (None: a sweep's)."""
+
+    cause: Cause
+    delivery: Delivery | None
+
+
+@dataclass(slots=True)
+class _Box:
+    waiting: list[Letter] = field(default_factory=list)
+    task: asyncio.Task[None] | None = None
+
+
+class Actors:
+    """The mailboxes of a process. ``look`` is called for one session at most once at a time."""
+
+    def __init__(self, look: Look, log: structlog.stdlib.BoundLogger, *, concurrency: int) -> None:
+        self._look = look
+        self._log = log
+        self._boxes: dict[SessionRef, _Box] = {}
+        self._slots = asyncio.Semaphore(concurrency)
+        self._held: dict[int, Delivery] = {}
+
+    async def post(self, ref: SessionRef, cause: Cause, delivery: Delivery | None = None) -> None:
+        """Hand a cause to the session's mailbox."""
+        box = self._boxes.setdefault(ref, _Box())
+        box.waiting.append(Letter(cause, delivery))
+        if delivery is not None:
+            self._held[id(delivery)] = delivery
+        await self._thin_out(box)
+        if box.task is None:
+            box.task = asyncio.create_task(self._serve(ref, box), name=f"session {ref}")
+
+    def busy(self, ref: SessionRef) -> bool:
+        return ref in self._boxes
+
+    async def keep_in_progress(self) -> None:
+        """Tell the server that every message in hand is still worked on."""
+        for delivery in list(self._held.values()):
+            await delivery.in_progress()
+
+    async def close(self) -> None:
+        """Stop at once. What was in hand is delivered again, to whoever comes next."""
+        tasks = [box.task for box in self._boxes.values() if box.task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _thin_out(self, box: _Box) -> None:
+        fresh = [letter for letter in box.waiting if letter.cause.kind == "in" and letter.cause.attempt == 1]
+        if len(fresh) <= WAITING_MAX:
+            return
+        oldest = min(fresh, key=lambda letter: letter.cause.sequence)
+        box.waiting.remove(oldest)
+        await self._answer([oldest], None)
+
+    async def _serve(self, ref: SessionRef, box: _Box) -> None:
+        try:
+            while box.waiting:
+                async with self._slots:
+                    letters, box.waiting = box.waiting, []
+                    await self._answer(letters, await self._look_safely(ref, letters))
+        finally:
+            del self._boxes[ref]
+            for letter in box.waiting:
+                self._held.pop(id(letter.delivery), None)
+
+    async def _look_safely(self, ref: SessionRef, letters: list[Letter]) -> Verdict:
+        try:
+            return await self._look(ref, [letter.cause for letter in letters])
+        except Damaged as error:
+            self._log.error("session refuses to run", session=str(ref), code=error.code, why=str(error))
+            return Later(DAMAGED_RETRY_S)
+        except AnchorWatchError as error:
+            self._log.warning(
+                "look failed, will look again", session=str(ref), code=error.code, why=str(error)
+            )
+            return Later(RETRY_S)
+        except Exception:  # noqa: BLE001 - a fault in one session must not stop the others
+            self._log.exception("look failed, will look again", session=str(ref))
+            return Later(RETRY_S)
+
+    async def _answer(self, letters: list[Letter], verdict: Verdict) -> None:
+        for letter in letters:
+            if letter.delivery is None:
+                continue
+            self._held.pop(id(letter.delivery), None)
+            if isinstance(verdict, Later):
+                await letter.delivery.nak(verdict.delay_s)
+            else:
+                await letter.delivery.ack()

@@ -1,0 +1,46 @@
+"""Whether this planner may take over a turn that another one holds.
+
+Only with evidence that the holder is not at work on it (facts: an ack proves nothing, and two planners must not take over from
+each other for ever):
+
+- the message that woke the holder was delivered again: the holder no longer extends it;
+- an outcome newer than the holder's acquire came here and settled the step: whoever sees that may go on;
+- the holder is a former incarnation of this very instance, or its presence is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from anchorwatch.core.session.state import Turn
+
+CauseKind = Literal["in", "done", "gate", "anchor", "tick", "sweep"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a session is looked at: a journal message (``sequence``), or none (0). ``attempt`` counts its deliveries."""
+
+    kind: CauseKind
+    sequence: int = 0
+    attempt: int = 1
+
+
+def takeover_reason(turn: Turn, causes: Sequence[Cause], *, holder_gone: bool) -> str | None:
+    """Why the turn may be taken over; None when it may not."""
+    if holder_gone:
+        return "its planner is gone"
+    for cause in causes:
+        if cause.sequence and cause.sequence == turn.woken_by and cause.attempt > 1:
+            return f"message {cause.sequence}, which its planner held, was delivered again"
+        if cause.kind == "done" and cause.sequence > turn.held_since and turn.steps and turn.settled:
+            return f"outcome {cause.sequence} settled the step"
+    return None
+
+
+def holder(execution_id: str) -> tuple[str, str]:
+    """(instance, incarnation) in an execution id."""
+    instance, _, incarnation = execution_id.rpartition(":")
+    return instance, incarnation

@@ -1,0 +1,216 @@
+"""What a planner does with a session: is it time, whose turn is it, what comes next.
+
+No wake is lost, because a look reads at least up to the message in hand, looks again after the end of a turn and after a lost
+fence, and a message is acked only when the look came to rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Protocol
+
+import structlog
+from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.errors import Fenced
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.session import SessionState
+from anchorwatch.core.session.decide import Acquire, TakeOver, decide
+from anchorwatch.core.session.state import P1
+from anchorwatch.core.session.wakes import Due, NotBefore, Windows, due
+from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.inputs import Receipt, accept
+from anchorwatch.journal.mapping import input_body
+from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.service.context import Clock, Identity, Peers
+
+from anchorwatch_planner.cache import Cache
+from anchorwatch_planner.evidence import Cause, holder, takeover_reason
+from anchorwatch_planner.schedules import Schedules
+
+ROUNDS_MAX = 64
+SNAPSHOT_AGE = 48
+PAUSED_RETRY_S = 2.0
+REPLACED_RETRY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Not done: deliver the message again after ``delay_s``."""
+
+    delay_s: float
+
+
+Verdict = Later | None
+"""None: all that the messages in hand call for is recorded; ack them."""
+
+
+class Thinker(Protocol):
+    """One step of a turn."""
+
+    async def step(self, ref: SessionRef, state: SessionState) -> SessionState:
+        """Take the running turn one step further, or to its end; returns the state with what was committed.
+
+        Raises:
+            Fenced: somebody else holds the session. Refused: it was paused. Unavailable.
+        """
+        ...
+
+    async def agent(self, ref: SessionRef, state: SessionState) -> AgentSpec:
+        """The newest version of the session's agent."""
+        ...
+
+
+class Looker:
+    """Looks at sessions."""
+
+    def __init__(
+        self,
+        *,
+        sessions: SessionJournal,
+        committer: Committer,
+        cache: Cache,
+        schedules: Schedules,
+        thinker: Thinker,
+        peers: Peers,
+        identity: Identity,
+        clock: Clock,
+        windows: Windows,
+        log: structlog.stdlib.BoundLogger,
+    ) -> None:
+        self._sessions = sessions
+        self._committer = committer
+        self._cache = cache
+        self._schedules = schedules
+        self._thinker = thinker
+        self._peers = peers
+        self._identity = identity
+        self._clock = clock
+        self._windows = windows
+        self._log = log
+
+    async def look(self, ref: SessionRef, causes: Sequence[Cause]) -> Verdict:
+        """Do what is to be done now for this session, and say what becomes of the messages in hand."""
+        at_least = max((cause.sequence for cause in causes), default=0)
+        if any(cause.kind == "tick" for cause in causes):
+            self._schedules.forget(ref)
+        for _ in range(ROUNDS_MAX):
+            state = await self._sessions.load(ref, at_least, self._cache.get(ref))
+            self._cache.put(ref, state)
+            try:
+                verdict, again = await self._round(ref, state, causes, at_least)
+            except Fenced:
+                again, verdict = True, None
+            if not again:
+                return verdict
+        return Later(REPLACED_RETRY_S)
+
+    async def _round(
+        self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], woken_by: int
+    ) -> tuple[Verdict, bool]:
+        status = state.anchor.status if state.anchor else "none"
+        if status == "idle":
+            return await self._rest(ref, state, woken_by)
+        if status == "active":
+            return await self._run(ref, state, causes)
+        # Paused: whatever waits is in the journal, and resuming is a wake. Quarantined and deleted: nobody runs it.
+        return None, False
+
+    async def _rest(self, ref: SessionRef, state: SessionState, woken_by: int) -> tuple[Verdict, bool]:
+        now_ms = self._clock.now_ms()
+        match due(state, now_ms, self._windows):
+            case Due():
+                if not woken_by:
+                    # A turn needs a message that comes again if its planner dies: make one, and let its delivery start it.
+                    receipt = await self._accept_tick(ref, f"tick-{state.pending[0].sequence}", now_ms)
+                    if not receipt.replayed:
+                        return None, False
+                    woken_by = receipt.sequence
+                await self._acquire(ref, state, woken_by, now_ms)
+                return None, True
+            case NotBefore(at_ms=at_ms, check=True) if at_ms <= now_ms:
+                await self._accept_tick(ref, f"check-{at_ms}", now_ms)
+                return None, True
+            case NotBefore(at_ms=at_ms):
+                await self._schedules.ensure(ref, at_ms)
+            case _:
+                pass
+        return None, False
+
+    async def _acquire(self, ref: SessionRef, state: SessionState, woken_by: int, now_ms: int) -> None:
+        agent = await self._thinker.agent(ref, state)
+        run_id = state.anchor.run_id + 1 if state.anchor else 1
+        command = Acquire(
+            turn_id=turn_id(ref, run_id),
+            agent=agent.at_version,
+            execution_id=self._identity.execution_id,
+            woken_by=woken_by,
+            through=state.read_through,
+            at_ms=now_ms,
+        )
+        state = await self._sessions.append(ref, state, decide(state, command), now_ms)
+        self._cache.put(ref, state)
+        self._log.info(
+            "turn started", session=str(ref), run=run_id, inputs=len(state.turn.inputs) if state.turn else 0
+        )
+
+    async def _accept_tick(self, ref: SessionRef, input_id: str, now_ms: int) -> Receipt:
+        body = input_body("tick", P1, type_=input_id.partition("-")[0])
+        return await accept(
+            self._committer, ref, input_id, body, at_ms=now_ms, writer=self._identity.execution_id
+        )
+
+    async def _run(
+        self, ref: SessionRef, state: SessionState, causes: Sequence[Cause]
+    ) -> tuple[Verdict, bool]:
+        anchor, turn = state.anchor, state.turn
+        if anchor is None or turn is None or not turn.settled:
+            return None, False
+        if anchor.execution_id != self._identity.execution_id:
+            reason = takeover_reason(
+                turn, causes, holder_gone=await self._holder_gone(anchor.execution_id or "")
+            )
+            if reason is None:
+                # Its holder goes on with it, and looks again at its end. What was replaced must not ack, though.
+                replaced = any(cause.kind == "done" or cause.attempt > 1 for cause in causes)
+                return (Later(REPLACED_RETRY_S) if replaced else None), False
+            state = await self._take_over(ref, state, causes, reason)
+        state = await self._thinker.step(ref, state)
+        self._cache.put(ref, state)
+        if state.turn is None:
+            await self._after_turn(ref, state)
+            return None, True
+        return None, state.turn.settled
+
+    async def _holder_gone(self, execution_id: str) -> bool:
+        instance, incarnation = holder(execution_id)
+        return await self._peers.alive(instance, incarnation) == "dead"
+
+    async def _take_over(
+        self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], reason: str
+    ) -> SessionState:
+        now_ms = self._clock.now_ms()
+        woken_by = max((cause.sequence for cause in causes), default=0)
+        command = TakeOver(self._identity.execution_id, woken_by, now_ms, reason)
+        state = await self._sessions.append(ref, state, decide(state, command), now_ms)
+        self._cache.put(ref, state)
+        self._log.info(
+            "turn taken over", session=str(ref), run=state.anchor.run_id if state.anchor else 0, why=reason
+        )
+        return state
+
+    async def _after_turn(self, ref: SessionRef, state: SessionState) -> None:
+        anchor = state.anchor
+        if anchor is not None:
+            self._log.info(
+                "turn ended", session=str(ref), run=anchor.last_run_id, outcome=anchor.last_run_outcome,
+                why=anchor.last_run_reason,
+            )  # fmt: skip
+        if state.snapshot_age >= SNAPSHOT_AGE:
+            self._cache.put(ref, await self._sessions.snapshot(ref, state, self._clock.now_ms()))
+
+
+def turn_id(ref: SessionRef, run_id: int) -> str:
+    """The public id of a session's n-th turn."""
+    return f"turn_{sha256(f'{ref}/{run_id}'.encode()).hexdigest()[:24]}"

@@ -1,0 +1,156 @@
+"""The planner service: durable consumers on the journal and the ticks, one actor for each session, and a sweep."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from anchorwatch.bus.port import ConsumerSpec, Delivery
+from anchorwatch.codec import decode_anchor
+from anchorwatch.core.errors import AnchorWatchError, Damaged
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import CONTROLS
+from anchorwatch.core.session.wakes import Windows
+from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.service.agents import AgentDirectory
+from anchorwatch.service.context import ServiceContext
+from anchorwatch.service.leases import Leases
+from anchorwatch.service.observations import observe
+from anchorwatch.topology.streams import TICKS, journal_stream
+from anchorwatch.topology.subjects import TICK_FIRED, parse_register
+
+from anchorwatch_planner.actor import Actors
+from anchorwatch_planner.cache import Cache
+from anchorwatch_planner.evidence import Cause
+from anchorwatch_planner.look import Looker
+from anchorwatch_planner.minds import Minds
+from anchorwatch_planner.schedules import Schedules
+from anchorwatch_planner.sweep import sweep
+from anchorwatch_planner.think import Bounds, Thinker
+
+SHARD = "0"
+ACK_WAIT_S = 2.0
+BATCH = 32
+FETCH_S = 1.0
+CONCURRENCY = 64
+SESSIONS_CACHED = 2_000
+WAKING = (
+    f"aw.journal.{SHARD}.*.*.in.*",
+    f"aw.journal.{SHARD}.*.*.fx.*.*.*.*.done",
+    f"aw.journal.{SHARD}.*.*.fx.*.*.*.*.gate",
+    f"aw.journal.{SHARD}.*.*.p.anchor",
+)
+
+
+async def run(context: ServiceContext) -> None:
+    """Plan until told to stop."""
+    minds = Minds(AgentDirectory(context.bus).get, context.settings)
+    actors = _actors(context, minds)
+    wakes = await context.bus.consumer(
+        ConsumerSpec(journal_stream(SHARD), WAKING, "planner", ack_wait_s=ACK_WAIT_S, ack_pending_max=1_000)
+    )
+    ticks = await context.bus.consumer(
+        ConsumerSpec(TICKS, (TICK_FIRED.filter(),), "planner-ticks", ack_wait_s=ACK_WAIT_S)
+    )
+    context.ready.set()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_consume(context, wakes.fetch, lambda delivery: _post_wake(actors, delivery)))
+            tasks.create_task(_consume(context, ticks.fetch, lambda delivery: _post_tick(actors, delivery)))
+            tasks.create_task(_extend(context, actors))
+            tasks.create_task(_sweep(context, actors))
+    finally:
+        await actors.close()
+        await wakes.close()
+        await ticks.close()
+        await minds.close()
+
+
+def _actors(context: ServiceContext, minds: Minds) -> Actors:
+    settings, bus, identity = context.settings, context.bus, context.identity
+    committer = Committer(bus, journal_stream(SHARD))
+    sessions = SessionJournal(bus, committer, identity.execution_id)
+    thinker = Thinker(
+        sessions=sessions,
+        mind_of=minds.of,
+        observe=lambda workspace, mind: observe(bus, workspace, mind.agent.name),
+        execution_id=identity.execution_id,
+        clock=context.clock,
+        bounds=Bounds(settings.heartbeat_s, settings.model_timeout_s, settings.context_tokens_max),
+        log=context.log,
+    )
+    looker = Looker(
+        sessions=sessions,
+        committer=committer,
+        cache=Cache(SESSIONS_CACHED),
+        schedules=Schedules(bus, context.clock),
+        thinker=thinker,
+        peers=context.peers,
+        identity=identity,
+        clock=context.clock,
+        windows=Windows(round(settings.debounce_p0_s * 1000), round(settings.debounce_p1_s * 1000)),
+        log=context.log,
+    )
+    return Actors(looker.look, context.log, concurrency=CONCURRENCY)
+
+
+async def _consume(
+    context: ServiceContext,
+    fetch: Callable[[int, float], Awaitable[list[Delivery]]],
+    post: Callable[[Delivery], Awaitable[None]],
+) -> None:
+    while not context.stopping.is_set():
+        for delivery in await fetch(BATCH, FETCH_S):
+            await post(delivery)
+
+
+async def _post_wake(actors: Actors, delivery: Delivery) -> None:
+    stored = delivery.stored
+    register = parse_register(stored.subject)
+    if register.kind == "p.anchor" and not _is_control(stored.payload):
+        await delivery.ack()
+        return
+    kind = register.kind.rpartition(".")[2]
+    cause = Cause(
+        kind if kind in ("in", "done", "gate", "anchor") else "anchor", stored.sequence, delivery.attempt
+    )
+    await actors.post(register.ref, cause, delivery)
+
+
+def _is_control(payload: bytes) -> bool:
+    try:
+        return decode_anchor(payload)[1].kind in CONTROLS
+    except Damaged:
+        # Looking at the session says what is wrong with it.
+        return True
+
+
+async def _post_tick(actors: Actors, delivery: Delivery) -> None:
+    tokens = TICK_FIRED.parse(delivery.stored.subject)
+    if tokens is None:
+        await delivery.ack()
+        return
+    ref = SessionRef(tokens["workspace"], tokens["session"], tokens["shard"])
+    await actors.post(ref, Cause("tick", 0, delivery.attempt), delivery)
+
+
+async def _extend(context: ServiceContext, actors: Actors) -> None:
+    while not context.stopping.is_set():
+        await context.clock.sleep(ACK_WAIT_S / 4)
+        await actors.keep_in_progress()
+
+
+async def _sweep(context: ServiceContext, actors: Actors) -> None:
+    leases = Leases(context.bus, context.identity, context.settings.lease_s)
+    first = True
+    while not context.stopping.is_set():
+        try:
+            if first or await leases.hold("sweep"):
+                await sweep(context.bus, actors)
+            first = False
+        except AnchorWatchError as error:
+            context.log.warning("sweep failed, will sweep again", code=error.code, why=str(error))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(context.stopping.wait(), context.settings.sweep_s)

@@ -1,0 +1,37 @@
+"""Finds sessions that nobody is watching: idle ones with something pending or no schedule, active ones whose planner is gone.
+
+Each planner sweeps when it starts, so that what its former self held is taken up at once, and then one of them does, by a lease.
+"""
+
+from __future__ import annotations
+
+from anchorwatch.bus.port import Bus
+from anchorwatch.core.names import SessionRef
+from anchorwatch.topology.streams import ANCHORS_BUCKET
+
+from anchorwatch_planner.actor import Actors
+from anchorwatch_planner.evidence import Cause
+
+
+async def sessions_known(bus: Bus) -> list[SessionRef]:
+    """Every session, from the view: one that is too new to stand there has just woken a planner by itself."""
+    bucket = await bus.bucket(ANCHORS_BUCKET)
+    refs = []
+    for key in await bucket.keys():
+        workspace, _, session = key.partition(".")
+        refs.append(SessionRef(workspace, session))
+    return sorted(refs)
+
+
+async def sweep(bus: Bus, actors: Actors) -> int:
+    """Have each session looked at that is not being looked at already; returns how many.
+
+    Raises:
+        Unavailable: the bus is away.
+    """
+    swept = 0
+    for ref in await sessions_known(bus):
+        if not actors.busy(ref):
+            await actors.post(ref, Cause("sweep"))
+            swept += 1
+    return swept

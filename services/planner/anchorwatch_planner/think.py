@@ -1,0 +1,243 @@
+"""One step of a turn: observe, build the request within its budget, ask the model, commit what it decided."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+from anchorwatch.codec import sha256_hex
+from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.anchor import PromptProof, RunOutcome
+from anchorwatch.core.errors import AnchorWatchError, Fenced, NotFound
+from anchorwatch.core.facts import Observation
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.session import SessionState
+from anchorwatch.core.session.decide import CommitStep, EndTurn, PlannedCall, decide
+from anchorwatch.core.session.events import StepHead
+from anchorwatch.core.session.outcome import judge
+from anchorwatch.core.session.state import SeenObservation, Turn
+from anchorwatch.core.tools import Risk, ToolSpec
+from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.models.port import ContextOverflow, Model, ModelReply, ModelRequest, ProposedCall
+from anchorwatch.packs.port import Pack
+from anchorwatch.service.context import Clock
+
+from anchorwatch_planner import prompt
+from anchorwatch_planner.pace import next_check_ms
+
+REBASES_MAX = 5
+OBSERVATION_CHARS_MAX = 16_000
+
+
+class OverBudget(AnchorWatchError):
+    """The request does not fit into its budget, even without the conversation."""
+
+    code = "over_budget"
+
+
+@dataclass(frozen=True, slots=True)
+class Mind:
+    """What an agent thinks with: its definition, pack, granted tools and model."""
+
+    agent: AgentSpec
+    pack: Pack
+    tools: tuple[ToolSpec, ...]
+    model: Model
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Settings that bound a step; an agent's own limits go first. Seconds and tokens."""
+
+    heartbeat_s: float
+    model_timeout_s: float
+    context_tokens_max: int
+
+
+class Thinker:
+    """Takes turns further, step by step."""
+
+    def __init__(
+        self,
+        *,
+        sessions: SessionJournal,
+        mind_of: Callable[[str, str], Awaitable[Mind]],
+        observe: Callable[[str, Mind], Awaitable[Observation]],
+        execution_id: str,
+        clock: Clock,
+        bounds: Bounds,
+        log: structlog.stdlib.BoundLogger,
+    ) -> None:
+        self._sessions = sessions
+        self._mind_of = mind_of
+        self._observe = observe
+        self._execution_id = execution_id
+        self._clock = clock
+        self._bounds = bounds
+        self._log = log
+
+    async def agent(self, ref: SessionRef, state: SessionState) -> AgentSpec:
+        """The newest version of the session's agent.
+
+        Raises:
+            NotFound: its definition is not there.
+        """
+        return (await self._mind(ref, state, newest=True)).agent
+
+    async def step(self, ref: SessionRef, state: SessionState) -> SessionState:
+        """Take the running turn one step further, or to its end.
+
+        Raises:
+            Fenced: somebody else holds the session. Refused: it was paused. Unavailable.
+        """
+        turn = state.turn
+        if turn is None:
+            raise Fenced("the turn has ended")
+        mind = await self._mind(ref, state)
+        observation = await self._observe(ref.workspace, mind)
+        if len(turn.steps) >= mind.agent.limits.steps_max:
+            return await self._end(
+                ref, state, mind, observation, "failed", "the turn reached its limit of steps"
+            )
+        try:
+            request, tokens = self._fitting(state, mind, observation)
+            reply = await mind.model.complete(request, self._bounds.model_timeout_s)
+        except (OverBudget, ContextOverflow) as error:
+            return await self._end(ref, state, mind, observation, "over_budget", str(error))
+        except AnchorWatchError as error:
+            return await self._end(ref, state, mind, observation, "failed", f"{error.code}: {error}")
+        head, calls = self._decided(state, turn, mind, observation, request, reply, tokens)
+        if not reply.decision.calls:
+            return await self._finish(ref, state, mind, observation, head)
+        return await self._commit(ref, state, CommitStep(self._execution_id, head, calls))
+
+    async def _mind(self, ref: SessionRef, state: SessionState, *, newest: bool = False) -> Mind:
+        if state.anchor is None:
+            raise NotFound(f"there is no session {ref.session}")
+        name = state.anchor.agent
+        return await self._mind_of(ref.workspace, name.partition("@")[0] if newest else name)
+
+    def _heartbeat_s(self, mind: Mind) -> float:
+        return mind.agent.heartbeat_s or self._bounds.heartbeat_s
+
+    def _fitting(self, state: SessionState, mind: Mind, observation: Observation) -> tuple[ModelRequest, int]:
+        """The request with as many of the newest past turns as fit, counted exactly as it is sent."""
+        budget = mind.agent.limits.context_tokens_max or self._bounds.context_tokens_max
+        shown = len(state.history)
+        while True:
+            request = prompt.build(
+                state, mind.agent, mind.pack, mind.tools, observation,
+                heartbeat_s=self._heartbeat_s(mind), past_turns=shown,
+            )  # fmt: skip
+            tokens = mind.model.count(request)
+            if tokens <= budget:
+                return request, tokens
+            if not shown:
+                raise OverBudget(
+                    f"the request has {tokens} tokens without any earlier turn, its budget is {budget}",
+                    hint="raise ANCHORWATCH_CONTEXT_TOKENS_MAX, or grant fewer tools",
+                )
+            shown //= 2
+
+    def _decided(
+        self,
+        state: SessionState,
+        turn: Turn,
+        mind: Mind,
+        observation: Observation,
+        request: ModelRequest,
+        reply: ModelReply,
+        tokens: int,
+    ) -> tuple[StepHead, tuple[PlannedCall, ...]]:
+        proposed = reply.decision.calls
+        planned, rejected = plan_calls(proposed, mind, mind.agent.limits.calls_per_step_max)
+        usage = {"prompt": reply.usage.prompt_tokens, "completion": reply.usage.completion_tokens}
+        head = StepHead(
+            step=len(turn.steps) + 1,
+            text=reply.decision.text,
+            observation=SeenObservation(
+                observation.digest, observation.at_ms, observation.text[:OBSERVATION_CHARS_MAX]
+            ),
+            prompt=PromptProof(
+                anchor_revision=state.told_sequence,
+                anchor_sha256=state.told_digest,
+                sha256=sha256_hex(prompt.request_bytes(request)),
+                tokens=tokens,
+                model=reply.model or mind.model.name,
+            ),
+            rejected=rejected,
+            calls=len(proposed),
+            usage={name: count for name, count in usage.items() if count is not None},
+        )
+        return head, planned
+
+    async def _finish(
+        self, ref: SessionRef, state: SessionState, mind: Mind, observation: Observation, head: StepHead
+    ) -> SessionState:
+        """The model asked for nothing more: judge what the turn has come to."""
+        turn = state.turn
+        if turn is None:
+            raise Fenced("the turn has ended")
+        facts = mind.pack.reduce(state.anchor.facts if state.anchor else {}, observation)
+        acting = frozenset(tool.name for tool in mind.tools if tool.mutating and tool.risk is not Risk.NONE)
+        outcome, reason = judge(turn, mind.pack.emergency(facts), acting)
+        return await self._end(ref, state, mind, observation, outcome, reason, head)
+
+    async def _end(
+        self,
+        ref: SessionRef,
+        state: SessionState,
+        mind: Mind,
+        observation: Observation,
+        outcome: RunOutcome,
+        reason: str,
+        head: StepHead | None = None,
+    ) -> SessionState:
+        now_ms = self._clock.now_ms()
+        facts = mind.pack.reduce(state.anchor.facts if state.anchor else {}, observation)
+        command = EndTurn(
+            execution_id=self._execution_id,
+            outcome=outcome,
+            reason=reason,
+            facts=facts,
+            next_check_at_ms=next_check_ms(state, outcome, self._heartbeat_s(mind), now_ms),
+            head=head,
+            prompt=head.prompt if head else None,
+            at_ms=now_ms,
+        )
+        return await self._commit(ref, state, command)
+
+    async def _commit(
+        self, ref: SessionRef, state: SessionState, command: CommitStep | EndTurn
+    ) -> SessionState:
+        """Commit; when a control wrote first and this process still holds the turn, decide anew on what it left."""
+        for _ in range(REBASES_MAX):
+            events = decide(state, command)
+            try:
+                return await self._sessions.append(ref, state, events, self._clock.now_ms())
+            except Fenced:
+                state = await self._sessions.load(ref, state.head, state)
+        raise Fenced(f"{ref} is being written by others")
+
+
+def plan_calls(
+    proposed: Sequence[ProposedCall], mind: Mind, calls_max: int
+) -> tuple[tuple[PlannedCall, ...], tuple[tuple[int, str, str, str, str], ...]]:
+    """(calls that become commands, calls that are answered with an error). A call's number is its position, from 1."""
+    pools = {tool.name: tool.pool for tool in mind.tools}
+    planned: list[PlannedCall] = []
+    rejected: list[tuple[int, str, str, str, str]] = []
+    for n, call in enumerate(proposed, 1):
+        if call.arguments is None:
+            rejected.append(
+                (n, call.name, call.label, call.raw, call.problem or "the arguments are no JSON object")
+            )
+        elif n > calls_max:
+            rejected.append((n, call.name, call.label, "", f"more than {calls_max} calls in one step"))
+        else:
+            # A tool that is not granted, or does not exist, goes to the executor as well: it refuses, and the refusal is recorded.
+            resource = mind.pack.resource(call.name, call.arguments)
+            pool = pools.get(call.name, "default")
+            planned.append(PlannedCall(n, call.name, call.arguments, call.label, pool, resource))
+    return tuple(planned), tuple(rejected)
