@@ -79,4 +79,7 @@ def fail(message: str) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    try:
+        main(Path(sys.argv[1]))
+    except KeyboardInterrupt:
+        fail("interrupted; run it again to go on")
