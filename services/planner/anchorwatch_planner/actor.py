@@ -1,7 +1,9 @@
 """One mailbox for each session, so that a process looks at a session once at a time and loses no cause.
 
-Messages that arrive while the session is looked at wait, unacked and kept in progress, and are handled together afterwards. A burst
-does not hold the consumer: of many waiting inputs only the newest is kept, since a look reads at least up to it and so sees those before.
+Messages that arrive while the session is looked at wait, unacked and kept in progress, and are handled together
+afterwards. A burst
+does not hold the consumer: of many waiting inputs only the newest is kept, since a look reads at least up to it and
+so sees those before.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What a planner does with a session: is it time, whose turn is it, what comes next.
 
-No wake is lost, because a look reads at least up to the message in hand, looks again after the end of a turn and after a lost
+No wake is lost, because a look reads at least up to the message in hand, looks again after the end of a turn and
+after a lost
 fence, and a message is acked only when the look came to rest.
 """
 
@@ -62,33 +63,36 @@ class Thinker(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a looker works with."""
+
+    sessions: SessionJournal
+    committer: Committer
+    cache: Cache
+    schedules: Schedules
+    thinker: Thinker
+    peers: Peers
+    identity: Identity
+    clock: Clock
+    windows: Windows
+    log: structlog.stdlib.BoundLogger
+
+
 class Looker:
     """Looks at sessions."""
 
-    def __init__(
-        self,
-        *,
-        sessions: SessionJournal,
-        committer: Committer,
-        cache: Cache,
-        schedules: Schedules,
-        thinker: Thinker,
-        peers: Peers,
-        identity: Identity,
-        clock: Clock,
-        windows: Windows,
-        log: structlog.stdlib.BoundLogger,
-    ) -> None:
-        self._sessions = sessions
-        self._committer = committer
-        self._cache = cache
-        self._schedules = schedules
-        self._thinker = thinker
-        self._peers = peers
-        self._identity = identity
-        self._clock = clock
-        self._windows = windows
-        self._log = log
+    def __init__(self, parts: Parts) -> None:
+        self._sessions = parts.sessions
+        self._committer = parts.committer
+        self._cache = parts.cache
+        self._schedules = parts.schedules
+        self._thinker = parts.thinker
+        self._peers = parts.peers
+        self._identity = parts.identity
+        self._clock = parts.clock
+        self._windows = parts.windows
+        self._log = parts.log
 
     async def look(self, ref: SessionRef, causes: Sequence[Cause]) -> Verdict:
         """Do what is to be done now for this session, and say what becomes of the messages in hand."""

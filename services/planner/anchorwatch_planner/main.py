@@ -23,8 +23,8 @@ from anchorwatch.topology.subjects import TICK_FIRED, parse_register
 
 from anchorwatch_planner.actor import Actors
 from anchorwatch_planner.cache import Cache
-from anchorwatch_planner.evidence import Cause
-from anchorwatch_planner.look import Looker
+from anchorwatch_planner.evidence import Cause, CauseKind
+from anchorwatch_planner.look import Looker, Parts
 from anchorwatch_planner.minds import Minds
 from anchorwatch_planner.schedules import Schedules
 from anchorwatch_planner.sweep import sweep
@@ -42,6 +42,7 @@ WAKING = (
     f"aw.journal.{SHARD}.*.*.fx.*.*.*.*.gate",
     f"aw.journal.{SHARD}.*.*.p.anchor",
 )
+CAUSES: dict[str, CauseKind] = {"in": "in", "fx.done": "done", "fx.gate": "gate", "p.anchor": "anchor"}
 
 
 async def run(context: ServiceContext) -> None:
@@ -81,7 +82,7 @@ def _actors(context: ServiceContext, minds: Minds) -> Actors:
         bounds=Bounds(settings.heartbeat_s, settings.model_timeout_s, settings.context_tokens_max),
         log=context.log,
     )
-    looker = Looker(
+    parts = Parts(
         sessions=sessions,
         committer=committer,
         cache=Cache(SESSIONS_CACHED),
@@ -93,7 +94,7 @@ def _actors(context: ServiceContext, minds: Minds) -> Actors:
         windows=Windows(round(settings.debounce_p0_s * 1000), round(settings.debounce_p1_s * 1000)),
         log=context.log,
     )
-    return Actors(looker.look, context.log, concurrency=CONCURRENCY)
+    return Actors(Looker(parts).look, context.log, concurrency=CONCURRENCY)
 
 
 async def _consume(
@@ -112,11 +113,7 @@ async def _post_wake(actors: Actors, delivery: Delivery) -> None:
     if register.kind == "p.anchor" and not _is_control(stored.payload):
         await delivery.ack()
         return
-    kind = register.kind.rpartition(".")[2]
-    cause = Cause(
-        kind if kind in ("in", "done", "gate", "anchor") else "anchor", stored.sequence, delivery.attempt
-    )
-    await actors.post(register.ref, cause, delivery)
+    await actors.post(register.ref, Cause(CAUSES[register.kind], stored.sequence, delivery.attempt), delivery)
 
 
 def _is_control(payload: bytes) -> bool:

@@ -11,7 +11,8 @@ RETRY_S = 15.0
 def next_check_ms(state: SessionState, outcome: RunOutcome, heartbeat_s: float, now_ms: int) -> int:
     """The next check after a turn: the heartbeat; sooner where the turn asked for it, or did not get its work done.
 
-    A turn without progress is tried again after 15 s, then 30, 60, …, up to the heartbeat, so that a session that cycles slows down.
+    A turn without progress is tried again after 15 s, then 30, 60, …, up to the heartbeat, so that a session
+    that cycles slows down.
     """
     at_ms = now_ms + round(heartbeat_s * 1000)
     calls = [call for step in (state.turn.steps if state.turn else ()) for call in step.calls]

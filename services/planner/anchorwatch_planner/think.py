@@ -236,7 +236,7 @@ def plan_calls(
         elif n > calls_max:
             rejected.append((n, call.name, call.label, "", f"more than {calls_max} calls in one step"))
         else:
-            # A tool that is not granted, or does not exist, goes to the executor as well: it refuses, and the refusal is recorded.
+            # One that is not granted or does not exist goes to the executor too: its refusal is recorded.
             resource = mind.pack.resource(call.name, call.arguments)
             pool = pools.get(call.name, "default")
             planned.append(PlannedCall(n, call.name, call.arguments, call.label, pool, resource))
