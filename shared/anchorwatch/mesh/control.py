@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import os
 import socket
@@ -28,10 +29,11 @@ _ERRORS: dict[str, type[AnchorWatchError]] = {
 
 
 def socket_path(data: DataDir) -> Path:
-    """Where the socket goes: in the data directory, or, where that path is too long for a socket, in a new private one."""
+    """Where the socket goes: in the data directory, or, where that path is too long for a socket, in one for temporary files."""
     if len(os.fsencode(data.control)) <= SOCKET_PATH_BYTES_MAX:
         return data.control
-    return Path(tempfile.mkdtemp(prefix="anchorwatch-", dir=tempfile.gettempdir())) / "control.sock"
+    digest = hashlib.sha256(os.fsencode(data.root)).hexdigest()[:12]
+    return Path(tempfile.gettempdir()) / f"anchorwatch-{os.getuid()}-{digest}" / "control.sock"
 
 
 class ControlServer:
@@ -43,8 +45,11 @@ class ControlServer:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        self._path.unlink(missing_ok=True)
         self._path.parent.mkdir(mode=PRIVATE_DIR, exist_ok=True)
+        if self._path.parent.stat().st_uid != os.getuid():
+            # Among temporary files, where anyone may have made it.
+            raise Refused(f"{self._path.parent} belongs to somebody else", hint="choose a shorter --data-dir")
+        self._path.unlink(missing_ok=True)
         # The mask makes it private from the first moment.
         before = os.umask(0o177)
         try:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from anchorwatch.core.errors import Refused
 from anchorwatch.mesh.files import PRIVATE_FILE, DataDir
+from anchorwatch.mesh.state import read_mesh
 
 TRIES = 10
 TRY_S = 0.02
@@ -23,32 +24,29 @@ class Holder:
     control: str
 
 
-class MeshLock:
-    """The lock on a data directory, held until this process ends or ``release``."""
+def take_lock(data: DataDir, holder: Holder) -> None:
+    """Take the lock on a data directory, until this process ends.
 
-    def __init__(self, data: DataDir) -> None:
-        self._data = data
-        self._fd = -1
+    Raises:
+        Refused: another mesh runs on this data, and where.
+    """
+    fd = os.open(data.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    if not _locked(fd):
+        os.close(fd)
+        raise _refusal(data)
+    # Written over in place: the lock is on this very file, so it cannot be replaced.
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, json.dumps({"pid": holder.pid, "control": holder.control}).encode(), 0)
 
-    def take(self, holder: Holder) -> None:
-        """Take it.
 
-        Raises:
-            Refused: another mesh runs on this data, and where.
-        """
-        fd = os.open(self._data.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
-        if not _locked(fd):
-            os.close(fd)
-            raise Refused(_running(self._data), hint="`anchorwatch status`, or `anchorwatch down` to stop it")
-        # Written over in place: the lock is on this very file, so it cannot be replaced.
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, json.dumps({"pid": holder.pid, "control": holder.control}).encode(), 0)
-        self._fd = fd
+def refuse_if_held(data: DataDir) -> None:
+    """Look before anything is begun; ``take_lock`` decides.
 
-    def release(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+    Raises:
+        Refused: a mesh runs on this data, and where.
+    """
+    if held_by(data) is not None:
+        raise _refusal(data)
 
 
 def _locked(fd: int) -> bool:
@@ -85,11 +83,11 @@ def held_by(data: DataDir) -> Holder | None:
         os.close(fd)
 
 
-def _running(data: DataDir) -> str:
-    from anchorwatch.mesh.state import read_mesh  # noqa: PLC0415 - only for the text of a refusal
-
-    holder = held_by(data)
-    mesh = read_mesh(data)
+def _refusal(data: DataDir) -> Refused:
+    holder, mesh = held_by(data), read_mesh(data)
     where = f" at {mesh.api_url}" if mesh is not None else ""
     pid = f" (pid {holder.pid})" if holder is not None and holder.pid else ""
-    return f"a mesh is already running on {data.root}{where}{pid}"
+    return Refused(
+        f"a mesh is already running on {data.root}{where}{pid}",
+        hint="`anchorwatch status`, or `anchorwatch down` to stop it",
+    )

@@ -11,7 +11,7 @@ from anchorwatch.mesh import ports
 from anchorwatch.mesh.control import ControlServer, socket_path
 from anchorwatch.mesh.credentials import Credentials
 from anchorwatch.mesh.files import DataDir, write_private
-from anchorwatch.mesh.lock import Holder, MeshLock
+from anchorwatch.mesh.lock import Holder, take_lock
 from anchorwatch.mesh.nats_server import LOOPBACK
 from anchorwatch.mesh.roster import Roster, check_count, default_services
 from anchorwatch.mesh.state import Remembered, remove_mesh
@@ -44,26 +44,23 @@ def supervise(options: StartOptions, tell: Tell) -> int:
     """
     data = options.data
     control_path = socket_path(data)
-    lock = MeshLock(data)
-    lock.take(Holder(os.getpid(), str(control_path)))
-    try:
-        # What a crashed supervisor left says nothing of this mesh.
-        remove_mesh(data)
-        log = logs.configure(options.settings, service="supervisor")
-        roster, remembered = _prepare(options, tell)
-        for secret in (*roster.credentials.passwords.values(), roster.credentials.token):
-            logs.hide(secret)
-        write_private(data.nats_config, roster.nats_config)
-        services = options.only or default_services(fleet=options.fleet)
+    # Held until this process ends: whoever finds the lock free finds nothing of this mesh running any more.
+    take_lock(data, Holder(os.getpid(), str(control_path)))
+    # What a crashed supervisor left says nothing of this mesh.
+    remove_mesh(data)
+    log = logs.configure(options.settings, service="supervisor")
+    roster, remembered = _prepare(options, tell)
+    for secret in (*roster.credentials.passwords.values(), roster.credentials.token):
+        logs.hide(secret)
+    write_private(data.nats_config, roster.nats_config)
+    services = options.only or default_services(fleet=options.fleet)
 
-        async def run() -> int:
-            # Made within the loop that it lives in.
-            supervisor = Supervisor(roster, services, remembered, tell, log, version=options.version)
-            return await supervisor.run(ControlServer(control_path, supervisor.answer))
+    async def run() -> int:
+        # Made within the loop that it lives in.
+        supervisor = Supervisor(roster, services, remembered, tell, log, version=options.version)
+        return await supervisor.run(ControlServer(control_path, supervisor.answer))
 
-        return asyncio.run(run())
-    finally:
-        lock.release()
+    return asyncio.run(run())
 
 
 def _prepare(options: StartOptions, tell: Tell) -> tuple[Roster, Remembered]:

@@ -18,6 +18,7 @@ import structlog
 from anchorwatch.bus.port import Bus
 from anchorwatch.core.errors import AnchorWatchError, NotFound, Unavailable
 from anchorwatch.service import logs
+from anchorwatch.service.connect import connect
 from anchorwatch.service.context import Identity, ServiceContext, WallClock
 from anchorwatch.service.identity import identify
 from anchorwatch.service.presence import Presence
@@ -53,13 +54,13 @@ def find(service: str) -> Run:
     raise NotFound(f"there is no service {service!r}", hint=f"installed: {', '.join(names()) or 'none'}")
 
 
-def main(service: str) -> int:
-    """Run ``service`` until it is told to stop; returns the exit code."""
+def main(service: str, run: Run | None = None) -> int:
+    """Run ``service`` until it is told to stop; returns the exit code. ``run``: in place of the installed one."""
     readiness = Readiness()
     try:
         settings = load()
         identity = identify(service, settings.instance)
-        run = find(service)
+        run = run or find(service)
     except AnchorWatchError as error:
         sys.stderr.write(f"anchorwatch serve: {error}\n")
         return error.exit_code
@@ -118,7 +119,7 @@ class _Process:
         while True:
             bus = None
             try:
-                bus = await self._connect()
+                bus = await connect(self._settings, self._identity.instance, on_error=self._bus_error)
                 await ensure_topology(bus)
                 presence = Presence(bus, self._identity, self._settings.lease_s)
                 await presence.start()
@@ -131,19 +132,8 @@ class _Process:
                     waiting = True
             await asyncio.sleep(BUS_RETRY_S)
 
-    async def _connect(self) -> Bus:
-        # Only a process that serves needs the client library.
-        from anchorwatch.bus import jetstream  # noqa: PLC0415
-
-        settings = self._settings
-        password = settings.nats_password
-        return await jetstream.connect(
-            settings.nats_url,
-            user=settings.nats_user,
-            password=password.get_secret_value() if password is not None else None,
-            name=self._identity.instance,
-            inbox=inbox(settings.nats_user),
-        )
+    def _bus_error(self, text: str) -> None:
+        self._log.warning("bus", reason=text)
 
     async def _work(self, bus: Bus, presence: Presence, stop: asyncio.Task[bool]) -> int:
         context = ServiceContext(
@@ -204,8 +194,3 @@ async def ensure_topology(bus: Bus) -> None:
         *(bus.ensure_bucket(spec) for spec in BUCKETS),
         *(bus.ensure_object_store(name) for name in OBJECT_STORES),
     )
-
-
-def inbox(user: str | None) -> str:
-    """Where a user's answers arrive: a prefix of its own, which no other user may listen to."""
-    return f"_INBOX_{user or 'anonymous'}"

@@ -1,0 +1,72 @@
+"""The command line: `main` runs a verb; its errors are one line each, with the way out."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from anchorwatch.core.errors import AnchorWatchError
+
+PROGRAM = "anchorwatch"
+USAGE = 2
+INTERRUPTED = 130
+
+
+def build() -> typer.Typer:
+    """The verbs."""
+    from anchorwatch.cli import mesh_verbs
+
+    app = typer.Typer(
+        name=PROGRAM,
+        help="Anchor Watch: autonomous agents on real systems, made safe to leave alone.",
+        add_completion=False,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    mesh_verbs.add_to(app)
+    return app
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a verb; returns the exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if len(words) == 2 and words[0] == "serve" and not words[1].startswith("-"):  # noqa: PLR2004 - verb and service
+        # Seven processes start so at once: none of them needs the other verbs.
+        from anchorwatch.service import runner
+
+        return runner.main(words[1])
+    try:
+        result = build()(words, prog_name=PROGRAM, standalone_mode=False)
+        # Flushed here, where a closed pipe can still be told from a failure.
+        sys.stdout.flush()
+    except AnchorWatchError as error:
+        return fail(str(error), error.exit_code)
+    except typer.exceptions.TyperException as error:
+        context = getattr(error, "ctx", None)
+        said = error.format_message().rstrip(".")
+        if not said:
+            # No verb was given: the help was printed.
+            return USAGE
+        path = context.command_path if context is not None else PROGRAM
+        return fail(f"{said} (see `{path} --help`)", USAGE)
+    except (typer.exceptions.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has had enough of it (`| head`).
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return result if isinstance(result, int) else 0
+
+
+def fail(message: str, code: int) -> int:
+    """Say what went wrong, in one line."""
+    line = " ".join(message.split())
+    sys.stderr.write(f"{PROGRAM}: {line}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""The mesh that runs on a data directory: which one, what it does, and its end."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from anchorwatch.core.errors import Unavailable
+from anchorwatch.mesh import control
+from anchorwatch.mesh.files import DataDir
+from anchorwatch.mesh.lock import held_by
+
+# Services, then the yard, then NATS: each may take as long as the supervisor allows.
+STOP_S_MAX = 30.0
+LOOK_S = 0.05
+
+
+def data_directory(flag: Path | None) -> DataDir:
+    """The data directory: as the flag says, else as the settings say.
+
+    Raises:
+        BadSettings: the settings cannot be used.
+    """
+    if flag is not None:
+        return DataDir.at(flag)
+    from anchorwatch.settings import load
+
+    return DataDir.at(load().data_dir)
+
+
+def status(data: DataDir) -> dict[str, Any]:
+    """What the supervisor says of itself.
+
+    Raises:
+        Unavailable: none runs.
+    """
+    return control.ask(data, {"verb": "status"})
+
+
+def status_text(state: dict[str, Any]) -> str:
+    """The status, for people."""
+    from anchorwatch.cli.show import local_time, table
+
+    rows = [
+        [
+            each["instance"],
+            "ready" if each["ready"] else "starting",
+            str(each["pid"] or "-"),
+            local_time(each["since"]),
+            str(each["restarts"]),
+            each["log"],
+        ]
+        for each in state["processes"]
+    ]
+    head = f"{'ready' if state['ready'] else 'not ready'}: {state['api_url']} · {state['nats_url']} · pid {state['pid']}"
+    return head + "\n" + table(["process", "state", "pid", "since", "restarts", "log"], rows)
+
+
+def stop(data: DataDir) -> int:
+    """Stop the mesh, and wait until it has ended; returns the supervisor's former pid.
+
+    Raises:
+        Unavailable: none runs, or it does not end.
+    """
+    pid = int(control.ask(data, {"verb": "stop"})["pid"])
+    deadline = time.monotonic() + STOP_S_MAX
+    while (holder := held_by(data)) is not None and holder.pid == pid:
+        if time.monotonic() > deadline:
+            raise Unavailable(
+                f"the supervisor (pid {pid}) has not ended yet", hint=f"see {data.log('supervisor')}"
+            )
+        time.sleep(LOOK_S)
+    return pid

@@ -1,0 +1,151 @@
+"""``anchorwatch up``: start the mesh, say where it is, and stay until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from anchorwatch.core.errors import AnchorWatchError, BadInput, Unavailable
+from anchorwatch.mesh.files import DataDir
+from anchorwatch.mesh.front import Front
+from anchorwatch.mesh.lock import refuse_if_held
+from anchorwatch.mesh.start import StartOptions, supervise
+from anchorwatch.mesh.state import MeshFile, read_mesh
+from anchorwatch.settings import Settings, load
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The verb's options."""
+
+    port: int | None
+    nats_port: int | None
+    scale: tuple[str, ...]
+    fleet: bool
+    detach: bool
+    only: tuple[str, ...]
+
+
+def run(wish: Wish, data_dir: Path | None, programs: Mapping[str, tuple[str, ...]] | None = None) -> int:
+    """Start it; returns the exit code. ``programs``: see `Roster`.
+
+    Raises:
+        AnchorWatchError: it cannot be started.
+    """
+    settings = load(**({} if data_dir is None else {"data_dir": data_dir}))
+    data = DataDir.at(settings.data_dir)
+    data.make()
+    options = StartOptions(
+        data=data,
+        settings=settings,
+        nats_port=wish.nats_port,
+        port=wish.port,
+        counts=parse_counts(wish.scale),
+        fleet=wish.fleet,
+        only=wish.only,
+        programs=programs or {},
+        version=version("anchorwatch"),
+    )
+    refuse_if_held(data)
+    front = Front(lambda tell: supervise(options, tell), data.log("supervisor"), detach=wish.detach)
+    return _follow(front, data, settings, wish)
+
+
+def parse_counts(words: tuple[str, ...]) -> dict[str, int]:
+    """``NAME=N`` words.
+
+    Raises:
+        BadInput: a word has another form.
+    """
+    counts = {}
+    for word in words:
+        name, equals, number = word.partition("=")
+        if not equals or not number.isdecimal():
+            raise BadInput(
+                f"--scale {word} cannot be read", hint="write it as NAME=N, for example executor=3"
+            )
+        counts[name] = int(number)
+    return counts
+
+
+def _follow(front: Front, data: DataDir, settings: Settings, wish: Wish) -> int:
+    """Print what the supervisor tells, until it ends (or, detached, until it is ready)."""
+    for event in front.events():
+        match event:
+            case {"event": "ready"}:
+                failed = _ready(front, data, settings, wish)
+                if wish.detach:
+                    return failed
+            case {"event": "note", "text": text}:
+                print(text, flush=True)
+            case {"event": "failed", "message": message, "hint": hint}:
+                front.wait()
+                sys.stderr.write(f"anchorwatch: {message}{f' ({hint})' if hint else ''}\n")
+            case _:
+                # From a newer supervisor: nothing that this one must act on.
+                pass
+    code = front.wait()
+    if code < 0 and not front.stopping:
+        raise Unavailable(
+            "the supervisor was killed, and everything with it",
+            hint="`anchorwatch up` continues where it was",
+        )
+    return max(code, 0)
+
+
+def _ready(front: Front, data: DataDir, settings: Settings, wish: Wish) -> int:
+    """Complete the first start, and say what there is. Returns 1 when the agent could not be set up."""
+    mesh = read_mesh(data)
+    if mesh is None:
+        # It was told to stop in between.
+        return 0
+    failed = 0
+    if wish.fleet and not wish.only:
+        from anchorwatch.cli.first_start import set_up_fleet
+
+        try:
+            set_up_fleet(mesh, data)
+        except AnchorWatchError as error:
+            if not front.stopping:
+                sys.stderr.write(f"anchorwatch: the fleet agent could not be set up: {error}\n")
+                failed = error.exit_code
+    print(greeting(mesh, data, settings, detach=wish.detach), flush=True)
+    return failed
+
+
+def greeting(mesh: MeshFile, data: DataDir, settings: Settings, *, detach: bool) -> str:
+    """What is printed when it is ready: where things are, whether there is an LLM, and what to do next."""
+    command = "anchorwatch"
+    if Path(sys.argv[0]).name == command and not _on_path(command):
+        command = os.path.relpath(sys.argv[0])
+    where = "" if data.root == DataDir.at(Path(".anchorwatch")).root else f" --data-dir {data.root}"
+    if settings.model == "rules":
+        model = (
+            "no LLM is configured: the fleet's own rules decide\n"
+            "           (ANCHORWATCH_MODEL=openai, ANCHORWATCH_MODEL_NAME, ANCHORWATCH_MODEL_URL, ANCHORWATCH_MODEL_KEY)"
+        )
+    else:
+        model = f"{settings.model_name or 'an LLM'} at {settings.model_url}"
+    stop = f"{command} down{where}" + ("" if detach else "          (or Ctrl-C)")
+    return f"""\
+Anchor Watch is ready.
+  api      {mesh.api_url}
+  nats     {mesh.nats_url}
+  logs     {data.logs}
+  access   {data.mesh} (tokens and passwords, for programs)
+  model    {model}
+Try:
+  add work   {command} fleet jobs add 20{where}
+  watch      {command} tail fleet{where}
+  stop       {stop}"""
+
+
+def _on_path(command: str) -> bool:
+    from shutil import which
+
+    found = which(command)
+    return found is not None and Path(found).resolve() == Path(sys.argv[0]).resolve()

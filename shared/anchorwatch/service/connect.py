@@ -1,0 +1,44 @@
+"""Connecting to the bus as the settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anchorwatch.bus.port import Bus
+from anchorwatch.settings import Settings
+
+CONNECT_S_MAX = 10.0
+
+
+async def connect(
+    settings: Settings,
+    name: str,
+    *,
+    on_error: Callable[[str], None] | None = None,
+    timeout_s: float = CONNECT_S_MAX,
+) -> Bus:
+    """A connection as the settings' user, called ``name`` in the server's lists.
+
+    Raises:
+        Unavailable: no server answers.
+        Denied: the server refuses the credentials.
+    """
+    # The client library is slow to import, and only who connects needs it.
+    from anchorwatch.bus import jetstream  # noqa: PLC0415
+
+    password = settings.nats_password
+    return await jetstream.connect(
+        [url.strip() for url in settings.nats_url.split(",")],
+        user=settings.nats_user,
+        password=password.get_secret_value() if password is not None else None,
+        name=name,
+        inbox=inbox(settings.nats_user),
+        connect_timeout_s=timeout_s,
+        on_error=on_error,
+        replicas=settings.nats_replicas,
+    )
+
+
+def inbox(user: str | None) -> str:
+    """Where a user's answers arrive: a prefix of its own, which no other user may listen to."""
+    return f"_INBOX_{user or 'anonymous'}"

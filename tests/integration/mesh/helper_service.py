@@ -1,0 +1,37 @@
+"""A service that does nothing: it says that it is ready, and ends when told to. What it is told may be changed by files.
+
+Run by the supervisor in place of the real ones, so that these tests need none of them.
+"""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from anchorwatch.service.readiness import Readiness
+
+POLL_S = 0.02
+
+
+def main(service: str) -> None:
+    instance = os.environ["ANCHORWATCH_INSTANCE"]
+    orders = Path(os.environ["ANCHORWATCH_DATA_DIR"]) / "orders"
+    if (orders / f"{service}.refuse").exists():
+        sys.stderr.write(f"{service}: it will not start\n")
+        sys.exit(2)
+    stop = []
+    signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+    signal.signal(signal.SIGINT, lambda *_: stop.append(2))
+    sys.stderr.write(f"{instance} pid {os.getpid()} started\n")
+    Readiness().announce()
+    while not stop:
+        time.sleep(POLL_S)
+    if (orders / f"{service}.stubborn").exists():
+        time.sleep(1000)
+    # In which order the processes ended, and by which signal they were told.
+    with (Path(os.environ["ANCHORWATCH_DATA_DIR"]) / "ends").open("a") as ends:
+        ends.write(f"{instance} {'TERM' if stop[0] == 1 else 'INT'}\n")
+
+
+main(sys.argv[1])
