@@ -176,7 +176,8 @@ class OpenAIModel:
         # Nothing is chained: what these errors carry holds the request, and the request holds the key.
         except openai.APIStatusError as error:
             raise self._refused(error) from None
-        except (openai.OpenAIError, httpx2.HTTPError, OSError) as error:
+        # ValueError: the SDK reads the text of an error in the charset that its header claims, and fails when it is not.
+        except (openai.OpenAIError, httpx2.HTTPError, OSError, ValueError) as error:
             raise ModelUnavailable(self._why(error)) from None
         return read_reply(
             content,
@@ -209,5 +210,5 @@ class OpenAIModel:
 
     def _why(self, error: Exception) -> str:
         cause = error.__cause__ or error
-        text = self._endpoint.redact(brief(str(cause))) or "no reason given"
-        return f"{self._place} did not answer: {type(cause).__name__}: {text}"
+        text = self._endpoint.redact(brief(str(cause)))
+        return f"{self._place} did not answer: {type(cause).__name__}" + (f": {text}" if text else "")

@@ -1,0 +1,337 @@
+"""The client against a real server that misbehaves in every way that real ones do."""
+
+import asyncio
+import json
+import socket
+import traceback
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from anchorwatch.core.errors import AnchorWatchError
+from anchorwatch.core.facts import Observation
+from anchorwatch.models.openai import BODY_BYTES_MAX, Endpoint, OpenAIModel, Retries
+from anchorwatch.models.port import (
+    ContextOverflow,
+    ModelRefused,
+    ModelRequest,
+    ModelUnavailable,
+    ProposedCall,
+    Situation,
+    Usage,
+)
+from anchorwatch.models.reply import EmptyAnswer
+from anchorwatch.models.request import NUDGE
+from anchorwatch.models.tokens import Counter
+from structlog.testing import capture_logs
+
+from tests.support import model_server as said
+from tests.support.model_server import ModelServer
+
+KEY = "swordfish-of-the-account"
+SITUATION = Situation(
+    run_id=1,
+    facts={},
+    observation=Observation(text="", facts={}, at_ms=0, digest=""),
+    wakes=(),
+    steps=(),
+    objectives=(),
+    constraints=(),
+    limits={},
+    heartbeat_s=300.0,
+)
+TOOL = {
+    "type": "function",
+    "function": {"name": "launch", "description": "Launch.", "parameters": {"type": "object"}},
+}
+REQUEST = ModelRequest(
+    ({"role": "system", "content": "Keep the fleet."}, {"role": "user", "content": "go"}), (TOOL,), SITUATION
+)
+QUICK = Retries(wait_initial_s=0.001, wait_s_max=0.01)
+DEADLINE_S = 30.0
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("OPENAI_ORG_ID", "someone-elses")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-someone-elses")
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as running:
+        yield running
+
+
+@asynccontextmanager
+async def client(
+    url: str, *, retries: Retries = QUICK, concurrency: int = 8, **endpoint: Any
+) -> AsyncIterator[OpenAIModel]:
+    made = OpenAIModel(
+        Endpoint(url, said.MODEL, **{"key": KEY, **endpoint}),
+        Counter(),
+        concurrency=concurrency,
+        retries=retries,
+    )
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def always(reply: said.Reply) -> Callable[[said.Json], said.Reply]:
+    return lambda _: reply
+
+
+async def failure(server: ModelServer, script: said.Script, **options: Any) -> AnchorWatchError:
+    server.script(script)
+    async with client(server.url, **options) as model:
+        with pytest.raises(AnchorWatchError) as raised:
+            await model.complete(REQUEST, DEADLINE_S)
+    told = "".join(traceback.format_exception(raised.value))
+    assert KEY not in told
+    return raised.value
+
+
+# ---------------------------------------------------------------- what works
+
+
+async def test_a_request_arrives_as_it_was_made_and_the_answer_comes_back(server: ModelServer) -> None:
+    server.script([said.calls(said.call("launch", {"count": 2}), content="I will launch.")])
+    async with client(server.url) as model:
+        reply = await model.complete(REQUEST, DEADLINE_S)
+    assert reply.decision.calls == (ProposedCall("launch", {"count": 2}, "call_1"),)
+    assert (reply.decision.text, reply.usage, reply.model) == ("I will launch.", Usage(100, 20), said.MODEL)
+    (received,) = server.requests
+    assert received.path == "/v1/chat/completions"
+    assert received.json == {
+        "model": said.MODEL,
+        "messages": list(REQUEST.messages),
+        "tools": [TOOL],
+        "max_tokens": 4096,
+    }
+    assert received.headers["authorization"] == f"Bearer {KEY}"
+    assert "openai-organization" not in received.headers
+
+
+async def test_a_local_server_needs_no_key_and_no_tools_means_no_tools(server: ModelServer) -> None:
+    async with client(server.url, key="", limit_field="max_completion_tokens") as model:
+        await model.complete(ModelRequest(REQUEST.messages, (), SITUATION), DEADLINE_S)
+    (received,) = server.requests
+    assert "tools" not in received.json
+    assert received.json["max_completion_tokens"] == 4096
+    assert "someone" not in json.dumps(dict(received.headers))
+
+
+async def test_what_is_counted_is_what_is_sent(server: ModelServer) -> None:
+    history = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "launch", "arguments": '{"cut'}}],
+    }
+    result = {"role": "tool", "tool_call_id": "1", "content": "a\0b\ud800" + "漢" * 1000}
+    request = ModelRequest((*REQUEST.messages, history, result), (TOOL,), SITUATION)
+    async with client(server.url) as model:
+        counted = model.count(request)
+        await model.complete(request, DEADLINE_S)
+        sent = server.requests[0].json
+        assert counted == model.counter.request(sent["messages"], sent["tools"])
+
+
+# ---------------------------------------------------------------- what passes
+
+PASSING = [
+    said.rate_limited("0"),
+    said.error(408, "timeout"),
+    said.error(409, "conflict"),
+    said.error(425, "too early"),
+    said.error(500, "oops"),
+    said.html(502),
+    said.raw("", 503),
+    said.error(529, "overloaded"),
+    said.html(),
+    said.raw(""),
+    said.raw("{"),
+    said.error(200, "overloaded"),
+    said.answer(None, choices=None),
+    said.answer(None, choices=[]),
+    said.cut(said.text("half an answer")),
+    said.cut(said.text("no answer"), 0),
+    said.raw(b"not gzip", 200, "application/json", content_encoding="gzip"),
+]
+
+
+@pytest.mark.parametrize("fault", PASSING)
+async def test_a_passing_fault_is_tried_again_and_seen(server: ModelServer, fault: said.Reply) -> None:
+    server.script([fault, fault, said.text("Well.")])
+    async with client(server.url) as model:
+        with capture_logs() as logs:
+            reply = await model.complete(REQUEST, DEADLINE_S)
+    assert reply.decision.text == "Well."
+    assert [(entry["event"], entry["attempt"]) for entry in logs] == [("model_retry", 1), ("model_retry", 2)]
+    assert KEY not in json.dumps(logs)
+    first, *others = (received.json for received in server.requests)
+    assert others == [first, first]
+
+
+@pytest.mark.parametrize("fault", PASSING)
+async def test_a_fault_that_does_not_pass_ends_after_the_last_attempt(
+    server: ModelServer, fault: said.Reply
+) -> None:
+    assert type(await failure(server, always(fault))) is ModelUnavailable
+    assert len(server.requests) == QUICK.attempts_max
+
+
+async def test_nobody_listens() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        async with client(f"http://127.0.0.1:{unused.getsockname()[1]}/v1") as model:
+            with pytest.raises(ModelUnavailable, match="did not answer") as raised:
+                await model.complete(REQUEST, DEADLINE_S)
+    assert KEY not in str(raised.value)
+
+
+async def test_retry_after_is_waited_for(server: ModelServer) -> None:
+    server.script([said.rate_limited("0.3"), said.text("Well.")])
+    loop = asyncio.get_running_loop()
+    async with client(server.url) as model:
+        started = loop.time()
+        await model.complete(REQUEST, DEADLINE_S)
+    assert loop.time() - started >= 0.3
+
+
+async def test_a_wait_beyond_the_deadline_is_passed_on_in_place_of_waited(server: ModelServer) -> None:
+    found = await failure(server, always(said.rate_limited("3600")))
+    assert isinstance(found, ModelUnavailable)
+    assert found.retry_after_s == 3600.0
+    assert len(server.requests) == 1
+
+
+# ---------------------------------------------------------------- what does not pass
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected", "hint"),
+    [
+        (said.error(401, f"Incorrect API key provided: {KEY}"), ModelRefused, "ANCHORWATCH_MODEL_KEY"),
+        (said.error(403, "no"), ModelRefused, "ANCHORWATCH_MODEL_KEY"),
+        (said.error(404, "no such model", "model_not_found"), ModelRefused, "ANCHORWATCH_MODEL_NAME"),
+        (said.html(404), ModelRefused, "ANCHORWATCH_MODEL_URL"),
+        (said.error(429, "pay", "insufficient_quota"), ModelRefused, "ANCHORWATCH_MODEL_KEY"),
+        (said.raw("", 301, location="http://127.0.0.1:1/elsewhere"), ModelRefused, "ANCHORWATCH_MODEL_URL"),
+        (said.error(400, "unknown field"), ModelRefused, ""),
+        (said.raw('{"detail": "unprocessable"}', 422), ModelRefused, ""),
+        (
+            said.error(400, "too long", "context_length_exceeded"),
+            ContextOverflow,
+            "ANCHORWATCH_CONTEXT_TOKENS_MAX",
+        ),
+        (
+            said.flat_error(
+                400, "This model's maximum context length is 10 tokens. However, you requested 11 tokens", 400
+            ),
+            ContextOverflow,
+            "ANCHORWATCH_CONTEXT_TOKENS_MAX",
+        ),
+        (
+            said.error(
+                400, "the request exceeds the available context size", 400, "exceed_context_size_error"
+            ),
+            ContextOverflow,
+            "ANCHORWATCH_CONTEXT_TOKENS_MAX",
+        ),
+    ],
+)
+async def test_a_lasting_fault_is_said_at_once(
+    server: ModelServer, reply: said.Reply, expected: type[AnchorWatchError], hint: str
+) -> None:
+    found = await failure(server, always(reply))
+    assert type(found) is expected
+    assert hint in found.hint
+    assert len(server.requests) == 1
+
+
+async def test_the_wrong_path_names_the_url(server: ModelServer) -> None:
+    async with client(server.url + "/chat") as model:
+        server.script(always(said.error(404, "nothing here")))
+        with pytest.raises(ModelRefused, match="ANCHORWATCH_MODEL_URL"):
+            await model.complete(REQUEST, DEADLINE_S)
+
+
+async def test_a_body_without_end_is_not_read_to_its_end(server: ModelServer) -> None:
+    found = await failure(
+        server, always(said.raw(b"x" * (BODY_BYTES_MAX + 1))), retries=Retries(attempts_max=1)
+    )
+    assert "more than" in found.message
+
+
+# ---------------------------------------------------------------- what says nothing
+
+
+async def test_an_empty_answer_is_asked_for_again_with_a_nudge(server: ModelServer) -> None:
+    empty = said.answer({"role": "assistant", "content": None})
+    server.script([empty, said.text("Well.")])
+    async with client(server.url) as model:
+        reply = await model.complete(REQUEST, DEADLINE_S)
+    first, second = (received.json["messages"] for received in server.requests)
+    assert reply.decision.text == "Well."
+    assert second == [*first, {"role": "user", "content": NUDGE}]
+
+
+async def test_endless_empty_answers_end(server: ModelServer) -> None:
+    empty = said.answer(
+        {"role": "assistant", "content": None}, usage={"prompt_tokens": 5, "completion_tokens": 0}
+    )
+    assert type(await failure(server, always(empty))) is EmptyAnswer
+    assert [len(received.json["messages"]) for received in server.requests] == [2, 3, 3]
+
+
+# ---------------------------------------------------------------- time
+
+
+async def test_a_slow_answer_within_the_deadline_is_an_answer(server: ModelServer) -> None:
+    server.script([said.slow(said.text("Well."), 0.2)])
+    async with client(server.url) as model:
+        assert (await model.complete(REQUEST, DEADLINE_S)).decision.text == "Well."
+
+
+@pytest.mark.parametrize(("deadline_s", "timeout_s"), [(0.2, 60.0), (60.0, 0.2), (0.0, 60.0)])
+async def test_no_answer_ends_at_the_deadline(
+    server: ModelServer, deadline_s: float, timeout_s: float
+) -> None:
+    server.script(always(said.silent()))
+    loop = asyncio.get_running_loop()
+    async with client(server.url, timeout_s=timeout_s) as model:
+        started = loop.time()
+        with pytest.raises(ModelUnavailable, match=r"ANCHORWATCH_MODEL_TIMEOUT_S|did not answer"):
+            await model.complete(REQUEST, deadline_s)
+    assert loop.time() - started < 20.0
+
+
+async def test_cancelling_closes_the_connection(server: ModelServer) -> None:
+    server.script(always(said.silent()))
+    async with client(server.url) as model:
+        asked = asyncio.create_task(model.complete(REQUEST, DEADLINE_S))
+        await asyncio.to_thread(server.wait_for_requests, 1)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        # Before the client is closed: the call itself lets go of its connection.
+        await asyncio.to_thread(server.wait_for_gone)
+
+
+async def test_no_more_calls_at_a_time_than_allowed(server: ModelServer) -> None:
+    server.script(always(said.silent()))
+    async with client(server.url, concurrency=2) as model:
+        asked = [asyncio.create_task(model.complete(REQUEST, DEADLINE_S)) for _ in range(5)]
+        await asyncio.to_thread(server.wait_for_requests, 2)
+        with pytest.raises(ModelUnavailable, match="no answer within"):
+            await model.complete(REQUEST, 0.2)
+        assert len(server.requests) == 2
+        server.script(always(said.text("Well.")))
+        for task in asked[:2]:
+            task.cancel()
+        results: Sequence[Any] = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(result).__name__ for result in results] == ["CancelledError"] * 2 + ["ModelReply"] * 3

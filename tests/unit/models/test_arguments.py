@@ -1,0 +1,84 @@
+"""Arguments of a tool call: a strict JSON object, or a problem that the model can read. Nothing is mended."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+from anchorwatch.models.arguments import ARGUMENTS_BYTES_MAX, DEPTH_MAX, BadArguments, read_arguments
+from hypothesis import given
+from hypothesis import strategies as st
+
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner),
+    max_leaves=20,
+)
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        (None, "no arguments"),
+        (7, "no arguments"),
+        (["x"], "no arguments"),
+        ("", "empty"),
+        ("  ", "empty"),
+        ("null", "no object"),
+        ("[]", "no object"),
+        ('"x"', "no object"),
+        ("3", "no object"),
+        ("true", "no object"),
+        ('{"count": 2', "not JSON"),
+        ('{"count": 2}}', "not JSON"),
+        ('{"reason": "he said "no""}', "not JSON"),
+        ("{'count': 2}", "not JSON"),
+        ('```json\n{"count": 2}\n```', "not JSON"),
+        ('{"count": 1, "count": 50}', "twice"),
+        ('{"a": {"b": 1, "b": 2}}', "twice"),
+        ('{"a\\u0000": 1, "a\\ufffd": 2}', "twice"),
+        ('{"count": NaN}', "NaN"),
+        ('{"count": -Infinity}', "Infinity"),
+        ('{"count": 1e999}', "too large"),
+        ('{"count": 9223372036854775808}', "64 bits"),
+        ('{"count": ' + "9" * 5000 + "}", "64 bits"),
+        ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "larger|deeply"),
+        ('{"a": ' + "[" * 30_000 + "]" * 30_000 + "}", "deeply"),
+        ('{"a": ' + "[" * (DEPTH_MAX + 1) + "]" * (DEPTH_MAX + 1) + "}", "deeply"),
+        ('{"a": "' + "x" * ARGUMENTS_BYTES_MAX + '"}', "larger"),
+        ({"count": math.nan}, "NaN"),
+    ],
+)
+def test_what_is_no_plain_object_is_a_problem(raw: Any, problem: str) -> None:
+    with pytest.raises(BadArguments, match=problem):
+        read_arguments(raw)
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=8), plain, max_size=6
+    )
+)
+def test_an_object_is_read_as_it_is(value: dict[str, Any]) -> None:
+    assert read_arguments(json.dumps(value)) == value
+    assert read_arguments(json.dumps(value, ensure_ascii=False, indent=2)) == value
+    assert read_arguments(value) == value
+
+
+@given(st.text(max_size=100) | st.text('{}[]":,0123456789eE.-\\u tfn', max_size=60))
+def test_any_text_is_an_object_or_a_problem(raw: str) -> None:
+    try:
+        value = read_arguments(raw)
+    except BadArguments:
+        return
+    json.dumps(value, allow_nan=False).encode()
+
+
+def test_strings_are_cleaned_and_pairs_of_surrogates_kept() -> None:
+    value = read_arguments('{"a\\u0000": ["x\\ud800y", "\\ud83d\\ude00", {"k": "\\u0000"}]}')
+    assert value == {"a\ufffd": ["x\ufffdy", "😀", {"k": "\ufffd"}]}
