@@ -60,9 +60,7 @@ def apply(state: SessionState, record: Recorded) -> SessionState:
             if record.sequence <= state.head:
                 return state
             state = _apply_planner(state, event, record)
-            return replace(state, head=record.sequence, head_digest=record.digest).reading_through(
-                record.sequence
-            )
+            return replace(state, head=record.sequence, head_digest=record.digest)
         case _:
             assert_never(event)
 

@@ -1,0 +1,114 @@
+"""Properties of the session machine over random histories: replay never raises, a prefix and a resume give the whole,
+run ids have no gap, and what is decided is applied."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from anchorwatch.core.errors import AnchorWatchError
+from anchorwatch.core.names import CallId
+from anchorwatch.core.records import Kind
+from anchorwatch.core.session import SessionState, replay
+from anchorwatch.core.session.decide import Control, Direct, TakeOver
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.core.test_session_machine import ME, OTHER, Story, acquire, created, end, step
+
+MOVES = st.sampled_from(
+    [
+        "input",
+        "acquire",
+        "step1",
+        "step3",
+        "rejected",
+        "outcome",
+        "ephemeral",
+        "takeover",
+        "end",
+        "cancel",
+        "pause",
+        "resume",
+        "direct",
+    ]
+)
+
+
+def play(moves: list[str]) -> Story:
+    story = created()
+    for move in moves:
+        try:
+            _move(story, move)
+        except AnchorWatchError:
+            continue
+    return story
+
+
+def _move(story: Story, move: str) -> None:  # noqa: C901 - one arm for each move
+    turn, anchor = story.state.turn, story.state.anchor
+    holder = (anchor.execution_id if anchor else None) or ME
+    number = len(turn.steps) + 1 if turn else 1
+    match move:
+        case "input":
+            story.input()
+        case "acquire":
+            story.do(acquire(story))
+        case "step1" | "step3":
+            story.do(step(number, *(["launch"] * int(move[-1])), who=holder))
+        case "rejected":
+            story.do(step(number, who=holder))
+        case "outcome" | "ephemeral":
+            open_calls = [
+                call
+                for call in (turn.steps[-1].calls if turn and turn.steps else ())
+                if call.state == "pending"
+            ]
+            if turn and open_calls:
+                story.outcome(
+                    CallId(turn.run_id, turn.steps[-1].number, open_calls[0].n), durable=move == "outcome"
+                )
+        case "takeover":
+            story.do(TakeOver(OTHER if holder == ME else ME, story.sequence, 5, "gone"))
+        case "end":
+            story.do(end(holder))
+        case "cancel":
+            story.do(Control(Kind.CANCELLED, "person", 6))
+        case "pause":
+            story.do(Control(Kind.PAUSED, "person", 6))
+        case "resume":
+            story.do(Control(Kind.RESUMED, "person", 6))
+        case _:
+            story.do(Direct("person", 6, ("more",), ("never",)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(MOVES, max_size=40))
+def test_replaying_the_records_gives_the_same_state(moves: list[str]) -> None:
+    story = play(moves)
+    replayed = replay(SessionState(), story.records).reading_through(story.sequence)
+    assert replayed == story.state
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(MOVES, max_size=30), st.integers(min_value=0, max_value=60))
+def test_a_prefix_and_a_resume_give_the_whole_even_when_they_overlap(moves: list[str], cut: int) -> None:
+    story = play(moves)
+    cut = min(cut, len(story.records))
+    prefix = replay(SessionState(), story.records[:cut])
+    resumed = replay(prefix, story.records[max(0, cut - 3) :])
+    assert replace(resumed, read_through=0) == replace(story.state, read_through=0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(MOVES, max_size=60))
+def test_runs_are_counted_without_a_gap_and_every_input_has_one_turn_or_waits(moves: list[str]) -> None:
+    story = play(moves)
+    anchor = story.state.anchor
+    assert anchor is not None
+    assert anchor.run_count == anchor.run_id - int(anchor.turn is not None)
+    through = anchor.turn.inputs_through if anchor.turn else anchor.inputs_through
+    accepted = [record.event.input.sequence for record in story.records if hasattr(record.event, "input")]
+    assert [each.sequence for each in story.state.pending] == [
+        sequence for sequence in accepted if sequence > through
+    ]
+    assert anchor.fence.run <= anchor.run_id + 1
