@@ -34,13 +34,17 @@ class SimDelivery:
         return self.handed.attempt
 
     async def ack(self) -> None:
-        await self.reader.answer("ack", lambda core: core.ack(self.stored.sequence))
+        await self.reader.answer(f"ack {self.stored.sequence}", lambda core: core.ack(self.stored.sequence))
 
     async def nak(self, delay_s: float = 0) -> None:
-        await self.reader.answer("nak", lambda core: core.nak(self.stored.sequence, delay_s))
+        await self.reader.answer(
+            f"nak {self.stored.sequence}", lambda core: core.nak(self.stored.sequence, delay_s)
+        )
 
     async def in_progress(self) -> None:
-        await self.reader.answer("in_progress", lambda core: core.in_progress(self.stored.sequence))
+        await self.reader.answer(
+            f"in_progress {self.stored.sequence}", lambda core: core.in_progress(self.stored.sequence)
+        )
 
 
 class SimConsumer:

@@ -55,7 +55,7 @@ class SimServer:
         self._users = {user.name: user for user in users}
         self._latency_s = latency_s
         self._replicated = replicated
-        self._clients: list[SimBus] = []
+        self.clients: list[SimBus] = []
         self._ephemerals = 0
         self._feeds: dict[str, list[SourceFeed]] = {}
         self._schedules = Schedules(self.clock, self.faults, lambda: self.running, self.trace)
@@ -71,17 +71,17 @@ class SimServer:
         known = self._users.get(user) if self._users else SimUser(user)
         if known is None:
             raise Denied(f"the server knows no user {user!r}")
-        link = Link(self.clock, name or f"{user}-{len(self._clients) + 1}")
+        link = Link(self.clock, name or f"{user}-{len(self.clients) + 1}")
         if not self.running:
             link.cut()
         bus = SimBus(self, link, known)
-        self._clients.append(bus)
+        self.clients.append(bus)
         return bus
 
     def forget(self, bus: SimBus) -> None:
         """A client was closed or killed: what lived with its connection is gone."""
-        if bus in self._clients:
-            self._clients.remove(bus)
+        if bus in self.clients:
+            self.clients.remove(bus)
         self.router.drop(bus.link)
 
     # The life of the server.
@@ -92,7 +92,7 @@ class SimServer:
             self.running = False
             self.faults.count(FaultKind.RESTART)
             self.trace("server stops")
-            for bus in self._clients:
+            for bus in self.clients:
                 bus.link.cut()
                 bus.leave_pulls()
 
@@ -101,7 +101,7 @@ class SimServer:
         if not self.running:
             self.running = True
             self.trace("server starts")
-            for bus in self._clients:
+            for bus in self.clients:
                 bus.link.mend()
             self._schedules.fire_overdue()
 
@@ -111,6 +111,11 @@ class SimServer:
 
     def now_ms(self) -> int:
         return self.clock.now_ms()
+
+    def step_clock(self, seconds: float) -> None:
+        """Set the calendar forward or back, as NTP may."""
+        self.faults.count(FaultKind.CLOCK_STEP)
+        self.clock.step(seconds)
 
     def trace(self, line: str) -> None:
         if self.trace_lines is not None:
@@ -196,6 +201,9 @@ class SimServer:
             feed = SourceFeed(source, store, self.streams.get, self.clock, self.faults)
             feed.catch_up()
             self._feeds.setdefault(source.stream, []).append(feed)
+            if (origin := self.streams.get(source.stream)) is not None:
+                origin.on_stored.append(feed.on_stored)
+        # Streams that were made before the one they are kept from.
         for feed in self._feeds.get(spec.name, []):
             store.on_stored.append(feed.on_stored)
 
