@@ -47,7 +47,8 @@ CAUSES: dict[str, CauseKind] = {"in": "in", "fx.done": "done", "fx.gate": "gate"
 
 async def run(context: ServiceContext) -> None:
     """Plan until told to stop."""
-    minds = Minds(AgentDirectory(context.bus).get, context.settings)
+    directory = await AgentDirectory.open(context.bus)
+    minds = Minds(directory.get, context.settings)
     actors = _actors(context, minds)
     wakes = await context.bus.consumer(
         ConsumerSpec(journal_stream(SHARD), WAKING, "planner", ack_wait_s=ACK_WAIT_S, ack_pending_max=1_000)
@@ -76,7 +77,9 @@ def _actors(context: ServiceContext, minds: Minds) -> Actors:
     thinker = Thinker(
         sessions=sessions,
         mind_of=minds.of,
-        observe=lambda workspace, mind: observe(bus, workspace, mind.agent.name),
+        observe=lambda workspace, mind: observe(
+            bus, workspace, mind.agent.name, now_ms=context.clock.now_ms()
+        ),
         execution_id=identity.execution_id,
         clock=context.clock,
         bounds=Bounds(settings.heartbeat_s, settings.model_timeout_s, settings.context_tokens_max),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from anchorwatch.core.anchor import RunOutcome
 from anchorwatch.core.errors import Fenced, NotFound, Refused, SessionDeleted
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind
@@ -71,10 +72,13 @@ def step(number: int, *tools: str, who: str = ME) -> CommitStep:
     return CommitStep(who, StepHead(number, "thinking", None, None, calls=len(calls)), calls)
 
 
-def end(who: str = ME, outcome: str = "success") -> EndTurn:
-    return EndTurn(
-        who, outcome, "because", {"queued": True}, 9_000, StepHead(9, "done", None, None), None, 3_000
-    )  # type: ignore[arg-type]
+def end(who: str = ME, outcome: RunOutcome = "success") -> EndTurn:
+    head = StepHead(9, "done", None, None)
+    return EndTurn(who, outcome, "because", {"queued": True}, 9_000, head, None, 3_000)
+
+
+def settled(story: Story) -> bool:
+    return story.state.turn is not None and story.state.turn.settled
 
 
 def test_a_turn_from_wake_to_rest() -> None:
@@ -88,10 +92,9 @@ def test_a_turn_from_wake_to_rest() -> None:
     assert story.state.pending == ()
 
     story.do(step(1, "launch", "look"))
-    assert story.state.turn is not None
-    assert not story.state.turn.settled
+    assert not settled(story)
     story.outcome(CallId(1, 1, 1)).outcome(CallId(1, 1, 2), "failed")
-    assert story.state.turn.settled
+    assert settled(story)
 
     story.do(end())
     anchor = story.state.anchor
@@ -230,7 +233,7 @@ def test_there_is_no_turn_without_a_session() -> None:
     ("outcome", "before", "after"),
     [("success", 3, 0), ("no_action", 3, 0), ("unresolved", 3, 4), ("failed", 0, 1), ("over_budget", 1, 2)],
 )
-def test_runs_without_progress_are_counted(outcome: str, before: int, after: int) -> None:
+def test_runs_without_progress_are_counted(outcome: RunOutcome, before: int, after: int) -> None:
     story = created().input()
     anchor = story.state.anchor
     assert anchor is not None

@@ -1,0 +1,116 @@
+"""The effect machine: what an executor may conclude from what is recorded, for each effect class and moment of death."""
+
+from __future__ import annotations
+
+import pytest
+from anchorwatch.core.anchor import Anchor, Fence
+from anchorwatch.core.effect import EffectState, fold_effect, next_action
+from anchorwatch.core.effect.decide import (
+    ClaimAgain,
+    Go,
+    Hold,
+    Judge,
+    Liveness,
+    MarkUnknown,
+    Nothing,
+    Stale,
+    Wait,
+    after_claim,
+    after_reconcile,
+)
+from anchorwatch.core.effect.state import Claimed, EffectEvent, Outcome, Owner, Released
+from anchorwatch.core.names import CallId
+from anchorwatch.core.tools import EffectClass
+
+ME = Owner("executor-1", "now")
+FORMER_SELF = Owner("executor-1", "before")
+OTHER = Owner("executor-2", "x")
+ANCHOR = Anchor(workspace="default", session="fleet", agent="keeper@1")
+DONE = Outcome(CallId(1, 1, 1), "launch", "succeeded", "ok", {})
+
+
+def recorded(*events: EffectEvent) -> EffectState:
+    return fold_effect((sequence, sequence * 10, event) for sequence, event in enumerate(events, 5))
+
+
+def claim(owner: Owner, attempt: int = 1) -> Claimed:
+    return Claimed(owner, attempt, "key")
+
+
+def test_a_command_with_an_outcome_is_not_run_again() -> None:
+    for effect_class in EffectClass:
+        assert next_action(recorded(claim(OTHER), DONE), effect_class, ME, "dead") == Nothing()
+
+
+def test_an_unclaimed_command_is_judged_and_a_read_needs_no_claim() -> None:
+    assert next_action(EffectState(), EffectClass.READ, ME, "unknown") == Judge(claim=False)
+    assert next_action(EffectState(), EffectClass.IRREVERSIBLE, ME, "unknown") == Judge(claim=True)
+
+
+@pytest.mark.parametrize("liveness", ["alive", "unknown"])
+@pytest.mark.parametrize(
+    "effect_class", [EffectClass.IDEMPOTENT, EffectClass.RECONCILABLE, EffectClass.IRREVERSIBLE]
+)
+def test_a_slow_owner_is_never_replaced(effect_class: EffectClass, liveness: Liveness) -> None:
+    assert isinstance(next_action(recorded(claim(OTHER)), effect_class, ME, liveness), Wait)
+
+
+def test_what_this_process_runs_is_not_run_beside_itself() -> None:
+    assert isinstance(next_action(recorded(claim(ME)), EffectClass.IDEMPOTENT, ME, "dead"), Wait)
+
+
+@pytest.mark.parametrize("owner", [FORMER_SELF, OTHER])
+def test_a_dead_owner_s_claim_is_taken_up_as_its_class_allows(owner: Owner) -> None:
+    state = recorded(claim(owner))
+    assert next_action(state, EffectClass.IDEMPOTENT, ME, "dead") == ClaimAgain(then="run")
+    assert next_action(state, EffectClass.RECONCILABLE, ME, "dead") == ClaimAgain(then="reconcile")
+    assert isinstance(next_action(state, EffectClass.IRREVERSIBLE, ME, "dead"), MarkUnknown)
+    assert next_action(state, EffectClass.READ, ME, "dead") == Judge(claim=False)
+
+
+def test_a_restarted_instance_knows_without_asking_that_its_former_self_is_dead() -> None:
+    assert next_action(recorded(claim(FORMER_SELF)), EffectClass.IDEMPOTENT, ME, "unknown") == ClaimAgain(
+        then="run"
+    )
+
+
+def test_a_claim_that_was_given_back_counts_for_nothing() -> None:
+    state = recorded(claim(OTHER), Released(OTHER, "paused"))
+    assert next_action(state, EffectClass.IRREVERSIBLE, ME, "dead") == Judge(claim=True)
+    again = recorded(claim(OTHER), Released(OTHER, "paused"), claim(ME, 2))
+    assert again.first_claim == 7, "the claim before it never ran"
+    assert after_claim(again, 3, ANCHOR.model_copy(update={"fence": Fence(run=4)})) == Stale(first=True)
+
+
+def test_refused_is_said_only_on_a_first_claim() -> None:
+    fenced = ANCHOR.model_copy(update={"fence": Fence(run=4)})
+    assert after_claim(recorded(claim(ME)), 3, fenced) == Stale(first=True)
+    assert after_claim(recorded(claim(OTHER), claim(ME, 2)), 3, fenced) == Stale(first=False)
+
+
+def test_a_command_is_fenced_off_exactly_when_its_run_is_below_the_fence() -> None:
+    state = recorded(claim(ME))
+    fenced = ANCHOR.model_copy(update={"fence": Fence(run=4), "status": "active"})
+    assert isinstance(after_claim(state, 3, fenced), Stale)
+    assert after_claim(state, 4, fenced) == Go()
+
+
+@pytest.mark.parametrize("status", ["paused", "quarantined"])
+def test_a_paused_session_s_commands_wait(status: str) -> None:
+    assert isinstance(after_claim(recorded(claim(ME)), 1, ANCHOR.model_copy(update={"status": status})), Hold)
+
+
+@pytest.mark.parametrize(
+    ("found", "rejects", "settled", "then"),
+    [
+        ("done", False, False, "record"),
+        ("unknown", True, True, "unknown"),
+        ("not_done", True, False, "run"),
+        ("not_done", False, True, "run"),
+        ("not_done", False, False, "wait"),
+    ],
+)
+def test_not_done_leads_to_a_second_run_only_once_nothing_can_be_on_its_way(
+    found: str, rejects: bool, settled: bool, then: str
+) -> None:
+    assert after_reconcile(found, rejects_used_key=rejects, settled=settled) == then  # type: ignore[arg-type]
