@@ -26,6 +26,11 @@ def journal_stream(shard: str = "0") -> str:
     return f"JOURNAL_{shard}"
 
 
+def bucket_stream(bucket: str) -> str:
+    """The name of the stream that a bucket is."""
+    return f"KV_{bucket}"
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Messages that the server itself copies from another stream, with their subject changed."""

@@ -74,6 +74,7 @@ SENT = Subject(_SESSION + ".sent.{delivery_id}")
 
 EVENT_ALL = "aw.event.>"
 EVENT_WORKSPACE = Subject("aw.event.{workspace}.>")
+KEY_ALL = Subject("$KV.{bucket}.>")
 
 TICK_SCHEDULE = Subject("aw.tick.schedule.{shard}.{workspace}.{session}")
 TICK_FIRED = Subject("aw.tick.fired.{shard}.{workspace}.{session}")
@@ -83,6 +84,16 @@ RPC_MEMORY = Subject("aw.rpc.memory.{verb}")
 LIVE = Subject("aw.live.{workspace}.{session}")
 
 GATE, CLAIM, DONE = "gate", "claim", "done"
+
+
+def event(workspace: str, source: str, type_: str) -> str:
+    """``aw.event.<workspace>.<source>.<type…>``; a type may have several tokens, such as ``instance.dead``.
+
+    Raises:
+        BadInput: a token is empty or holds what a token cannot.
+    """
+    tokens = [check_token(workspace, "workspace"), check_token(source, "event source")]
+    return ".".join(["aw.event", *tokens, *(check_token(token, "event type") for token in type_.split("."))])
 
 
 def matches(pattern: str, subject: str) -> bool:

@@ -1,0 +1,277 @@
+"""Agent definitions, their versions, and which session belongs to which agent: the bucket ``agents``.
+
+Keys: ``agent.<workspace>.<name>`` holds ``{"version": n}``, the version that counts now; ``agent.<workspace>.<name>.<n>`` holds
+that version, written once; ``session.<workspace>.<session>`` holds ``{"agent": name}``.
+
+A version never changes, so a command that names ``name@version`` means for ever what was decided under it. What is
+read here may be a moment old: `AgentDirectory.refresh` brings it up to everything that was written before the call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from anchorwatch.bus.port import Bus, KeyExists, KeyValue, Stored
+from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.errors import BadInput, Damaged, NotFound, Unavailable
+from anchorwatch.core.names import SessionRef, check_name
+from anchorwatch.packs import registry
+from anchorwatch.packs.port import Pack
+from anchorwatch.topology.streams import AGENTS_BUCKET, bucket_stream
+from anchorwatch.topology.subjects import KEY_ALL, matches
+
+APPLY_ATTEMPTS_MAX = 20
+STALE_ATTEMPTS_MAX = 20
+_DELETED = frozenset({"DEL", "PURGE"})
+
+
+@dataclass(slots=True)
+class _Known:
+    """What has been read of one workspace: the current version of each agent, and the agent of each session."""
+
+    versions: dict[str, int] = field(default_factory=dict)
+    bindings: dict[str, str] = field(default_factory=dict)
+
+
+class AgentDirectory:
+    """Reads and writes the definitions. ``load`` finds a pack by name."""
+
+    def __init__(self, bus: Bus, bucket: KeyValue, load: Callable[[str], Pack] = registry.load) -> None:
+        self._bus = bus
+        self._bucket = bucket
+        self._load = load
+        self._versions: dict[tuple[str, str, int], AgentSpec] = {}
+        self._known: dict[str, _Known] = {}
+        self._revision = 0
+
+    @classmethod
+    async def open(cls, bus: Bus, load: Callable[[str], Pack] = registry.load) -> AgentDirectory:
+        """The directory of this bus.
+
+        Raises:
+            Unavailable: the bus is away.
+        """
+        return cls(bus, await bus.bucket(AGENTS_BUCKET), load)
+
+    # --- reading
+
+    async def get(self, workspace: str, reference: str) -> AgentSpec:
+        """The definition that ``name@version`` names for ever, or the one that ``name`` names now.
+
+        Raises:
+            NotFound: there is none. Unavailable. Damaged: what is stored is no definition.
+        """
+        name, _, version = reference.partition("@")
+        check_name(name, "agent name")
+        if version:
+            if not version.isdecimal():
+                raise BadInput(f"{reference[:80]!r} names no version", hint="write it as NAME@NUMBER")
+            return await self._version(workspace, name, int(version))
+        await self.refresh()
+        current = self._of(workspace).versions.get(name)
+        if current is None:
+            raise NotFound(f"there is no agent {name!r}", hint="`anchorwatch agents list` lists them")
+        return await self._version(workspace, name, current)
+
+    async def all(self, workspace: str) -> list[AgentSpec]:
+        """The current version of every agent, by name."""
+        await self.refresh()
+        current = sorted(self._of(workspace).versions.items())
+        return [await self._version(workspace, name, version) for name, version in current]
+
+    async def bindings(self, workspace: str) -> Mapping[str, str]:
+        """The agent's name for every session of the workspace, as of now."""
+        await self.refresh()
+        return dict(self._of(workspace).bindings)
+
+    async def workspaces(self) -> list[str]:
+        """The workspaces that have an agent or a session."""
+        await self.refresh()
+        return sorted(self._known)
+
+    async def refresh(self) -> None:
+        """Read on from where this was read to, up to everything that had been written when this was called.
+
+        Costs one small question when nothing has changed.
+
+        Raises:
+            Unavailable: no answer reached so far.
+        """
+        wanted = await self._bucket.revision()
+        attempts = 0
+        while self._revision < wanted:
+            page = await self._bus.range(
+                bucket_stream(AGENTS_BUCKET), KEY_ALL.at(bucket=AGENTS_BUCKET), self._revision + 1
+            )
+            for stored in page.messages:
+                # Another refresh may have come this far while this one waited for its page.
+                if stored.sequence > self._revision:
+                    self._take(stored)
+                    self._revision = stored.sequence
+            if not page.more:
+                if page.up_to >= wanted:
+                    self._revision = max(self._revision, wanted)
+                    return
+                attempts += 1
+                if attempts > STALE_ATTEMPTS_MAX:
+                    raise Unavailable("no server has answered up to the agents' last revision")
+
+    # --- writing
+
+    async def apply(self, workspace: str, spec: AgentSpec) -> AgentSpec:
+        """Make ``spec`` the agent's current definition; an identical one keeps its version.
+
+        Raises:
+            BadInput: the pack, a grant, a subscription or the pack's own configuration cannot be used. Unavailable.
+        """
+        check_name(workspace, "workspace name")
+        self.check(spec)
+        pointer_key = f"agent.{workspace}.{spec.name}"
+        for _ in range(APPLY_ATTEMPTS_MAX):
+            pointer = await self._bucket.get(pointer_key)
+            current = _version_of(pointer.value) if pointer else 0
+            if current:
+                standing = await self._version(workspace, spec.name, current)
+                if standing == spec.model_copy(update={"version": current}):
+                    return standing
+            new = spec.model_copy(update={"version": current + 1})
+            try:
+                await self._bucket.create(f"{pointer_key}.{new.version}", new.model_dump_json().encode())
+            except KeyExists:
+                # Somebody wrote this version, and may have died before it counted: let it count, and look again.
+                new = await self._version(workspace, spec.name, current + 1)
+            try:
+                value = json.dumps({"version": new.version}).encode()
+                if pointer is None:
+                    await self._bucket.create(pointer_key, value)
+                else:
+                    await self._bucket.update(pointer_key, value, pointer.revision)
+            except KeyExists:
+                continue
+            if new == spec.model_copy(update={"version": new.version}):
+                return new
+        raise Unavailable(f"agent {spec.name!r} is being changed by others all the time", hint="try again")
+
+    async def bind(self, ref: SessionRef, agent: str) -> None:
+        """Let the session belong to ``agent`` (a name): it gets the events that the agent subscribes to."""
+        value = json.dumps({"agent": check_name(agent, "agent name")}).encode()
+        await self._bucket.put(_session_key(ref), value)
+
+    async def unbind(self, ref: SessionRef) -> None:
+        """Let the session get no more events."""
+        await self._bucket.delete(_session_key(ref))
+
+    def check(self, spec: AgentSpec) -> None:
+        """See that a definition can be used.
+
+        Raises:
+            BadInput: naming what cannot, and what could.
+        """
+        try:
+            pack = self._load(spec.pack)
+        except NotFound as error:
+            raise BadInput(error.message, hint=error.hint) from None
+        tools = {tool.name for tool in pack.tools(spec)}
+        unknown = sorted(set(spec.grants) - tools)
+        if unknown:
+            raise BadInput(
+                f"pack {spec.pack!r} has no tool {', '.join(map(repr, unknown))}",
+                hint=f"it has {', '.join(sorted(tools))}",
+            )
+        for subscription in spec.subscriptions:
+            _check_subscription(subscription)
+        pack.check(spec)
+
+    # --- what is known
+
+    def _of(self, workspace: str) -> _Known:
+        return self._known.get(workspace) or _Known()
+
+    def _take(self, stored: Stored) -> None:
+        value = None if stored.headers.get("KV-Operation") in _DELETED else stored.payload
+        try:
+            self._enter(stored.subject.split(".", 2)[2], value)
+        except Damaged:
+            # One entry that cannot be read is as one that is not there; the others count all the same.
+            self._enter(stored.subject.split(".", 2)[2], None)
+
+    def _enter(self, key: str, value: bytes | None) -> None:
+        match key.split("."):
+            case ["agent", workspace, name]:
+                known = self._known.setdefault(workspace, _Known())
+                if value is None:
+                    known.versions.pop(name, None)
+                else:
+                    known.versions[name] = _version_of(value)
+            case ["session", workspace, session]:
+                known = self._known.setdefault(workspace, _Known())
+                if value is None:
+                    known.bindings.pop(session, None)
+                else:
+                    known.bindings[session] = str(_object(value).get("agent", ""))
+            case _:
+                # A version, which is read when it is asked for; or a key of a newer release.
+                pass
+
+    async def _version(self, workspace: str, name: str, version: int) -> AgentSpec:
+        cached = self._versions.get((workspace, name, version))
+        if cached is not None:
+            return cached
+        entry = await self._bucket.get(f"agent.{workspace}.{name}.{version}")
+        if entry is None:
+            raise NotFound(
+                f"there is no agent {name}@{version}",
+                hint=f"`anchorwatch agents show {name}` lists its versions",
+            )
+        try:
+            spec = AgentSpec.model_validate_json(entry.value)
+        except ValidationError as error:
+            raise Damaged(
+                f"agent {name}@{version} is stored in a form that cannot be read: {error}"
+            ) from None
+        self._versions[workspace, name, version] = spec
+        return spec
+
+
+def _session_key(ref: SessionRef) -> str:
+    return f"session.{check_name(ref.workspace, 'workspace name')}.{check_name(ref.session, 'session name')}"
+
+
+def _object(value: bytes) -> dict[str, object]:
+    try:
+        content = json.loads(value)
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise Damaged("an entry of the bucket `agents` is no JSON object")
+    return content
+
+
+def _version_of(value: bytes) -> int:
+    version = _object(value).get("version")
+    if not isinstance(version, int) or version < 1:
+        raise Damaged("an entry of the bucket `agents` names no version")
+    return version
+
+
+def _check_subscription(filter_: str) -> None:
+    tokens = filter_.split(".")
+    fine = all(token and not any(c.isspace() for c in token) for token in tokens)
+    wild = (
+        all(token in ("*", ">") for token in tokens if "*" in token or ">" in token)
+        and ">" not in tokens[:-1]
+    )
+    if not (fine and wild):
+        raise BadInput(
+            f"{filter_[:80]!r} is no event filter",
+            hint="tokens separated by dots, `*` for any one, `>` at the end for any rest; for example fleet.>",
+        )
+
+
+def subscribed(spec: AgentSpec, event: str) -> bool:
+    """Whether the agent wants the event ``<source>.<type…>``."""
+    return any(matches(filter_, event) for filter_ in spec.subscriptions)
