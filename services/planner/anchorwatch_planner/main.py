@@ -77,8 +77,8 @@ def _actors(context: ServiceContext, minds: Minds) -> Actors:
     thinker = Thinker(
         sessions=sessions,
         mind_of=minds.of,
-        observe=lambda workspace, mind: observe(
-            bus, workspace, mind.agent.name, now_ms=context.clock.now_ms()
+        observe=lambda workspace, agent, names: observe(
+            bus, workspace, agent, now_ms=context.clock.now_ms(), names=names
         ),
         execution_id=identity.execution_id,
         clock=context.clock,

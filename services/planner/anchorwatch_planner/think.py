@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -55,6 +55,10 @@ class Bounds:
     context_tokens_max: int
 
 
+Observe = Callable[[str, str, Iterable[str]], Awaitable[Observation]]
+"""Looks for (workspace, agent name); the facts named are unknown when nobody answers."""
+
+
 class Thinker:
     """Takes turns further, step by step."""
 
@@ -63,7 +67,7 @@ class Thinker:
         *,
         sessions: SessionJournal,
         mind_of: Callable[[str, str], Awaitable[Mind]],
-        observe: Callable[[str, Mind], Awaitable[Observation]],
+        observe: Observe,
         execution_id: str,
         clock: Clock,
         bounds: Bounds,
@@ -95,7 +99,8 @@ class Thinker:
         if turn is None:
             raise Fenced("the turn has ended")
         mind = await self._mind(ref, state)
-        observation = await self._observe(ref.workspace, mind)
+        known = state.anchor.facts if state.anchor else {}
+        observation = await self._observe(ref.workspace, mind.agent.name, tuple(known))
         if len(turn.steps) >= mind.agent.limits.steps_max:
             return await self._end(
                 ref, state, mind, observation, "failed", "the turn reached its limit of steps"

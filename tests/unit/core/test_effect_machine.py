@@ -111,6 +111,6 @@ def test_a_paused_session_s_commands_wait(status: str) -> None:
     ],
 )
 def test_not_done_leads_to_a_second_run_only_once_nothing_can_be_on_its_way(
-    found: str, rejects: bool, settled: bool, then: str
+    found: str, *, rejects: bool, settled: bool, then: str
 ) -> None:
     assert after_reconcile(found, rejects_used_key=rejects, settled=settled) == then  # type: ignore[arg-type]
