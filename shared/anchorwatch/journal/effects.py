@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anchorwatch.bus.port import Bus, Expect
 from anchorwatch.codec import encode
-from anchorwatch.core.effect.state import EffectEvent, EffectState, apply_effect, fold_effect
+from anchorwatch.core.effect.state import EffectEvent, EffectState, apply_effect
 from anchorwatch.core.errors import Unavailable
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Record
@@ -28,10 +28,16 @@ class EffectJournal:
             Unavailable: no answer reached so far. Damaged: a record of the family cannot be trusted.
         """
         subjects = SessionSubjects(ref)
-        page = await self._bus.range(self._committer.stream, subjects.effect_family(pool, call), at_least + 1)
-        if page.up_to < at_least:
-            raise Unavailable("the answering server is behind")
-        return fold_effect((stored.sequence, stored.time_ms, read_effect(stored)) for stored in page.messages)
+        state, start = EffectState(), at_least + 1
+        while True:
+            page = await self._bus.range(self._committer.stream, subjects.effect_family(pool, call), start)
+            if page.up_to < at_least:
+                raise Unavailable("the answering server is behind")
+            for stored in page.messages:
+                state = apply_effect(state, stored.sequence, stored.time_ms, read_effect(stored))
+            if not page.more:
+                return state
+            start = state.head + 1
 
     async def append(
         self,

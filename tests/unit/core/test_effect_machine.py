@@ -82,6 +82,13 @@ def test_a_claim_that_was_given_back_counts_for_nothing() -> None:
     assert after_claim(again, 3, ANCHOR.model_copy(update={"fence": Fence(run=4)})) == Stale(first=True)
 
 
+def test_a_second_claim_that_was_given_back_does_not_make_the_first_owner_s_request_unsent() -> None:
+    state = recorded(claim(OTHER), claim(ME, 2), Released(ME, "paused"))
+    assert next_action(state, EffectClass.RECONCILABLE, ME, "unknown") == ClaimAgain(then="reconcile")
+    assert next_action(state, EffectClass.IDEMPOTENT, ME, "unknown") == ClaimAgain(then="run")
+    assert isinstance(next_action(state, EffectClass.IRREVERSIBLE, ME, "unknown"), MarkUnknown)
+
+
 def test_refused_is_said_only_on_a_first_claim() -> None:
     fenced = ANCHOR.model_copy(update={"fence": Fence(run=4)})
     assert after_claim(recorded(claim(ME)), 3, fenced) == Stale(first=True)

@@ -64,19 +64,24 @@ def next_action(state: EffectState, effect_class: EffectClass, me: Owner, owner_
     if effect_class is EffectClass.READ:
         return Judge(claim=False)
     if state.claim is None:
-        return Judge(claim=True)
+        # A claim that was made after an owner's death and given back says nothing of what that owner did.
+        return _after_death(effect_class, "its owner") if state.first_claim else Judge(claim=True)
     if state.claim.owner == me:
         return Wait("this process is running it")
     former_self = state.claim.owner.instance == me.instance
     if not former_self and owner_liveness != "dead":
         return Wait(f"{state.claim.owner.instance} holds the claim and is {owner_liveness}")
+    return _after_death(effect_class, state.claim.owner.instance)
+
+
+def _after_death(effect_class: EffectClass, owner: str) -> ClaimAgain | MarkUnknown:
     match effect_class:
         case EffectClass.IDEMPOTENT:
             return ClaimAgain(then="run")
         case EffectClass.RECONCILABLE:
             return ClaimAgain(then="reconcile")
         case _:
-            return MarkUnknown(f"{state.claim.owner.instance} died while it ran; it may have happened")
+            return MarkUnknown(f"{owner} died while it ran; it may have happened")
 
 
 @dataclass(frozen=True, slots=True)
