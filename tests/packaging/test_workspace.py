@@ -1,0 +1,69 @@
+"""What is installed, shipped and started agrees with itself."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from tools.runtime_lock import runtime
+
+ROOT = Path(__file__).parents[2]
+LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+MEMBERS = [ROOT / "shared", *sorted(path.parent for path in (ROOT / "services").glob("*/pyproject.toml"))]
+
+
+def locked(lock: str) -> set[str]:
+    return set(re.findall(r"^([a-z0-9-]+)==", lock, re.MULTILINE))
+
+
+def project(member: Path) -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((member / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return found
+
+
+def wanted_by_members() -> set[str]:
+    wanted = {
+        re.split(r"[^A-Za-z0-9_-]", str(line))[0] for m in MEMBERS for line in project(m)["dependencies"]
+    }
+    return wanted - {"anchorwatch"}
+
+
+def test_every_pinned_package_has_a_hash_and_no_address() -> None:
+    entries = re.split(r"^(?=[a-z0-9-]+==)", LOCK, flags=re.MULTILINE)[1:]
+
+    assert len(entries) == len(locked(LOCK))
+    assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+    assert "://" not in LOCK
+
+
+def test_what_the_members_need_is_pinned() -> None:
+    assert wanted_by_members() - locked(LOCK) == set()
+
+
+def test_an_image_ships_what_runs_and_no_test_tools() -> None:
+    shipped = locked("".join(runtime(LOCK, [])))
+
+    assert wanted_by_members() <= shipped
+    assert shipped.isdisjoint({"pytest", "mypy", "ruff", "hypothesis", "testcontainers", "uv-build"})
+
+
+def test_members_have_one_version() -> None:
+    assert len({project(member)["version"] for member in MEMBERS}) == 1
+
+
+def test_compose_starts_every_service_there_is() -> None:
+    started = re.findall(
+        r'command: \["serve", "([a-z]+)"\]', (ROOT / "compose.yaml").read_text(encoding="utf-8")
+    )
+
+    assert sorted(started) == sorted(entry.name for entry in entry_points(group="anchorwatch.services"))
+
+
+def test_the_cluster_keeps_every_stream_three_times_whoever_makes_it() -> None:
+    override = (ROOT / "compose.cluster.yaml").read_text(encoding="utf-8")
+    kept = re.findall(r"^  ([a-z]+): \*kept-three-times$", override, re.MULTILINE)
+
+    assert sorted(kept) == sorted(entry.name for entry in entry_points(group="anchorwatch.services"))
