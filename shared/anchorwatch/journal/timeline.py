@@ -1,0 +1,218 @@
+"""What happened, in sentences: one entry for each journal record that a person can read.
+
+Pure: from the record alone, so that whoever reads the journal (memory's projection, a live stream) tells the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from anchorwatch.bus.port import Stored
+from anchorwatch.codec import decode, decode_anchor
+from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.errors import AnchorWatchError, BadInput
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Kind, Record
+from anchorwatch.core.times import iso
+from anchorwatch.topology.subjects import Register, parse_register
+
+DAMAGED = "damaged"
+TEXT_CHARS_MAX = 300
+
+# What a decoded record of an odd shape raises when its fields are used.
+ODD = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a timeline. ``kind`` is the record's, or ``damaged``; ``ids`` names what it is about."""
+
+    sequence: int
+    at_ms: int
+    workspace: str
+    session: str
+    kind: str
+    what: str
+    why: str = ""
+    who: str = ""
+    ids: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as programs get it."""
+        return {
+            "sequence": self.sequence,
+            "at": iso(self.at_ms),
+            "session": self.session,
+            "kind": self.kind,
+            "what": self.what,
+            "why": self.why,
+            "who": self.who,
+            **self.ids,
+        }
+
+
+def narrate(stored: Stored) -> Entry | None:
+    """The entry of a journal message; None where it holds nothing that a person would read (a snapshot).
+
+    It never raises: a record that cannot be trusted is told as damaged.
+    """
+    try:
+        register = parse_register(stored.subject)
+    except BadInput:
+        return damaged(stored, SessionRef("", ""), f"{stored.subject[:100]!r} is no register of a session")
+    try:
+        if register.kind == "p.anchor":
+            anchor, record = decode_anchor(stored.payload)
+            return _anchor_entry(stored, register.ref, anchor, record)
+        return _entry(stored, register, decode(stored.payload))
+    except AnchorWatchError as error:
+        return damaged(stored, register.ref, error.message)
+    except ODD as error:
+        return damaged(stored, register.ref, f"a field is missing or odd: {error!r}")
+
+
+def damaged(stored: Stored, ref: SessionRef, why: str) -> Entry:
+    """The entry of a record that cannot be trusted."""
+    what = f"the record at {stored.sequence} cannot be trusted"
+    # An error may quote what stood in the record, and that need not be text.
+    why = why.encode(errors="replace").decode()[:TEXT_CHARS_MAX]
+    return Entry(stored.sequence, stored.time_ms, ref.workspace, ref.session, DAMAGED, what, why)
+
+
+def clip(text: object, chars_max: int = TEXT_CHARS_MAX) -> str:
+    """``text`` on one line, at most so long."""
+    line = " ".join(str(text).split())
+    return line if len(line) <= chars_max else line[: chars_max - 1] + "…"
+
+
+def _anchor_entry(stored: Stored, ref: SessionRef, anchor: Anchor, record: Record) -> Entry:
+    ids: dict[str, Any] = {"generation": anchor.generation}
+    if anchor.run_id:
+        ids["run_id"] = anchor.run_id
+    if anchor.turn is not None:
+        ids["turn_id"] = anchor.turn.id
+    why = clip(record.body.get("reason", ""))
+    match record.kind:
+        case Kind.CREATED:
+            what = f"the session was made for agent {anchor.agent}"
+        case Kind.ACQUIRED:
+            what = f"turn {anchor.run_id} began"
+            woken_by = anchor.turn.woken_by if anchor.turn else 0
+            why = f"woken by the record at {woken_by}" if woken_by else "a sweep found it due"
+        case Kind.TAKEN_OVER:
+            what = f"turn {anchor.run_id} goes on under another planner"
+        case Kind.TURN_ENDED:
+            what = f"turn {anchor.last_run_id} ended: {anchor.last_run_outcome}"
+        case Kind.CANCELLED:
+            what = f"turn {anchor.last_run_id} was cancelled"
+        case Kind.PAUSED | Kind.RESUMED | Kind.DELETED | Kind.QUARANTINED:
+            what = f"the session was {record.kind}"
+        case Kind.DIRECTIVES:
+            what = "the objectives and constraints were changed"
+        case _:
+            what = f"the anchor changed: {clip(record.kind)}"
+    return Entry(
+        stored.sequence, record.at_ms, ref.workspace, ref.session, record.kind, what, why, record.writer, ids
+    )
+
+
+def _entry(stored: Stored, register: Register, record: Record) -> Entry | None:
+    body = record.body
+    who = str(body.get("by") or record.writer)
+    match record.kind:
+        case Kind.SNAPSHOT:
+            return None
+        case Kind.INPUT:
+            what, why, ids = _input(body), "", {"input_id": register.path[1]}
+        case Kind.COMMAND:
+            ids = _run_ids(body) | {"call": _call(register.ref, body["run"], body["step"], body["n"])}
+            what = f"{_called(body['tool'], body['args'])} was decided"
+            why = clip(body.get("head", {}).get("text", ""))
+        case Kind.STEP:
+            ids = {"run_id": body["run"]}
+            what = f"step {body['step']['n']} asked for no call that could be run"
+            why = clip(body["step"].get("text", ""))
+        case _:
+            ids = _call_ids(register)
+            what, why = _told(record, register)
+    return Entry(
+        stored.sequence,
+        record.at_ms,
+        register.ref.workspace,
+        register.ref.session,
+        record.kind,
+        what,
+        why,
+        who,
+        ids,
+    )
+
+
+def _told(record: Record, register: Register) -> tuple[str, str]:
+    """(what, why) of what executors, approvers and the notifier write."""
+    body = record.body
+    match record.kind:
+        case Kind.CLAIM:
+            return f"{body['owner'][0]} took up the call (attempt {body['attempt']})", ""
+        case Kind.RELEASE:
+            return f"{body['owner'][0]} gave the call back", clip(body["reason"])
+        case Kind.OUTCOME:
+            why = ": ".join(str(part) for part in (body.get("rule") or body.get("error"), body["text"]) if part)
+            return f"{body['tool']} {body['state']}", clip(why)
+        case Kind.GATE_ASKED:
+            return "the call waits for a person", clip(body["rule"])
+        case Kind.GATE_DECIDED:
+            return f"a person {'approved' if body['approved'] else 'rejected'} the call", ""
+        case Kind.LATE:
+            return "a result came after the call had its outcome", clip(body.get("text", ""))
+        case Kind.ARTIFACT:
+            return f"{clip(body.get('name', register.path[1]))} was kept", clip(body.get("media_type", ""))
+        case Kind.DELIVERY_CLAIMED:
+            return f"a notification goes to {clip(body.get('channel', '?'))}", clip(body.get("title", ""))
+        case Kind.DELIVERY:
+            state = clip(body.get("state", "sent"))
+            return f"notification to {clip(body.get('channel', '?'))}: {state}", clip(body.get("error", ""))
+        case _:
+            return clip(record.kind), ""
+
+
+def _input(body: Mapping[str, Any]) -> str:
+    priority = f"P{body['priority']}"
+    match body["kind"]:
+        case "message":
+            return f"a person said ({priority}): {clip(body.get('text', ''))}"
+        case "trigger":
+            return "a person asked for a turn"
+        case "tick":
+            return "the time for a check came"
+        case _:
+            name = ".".join(part for part in (body.get("source"), body.get("type")) if part)
+            return f"event {clip(name)} was accepted ({priority})"
+
+
+def _called(tool: str, args: Mapping[str, Any]) -> str:
+    given = ", ".join(f"{name}={value!r}" for name, value in args.items())
+    return clip(f"{tool}({given})")
+
+
+def _call(ref: SessionRef, run: int, step: int, n: int) -> str:
+    return f"{ref.session}/{run}.{step}.{n}"
+
+
+def _run_ids(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {"run_id": body["run"], "turn_id": body["turn"]}
+
+
+def _call_ids(register: Register) -> dict[str, Any]:
+    match register.path[0]:
+        case "fx" | "late":
+            call = register.call
+            return {"run_id": call.run, "call": f"{register.ref.session}/{call}"}
+        case "art":
+            return {"artifact_id": register.path[1]}
+        case "sent":
+            return {"delivery_id": register.path[1]}
+        case _:
+            return {}
