@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
-from anchorwatch.bus.port import Bus, Expect, Message, StreamMissing, WrongLastSequence
+from anchorwatch.bus.port import Bus, Disconnected, Expect, Message, StreamMissing, WrongLastSequence
 from anchorwatch.core.errors import TooLarge
 
 from tests.conformance.worlds import World
@@ -94,3 +96,93 @@ async def test_a_message_above_the_streams_size_is_refused(world: World, bus: Bu
         await bus.publish(Message(world.subject("s.a"), b"x" * 1001))
     await bus.publish(Message(world.subject("s.a"), b"x" * 900))
     assert (await bus.stream_state(stream)).messages == 1
+
+
+async def test_the_same_message_id_within_the_window_is_stored_once(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus, dedupe_window_s=30.0)
+    subject = world.subject("s.a")
+    first = await bus.publish(Message(subject, b"1", message_id="m"))
+    again = await bus.publish(Message(world.subject("s.b"), b"another body", message_id="m"))
+    assert (first.duplicate, again.duplicate, again.sequence) == (False, True, first.sequence)
+    assert (await bus.stream_state(stream)).messages == 1
+
+
+async def test_after_the_window_the_same_message_id_is_stored_again(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus, dedupe_window_s=0.5)
+    message = Message(world.subject("s.a"), b"1", message_id="m")
+    await bus.publish(message)
+    await world.advance(1.5)
+    again = await bus.publish(message)
+    assert (again.duplicate, again.sequence) == (False, 2)
+    assert (await bus.stream_state(stream)).messages == 2
+
+
+async def test_a_retry_does_not_prolong_the_window(world: World, bus: Bus) -> None:
+    await world.make_stream(bus, dedupe_window_s=1.0)
+    message = Message(world.subject("s.a"), b"1", message_id="m")
+    await bus.publish(message)
+    await world.advance(0.5)
+    assert (await bus.publish(message)).duplicate
+    await world.advance(1.2)
+    assert not (await bus.publish(message)).duplicate
+
+
+async def test_the_fence_is_looked_at_before_the_message_id(world: World, bus: Bus) -> None:
+    await world.make_stream(bus)
+    subject = world.subject("s.a")
+    message = Message(subject, b"1", message_id="m", expect=Expect(subject, 0))
+    await bus.publish(message)
+    with pytest.raises(WrongLastSequence):
+        await bus.publish(message)
+
+
+async def test_a_refused_message_leaves_its_id_free(world: World, bus: Bus) -> None:
+    await world.make_stream(bus)
+    subject = world.subject("s.a")
+    with pytest.raises(WrongLastSequence):
+        await bus.publish(Message(subject, b"1", message_id="m", expect=Expect(subject, 7)))
+    assert not (await bus.publish(Message(subject, b"1", message_id="m"))).duplicate
+
+
+async def test_of_many_writers_with_one_fence_exactly_one_wins(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    family = world.subject("s.p.>")
+    other = await world.connect()
+
+    async def write(n: int) -> bool:
+        message = Message(world.subject(f"s.p.{n}"), b"x", message_id=f"m{n}", expect=Expect(family, 0))
+        try:
+            await (bus, other)[n % 2].publish(message)
+        except WrongLastSequence:
+            return False
+        return True
+
+    assert sum(await asyncio.gather(*(write(n) for n in range(20)))) == 1
+    assert (await bus.stream_state(stream)).messages == 1
+
+
+async def test_a_message_with_a_time_to_live_goes_by_itself(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus, message_ttl=True)
+    subject = world.subject("s.a")
+    await bus.publish(Message(subject, b"short", ttl_s=1))
+    await bus.publish(Message(world.subject("s.b"), b"lasting"))
+
+    async def gone() -> bool:
+        return not (await bus.last(stream, [subject])).messages
+
+    assert not await gone()
+    await world.until(gone)
+    assert (await bus.stream_state(stream)).messages == 1
+    # It leaves no trace in the fence either.
+    await bus.publish(Message(subject, b"again", expect=Expect(subject, 0)))
+
+
+async def test_a_closed_bus_says_so(world: World, bus: Bus) -> None:
+    await world.make_stream(bus)
+    other = await world.connect()
+    assert [each.connected for each in (bus, other)] == [True, True]
+    await other.close()
+    await other.close()
+    assert [each.connected for each in (bus, other)] == [True, False]
+    with pytest.raises(Disconnected):
+        await other.publish(Message(world.subject("s.a"), b"x"))

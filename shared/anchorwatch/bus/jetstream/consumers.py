@@ -2,13 +2,15 @@
 
 A fetch is one request to the server, ``no_wait`` with ``expires``: what is there comes at once, or else the first message
 that comes; then the server ends the request. So no request is left open behind a fetch, and nothing is delivered to a
-process that is not asking. All of a consumer's messages come to one inbox that outlives reconnects.
+process that is not asking. (One case apart: when the bound on unacked messages cuts an answer short, the request stays open,
+and what it brings later goes to the next fetch.) All of a consumer's messages come to one inbox that outlives reconnects.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import secrets
 from collections import deque
@@ -30,6 +32,8 @@ PULL_S_MAX = 5.0
 # How much later than its end a request's last word may come.
 PULL_GRACE_S = 0.5
 PAUSE_S = 0.25
+# What belongs to one answer follows each other closer than this.
+REST_S_MAX = 0.01
 EPHEMERAL_IDLE_S_MAX = 60.0
 CALL_TIMEOUT_S = 5.0
 KEYS_A_FETCH = 1000
@@ -75,6 +79,8 @@ class JetStreamConsumer:
         self._next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}"
         self._inbox = link.new_inbox()
         self._subscription: int | None = None
+        self._pulls = itertools.count(1)
+        self._reply = ""
         self._arrived: deque[Delivery] = deque()
         self._ended = ""
         self._failure: AnchorWatchError | None = None
@@ -93,7 +99,8 @@ class JetStreamConsumer:
         status = None if message.data else headers.get(STATUS_HEADER)
         if status is None:
             self._arrived.append(_delivery(message, self._link))
-        elif status != "100":
+        elif message.subject == self._reply:
+            # The last word on an earlier request is of no interest.
             self._ended = f"{status} {headers.get('Description', '')}"
         self._news.set()
 
@@ -102,7 +109,7 @@ class JetStreamConsumer:
         self._news.set()
 
     async def open(self) -> None:
-        self._subscription = await self._link.listen(self._inbox, self.receive)
+        self._subscription = await self._link.listen(f"{self._inbox}.*", self.receive)
 
     # The caller's side.
 
@@ -152,24 +159,32 @@ class JetStreamConsumer:
             Denied: the credentials do not allow to ask.
         """
         self._ended, self._failure = "", None
+        self._reply = f"{self._inbox}.{next(self._pulls)}"
         request: dict[str, object] = {"batch": limit, "no_wait": True}
         if wait_s > 0:
             request["expires"] = max(int(wait_s * NANOSECONDS), 1_000_000)
         try:
-            await self._link.send(self._next_subject, json.dumps(request).encode(), self._inbox)
-            async with asyncio.timeout(wait_s + PULL_GRACE_S):
-                while len(self._arrived) < limit and not self._ended and self._failure is None:
-                    self._news.clear()
-                    await self._news.wait()
-        except TimeoutError:
-            # The server lost the request. Either its consumer moved to another leader, or it is no more.
-            await self._check_exists()
+            await self._link.send(self._next_subject, json.dumps(request).encode(), self._reply)
         except Disconnected:
             return
+        await self._await_news(1, wait_s + PULL_GRACE_S)
+        if self._arrived:
+            await self._await_news(limit, REST_S_MAX)
+        elif not self._ended and self._failure is None:
+            # The server lost the request. Either its consumer moved to another leader, or it is no more.
+            await self._check_exists()
         self._raise_failure()
         if not self._arrived and self._ended.startswith((NO_RESPONDERS, _GONE)):
             await self._check_exists()
             await asyncio.sleep(PAUSE_S)
+
+    async def _await_news(self, wanted: int, timeout_s: float) -> None:
+        """Wait until ``wanted`` messages are there, the request has ended or failed, or the time is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while len(self._arrived) < wanted and not self._ended and self._failure is None:
+                    self._news.clear()
+                    await self._news.wait()
 
     def _raise_failure(self) -> None:
         # A lost connection is no failure of a fetch: it just ends early.

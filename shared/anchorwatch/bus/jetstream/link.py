@@ -145,9 +145,14 @@ class Link:
         await self._listen(f"{self._inbox}.*", "", self._dispatch)
         for number, (subject, queue, receive) in self._subscribed.items():
             self._subscriptions[number] = await self._listen(subject, queue, receive)
-        # A round trip: a denied subscription has been reported when it is over.
-        await client.flush()
+        await self._round_trip()
         self._up.set()
+
+    async def _round_trip(self) -> None:
+        """Be sure that the server has seen, and has denied or not, what was sent before."""
+        # The ping of a flush overtakes what nats-py's flusher has not written yet; that of the second one cannot.
+        await self._client.flush()
+        await self._client.flush()
 
     async def close(self) -> None:
         """End everything: no task and no socket is left."""
@@ -304,7 +309,7 @@ class Link:
         with self.calling((subject,)) as (call, _):
             try:
                 self._subscriptions[number] = await self._listen(subject, queue, receive)
-                await self._client.flush()
+                await self._round_trip()
                 if call.done.done():
                     call.done.result()
             except nats_errors.BadSubjectError as error:

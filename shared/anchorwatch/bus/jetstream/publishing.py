@@ -66,7 +66,8 @@ class Publisher:
                     headers["Nats-Batch-Commit"] = "1"
                 await link.send(message.subject, message.payload, reply, headers)
             await link.settle(call, timeout_s)
-            last = call.messages[-1]
+            # The first fault is the one that tells: what follows it is a batch with a hole.
+            last = next(filter(_ends_batch, call.messages))
         if is_unanswered(last):
             raise await self._nobody_stores(subjects[0])
         return _ack(failures.answer(last.data, f"batch of {len(messages)} to {subjects[0]} …"))

@@ -132,7 +132,8 @@ def stream_config(spec: StreamSpec, replicas: int) -> dict[str, Any]:
         "allow_atomic": spec.atomic_batches,
         "allow_msg_schedules": spec.schedules,
         "allow_msg_ttl": spec.message_ttl,
-        "allow_rollup_hdrs": False,
+        # The server turns it on where there are schedules; nowhere else may one header wipe a stream.
+        "allow_rollup_hdrs": spec.schedules,
         **({"sources": _source_config(spec.sources)} if spec.sources else {}),
     }
 

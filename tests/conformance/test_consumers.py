@@ -1,0 +1,334 @@
+"""Consumers: delivery, redelivery, and where they begin and resume."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from anchorwatch.bus.port import Bus, Consumer, ConsumerSpec, Message, StreamMissing
+from anchorwatch.core.errors import BadInput, ConfigDiffers, NotFound
+
+from tests.conformance.worlds import World
+
+ACK_WAIT_S = 1.0
+# Longer than it takes until something is delivered again.
+SOON_S = 4.0
+# Shorter than the ack wait.
+NOT_YET_S = 0.3
+
+
+async def publish(world: World, bus: Bus, *names: str) -> None:
+    for name in names:
+        await bus.publish(Message(world.subject(f"s.{name}"), name.encode()))
+
+
+async def consume(world: World, bus: Bus, stream: str, **options: object) -> Consumer:
+    options = {"filters": (world.subject("s.>"),), "durable": "d", "ack_wait_s": ACK_WAIT_S} | options
+    return await bus.consumer(ConsumerSpec(stream=stream, **options))  # type: ignore[arg-type]  # its own fields
+
+
+async def take(consumer: Consumer, limit: int = 10, timeout_s: float = SOON_S) -> list[tuple[bytes, int]]:
+    """Fetch once and ack; payloads and attempts."""
+    deliveries = await consumer.fetch(limit, timeout_s)
+    for delivery in deliveries:
+        await delivery.ack()
+    return [(delivery.stored.payload, delivery.attempt) for delivery in deliveries]
+
+
+async def test_what_is_there_comes_in_order_up_to_the_limit(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    await publish(world, bus, "a", "b", "c")
+    consumer = await consume(world, bus, stream)
+    first = await consumer.fetch(2, SOON_S)
+    assert [(each.stored.payload, each.stored.sequence, each.attempt) for each in first] == [
+        (b"a", 1, 1),
+        (b"b", 2, 1),
+    ]
+    assert await take(consumer) == [(b"c", 1)]
+
+
+async def test_a_delivery_is_the_whole_message(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    await bus.publish(Message(world.subject("s.a"), b"x", message_id="m", headers={"K": "v"}))
+    (read,) = (await bus.range(stream, world.subject("s.a"), 1)).messages
+    (delivery,) = await (await consume(world, bus, stream)).fetch(1, SOON_S)
+    got = delivery.stored
+    assert (got.subject, got.sequence, got.time_ms, got.payload) == (read.subject, 1, read.time_ms, b"x")
+    assert (got.message_id, got.headers["K"]) == ("m", "v")
+
+
+async def test_nothing_there_is_an_empty_list_after_the_timeout(world: World, bus: Bus) -> None:
+    consumer = await consume(world, bus, await world.make_stream(bus))
+    assert await consumer.fetch(1, NOT_YET_S) == []
+    assert await consumer.fetch(5, 0) == []
+
+
+@pytest.mark.parametrize("limit", [1, 10])
+async def test_a_waiting_fetch_gets_what_comes_at_once(world: World, bus: Bus, limit: int) -> None:
+    consumer = await consume(world, bus, await world.make_stream(bus))
+    waiting = asyncio.create_task(consumer.fetch(limit, 30.0))
+    await world.advance(0.05)
+    assert not waiting.done()
+    await publish(world, bus, "a")
+    await world.until(lambda: _done(waiting), within_s=2.0)
+    assert [each.stored.payload for each in waiting.result()] == [b"a"]
+
+
+async def _done(task: asyncio.Task[object]) -> bool:
+    return task.done()
+
+
+async def test_what_was_not_acked_comes_again_after_the_ack_wait(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    await publish(world, bus, "a")
+    consumer = await consume(world, bus, stream)
+    assert [each.attempt for each in await consumer.fetch(1, SOON_S)] == [1]
+    assert await consumer.fetch(1, NOT_YET_S) == []
+    assert [each.attempt for each in await consumer.fetch(1, SOON_S)] == [2]
+    assert await take(consumer) == [(b"a", 3)]
+    assert await consumer.fetch(1, ACK_WAIT_S * 1.5) == []
+
+
+async def test_a_nak_brings_it_again_at_once(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    await publish(world, bus, "a")
+    consumer = await consume(world, bus, stream, ack_wait_s=30.0)
+    for attempt in (1, 2, 3):
+        (delivery,) = await consumer.fetch(1, SOON_S)
+        assert delivery.attempt == attempt
+        await delivery.nak()
+
+
+async def test_a_nak_with_a_delay_brings_it_again_later(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    await publish(world, bus, "a")
+    consumer = await consume(world, bus, stream, ack_wait_s=30.0)
+    (delivery,) = await consumer.fetch(1, SOON_S)
+    await delivery.nak(delay_s=1.0)
+    assert await consumer.fetch(1, NOT_YET_S) == []
+    assert await take(consumer) == [(b"a", 2)]
+
+
+async def test_in_progress_starts_the_ack_wait_anew(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    await publish(world, bus, "a")
+    consumer = await consume(world, bus, stream)
+    (delivery,) = await consumer.fetch(1, SOON_S)
+    for _ in range(4):
+        await world.advance(ACK_WAIT_S / 2)
+        await delivery.in_progress()
+    assert await consumer.fetch(1, NOT_YET_S) == []
+    assert await take(consumer) == [(b"a", 2)]
+
+
+async def test_a_late_ack_of_a_stale_delivery_counts(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    await publish(world, bus, "a")
+    consumer = await consume(world, bus, stream)
+    (stale,) = await consumer.fetch(1, SOON_S)
+    (second,) = await consumer.fetch(1, SOON_S)
+    assert second.attempt == 2
+    await stale.ack()
+    assert await consumer.fetch(1, ACK_WAIT_S * 1.5) == []
+    assert (await consumer.state()).ack_pending == 0
+
+
+async def test_an_ack_twice_or_after_a_nak_harms_nobody(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    await publish(world, bus, "a", "b")
+    consumer = await consume(world, bus, stream)
+    first, second = await consumer.fetch(2, SOON_S)
+    await first.ack()
+    await first.ack()
+    await second.ack()
+    assert await consumer.fetch(1, ACK_WAIT_S * 1.5) == []
+
+
+async def test_no_more_than_the_bound_is_out_at_once(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    await publish(world, bus, "a", "b", "c")
+    consumer = await consume(world, bus, stream, ack_pending_max=2, ack_wait_s=30.0)
+    out = await consumer.fetch(10, SOON_S)
+    assert [each.stored.payload for each in out] == [b"a", b"b"]
+    assert await consumer.fetch(10, NOT_YET_S) == []
+    await out[0].ack()
+    assert await take(consumer) == [(b"c", 1)]
+
+
+async def test_a_durable_consumer_resumes_where_it_was(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    await publish(world, bus, "a", "b")
+    consumer = await consume(world, bus, stream)
+    assert await take(consumer, limit=1) == [(b"a", 1)]
+    await consumer.close()
+    await publish(world, bus, "c")
+    again = await consume(world, await world.connect(), stream)
+    assert await take(again, limit=2) == [(b"b", 1), (b"c", 1)]
+
+
+async def test_readers_of_one_durable_share_the_work(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    await publish(world, bus, "a", "b")
+    one = await consume(world, bus, stream)
+    two = await consume(world, await world.connect(), stream)
+    assert await take(one, limit=1) == [(b"a", 1)]
+    assert await take(two, limit=1) == [(b"b", 1)]
+
+
+async def test_nothing_is_handed_to_a_reader_that_is_not_asking(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    one = await consume(world, bus, stream, ack_wait_s=30.0)
+    two = await consume(world, await world.connect(), stream, ack_wait_s=30.0)
+    waiting = asyncio.create_task(one.fetch(10, 30.0))
+    await world.advance(0.05)
+    await publish(world, bus, "a")
+    await waiting
+    await publish(world, bus, "b", "c")
+    assert await take(two) == [(b"b", 1), (b"c", 1)]
+
+
+async def test_an_ephemeral_consumer_sees_everything_and_leaves_nothing(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    await publish(world, bus, "a")
+    assert await take(await consume(world, bus, stream)) == [(b"a", 1)]
+    one, two = [await consume(world, bus, stream, durable=None) for _ in range(2)]
+    assert await take(one) == await take(two) == [(b"a", 1)]
+    await one.close()
+    await publish(world, bus, "b")
+    assert await take(two) == [(b"b", 1)]
+
+
+async def test_a_consumer_begins_at_the_sequence_asked_for(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    await publish(world, bus, "a", "b", "c")
+    consumer = await consume(world, bus, stream, start_sequence=2)
+    assert await take(consumer) == [(b"b", 1), (b"c", 1)]
+    beyond = await consume(world, bus, stream, durable="beyond", start_sequence=5)
+    await publish(world, bus, "d", "e")
+    assert await take(beyond) == [(b"e", 1)]
+
+
+async def test_a_consumer_begins_at_the_time_asked_for(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    await publish(world, bus, "a")
+    await world.advance(0.2)
+    between_ms = await bus.server_time_ms()
+    await world.advance(0.2)
+    await publish(world, bus, "b")
+    assert await take(await consume(world, bus, stream, start_time_ms=between_ms)) == [(b"b", 1)]
+
+
+async def test_a_consumer_takes_what_matches_any_of_its_filters(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    await publish(world, bus, "a.x", "b.x", "c.x", "a.y")
+    filters = (world.subject("s.a.>"), world.subject("s.c.*"))
+    consumer = await consume(world, bus, stream, filters=filters)
+    assert await take(consumer) == [(b"a.x", 1), (b"c.x", 1), (b"a.y", 1)]
+
+
+async def test_a_consumer_says_how_far_it_is(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    await publish(world, bus, "a", "b", "c")
+    consumer = await consume(world, bus, stream, ack_wait_s=30.0)
+    first, _ = await consumer.fetch(2, SOON_S)
+    await first.ack()
+
+    async def acked() -> bool:
+        return (await consumer.state()).ack_pending == 1
+
+    await world.until(acked)
+    state = await consumer.state()
+    assert (state.delivered_sequence, state.ack_floor_sequence, state.pending) == (2, 1, 1)
+
+
+async def test_a_consumer_that_exists_with_another_start_is_attached_to(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    await publish(world, bus, "a", "b")
+    await consume(world, bus, stream, start_sequence=2)
+    assert await take(await consume(world, bus, stream)) == [(b"b", 1)]
+
+
+async def test_a_consumer_that_exists_with_other_filters_differs(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    await consume(world, bus, stream)
+    other = world.subject("s.other.>")
+    with pytest.raises(ConfigDiffers, match=f"filters {other} wanted, {world.subject('s.>')} found"):
+        await consume(world, bus, stream, filters=(other,))
+
+
+async def test_a_consumer_that_exists_with_another_ack_wait_differs(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    await consume(world, bus, stream)
+    with pytest.raises(ConfigDiffers, match=r"ack_wait 2\.5 s wanted, 1 s found"):
+        await consume(world, bus, stream, ack_wait_s=2.5)
+
+
+async def test_a_deleted_consumer_is_not_found(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    consumer = await consume(world, bus, stream)
+    await bus.delete_consumer(stream, "d")
+    with pytest.raises(NotFound):
+        await consumer.fetch(1, SOON_S)
+    with pytest.raises(NotFound):
+        await consumer.state()
+    with pytest.raises(NotFound):
+        await bus.delete_consumer(stream, "d")
+
+
+async def test_a_consumer_deleted_under_a_waiting_fetch_is_not_found(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    consumer = await consume(world, bus, stream)
+    waiting = asyncio.create_task(consumer.fetch(1, 1.0))
+    await world.advance(0.05)
+    await bus.delete_consumer(stream, "d")
+
+    async def fetched_until_lost() -> None:
+        await waiting
+        while True:
+            await consumer.fetch(1, 1.0)
+
+    with pytest.raises(NotFound):
+        await asyncio.wait_for(fetched_until_lost(), 10)
+
+
+async def test_a_consumer_of_no_stream_says_so(world: World, bus: Bus) -> None:
+    with pytest.raises(StreamMissing):
+        await consume(world, bus, world.stream("NOPE"))
+
+
+async def test_a_fetch_of_no_messages_is_bad_input(world: World, bus: Bus) -> None:
+    consumer = await consume(world, bus, await world.make_stream(bus))
+    with pytest.raises(BadInput):
+        await consumer.fetch(0, 1.0)
+
+
+async def test_a_cancelled_fetch_loses_nothing(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    consumer = await consume(world, bus, stream)
+    waiting = asyncio.create_task(consumer.fetch(1, 30.0))
+    await world.advance(0.05)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await publish(world, bus, "a")
+    assert [payload for payload, _ in await take(consumer)] == [b"a"]
+
+
+async def test_an_acked_message_leaves_a_work_queue(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus, work_queue=True)
+    await publish(world, bus, "a", "b")
+    consumer = await consume(world, bus, stream)
+    first, _ = await consumer.fetch(2, SOON_S)
+    await first.ack()
+
+    async def one_left() -> bool:
+        return (await bus.stream_state(stream)).messages == 1
+
+    await world.until(one_left)
+
+
+async def test_purged_messages_are_not_delivered(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    await publish(world, bus, "a", "b")
+    await bus.purge(stream, world.subject("s.a"))
+    assert await take(await consume(world, bus, stream)) == [(b"b", 1)]

@@ -1,0 +1,72 @@
+"""What the credentials do not allow is refused at once, and says what it was."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from anchorwatch.bus.port import Bus, ConsumerSpec, Message
+from anchorwatch.core.errors import Denied
+
+from tests.conformance.worlds import RESTRICTED, World
+
+AT_ONCE_S = 2.0
+
+
+async def make(world: World, bus: Bus) -> str:
+    subjects = (world.subject("allowed.>"), world.subject("closed.>"))
+    return await world.make_stream(bus, subjects=subjects, atomic_batches=True)
+
+
+async def test_what_is_allowed_works(world: World, bus: Bus) -> None:
+    await make(world, bus)
+    restricted = await world.connect(RESTRICTED)
+    assert (await restricted.publish(Message(world.subject("allowed.a"), b"x"))).sequence == 1
+
+
+async def test_a_denied_publish_names_the_subject(world: World, bus: Bus) -> None:
+    stream = await make(world, bus)
+    restricted = await world.connect(RESTRICTED)
+    with pytest.raises(Denied, match=world.subject("closed.a")):
+        await asyncio.wait_for(restricted.publish(Message(world.subject("closed.a"), b"x"), 60.0), AT_ONCE_S)
+    # The connection is as good as before.
+    await restricted.publish(Message(world.subject("allowed.a"), b"x"))
+    assert (await bus.stream_state(stream)).messages == 1
+
+
+async def test_a_batch_with_a_denied_subject_stores_nothing(world: World, bus: Bus) -> None:
+    stream = await make(world, bus)
+    restricted = await world.connect(RESTRICTED)
+    for names in (("closed.a", "allowed.a"), ("allowed.a", "closed.a")):
+        batch = [Message(world.subject(name), b"x") for name in names]
+        with pytest.raises(Denied, match=world.subject("closed.a")):
+            await asyncio.wait_for(restricted.publish_batch(batch, 60.0), AT_ONCE_S)
+    assert (await bus.stream_state(stream)).messages == 0
+
+
+async def test_reading_and_consuming_is_denied(world: World, bus: Bus) -> None:
+    stream = await make(world, bus)
+    restricted = await world.connect(RESTRICTED)
+    everything = world.subject("allowed.>")
+    for attempt in (
+        restricted.last(stream, [everything], 60.0),
+        restricted.range(stream, everything, 1, timeout_s=60.0),
+        restricted.stream_state(stream),
+        restricted.purge(stream, everything),
+        restricted.consumer(ConsumerSpec(stream, (everything,), "d")),
+        restricted.request(world.subject("rpc"), b"", 60.0),
+    ):
+        with pytest.raises(Denied):
+            await asyncio.wait_for(attempt, AT_ONCE_S)
+
+
+async def test_listening_is_denied(world: World, bus: Bus) -> None:
+    restricted = await world.connect(RESTRICTED)
+
+    async def hear(_subject: str, _payload: bytes) -> None:
+        raise AssertionError("heard what is not allowed")
+
+    with pytest.raises(Denied, match=world.subject("allowed")):
+        await asyncio.wait_for(restricted.subscribe(world.subject("allowed.>"), hear), AT_ONCE_S)
+    await bus.announce(world.subject("allowed.a"), b"x")
+    await world.advance(0.1)

@@ -1,0 +1,174 @@
+"""Reads, and how far each can be trusted."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from anchorwatch.bus.port import Bus, Message, StreamMissing
+from anchorwatch.core.errors import BadInput, TooLarge
+
+from tests.conformance.worlds import World
+
+
+async def fill(world: World, bus: Bus, names: str) -> str:
+    """One message a letter, on ``s.<letter>``; its payload is its sequence."""
+    stream = await world.make_stream(bus)
+    for sequence, name in enumerate(names, 1):
+        await bus.publish(Message(world.subject(f"s.{name}"), str(sequence).encode()))
+    return stream
+
+
+async def test_last_gives_each_subjects_last_message_in_sequence_order(world: World, bus: Bus) -> None:
+    stream = await fill(world, bus, "cabac")
+    page = await bus.last(stream, [world.subject("s.*")])
+    assert [(each.subject, each.sequence) for each in page.messages] == [
+        (world.subject("s.b"), 3),
+        (world.subject("s.a"), 4),
+        (world.subject("s.c"), 5),
+    ]
+    assert (page.up_to, page.more) == (5, False)
+
+
+async def test_last_takes_several_filters_and_gives_no_message_twice(world: World, bus: Bus) -> None:
+    stream = await fill(world, bus, "abcd")
+    page = await bus.last(stream, [world.subject("s.a"), world.subject("s.d"), world.subject("s.none")])
+    assert [each.sequence for each in page.messages] == [1, 4]
+    overlapping = await bus.last(stream, [world.subject("s.*"), world.subject("s.a")])
+    assert [each.sequence for each in overlapping.messages] == [1, 2, 3, 4]
+
+
+async def test_last_of_nothing_still_says_how_far_it_looked(world: World, bus: Bus) -> None:
+    stream = await fill(world, bus, "abc")
+    nothing = [world.subject("s.none")]
+    page = await bus.last(stream, nothing)
+    assert (page.messages, page.up_to, page.more) == ((), 3, False)
+    await bus.publish(Message(world.subject("s.a"), b""))
+    assert (await bus.last(stream, nothing)).up_to == 4
+    # Also when whatever was there at the first look is gone.
+    for name in "abc":
+        await bus.purge(stream, world.subject(f"s.{name}"))
+    await bus.publish(Message(world.subject("s.d"), b""))
+    assert (await bus.last(stream, nothing)).up_to == 5
+
+
+async def test_an_empty_stream_reads_as_empty(world: World, bus: Bus) -> None:
+    stream = await fill(world, bus, "")
+    page = await bus.last(stream, [world.subject("s.>")])
+    assert (page.messages, page.up_to) == ((), 0)
+    page = await bus.range(stream, world.subject("s.>"), 1)
+    assert (page.messages, page.up_to, page.more) == ((), 0, False)
+
+
+async def test_last_of_too_many_subjects_is_refused(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    subjects = [world.subject(f"s.{n}") for n in range(1025)]
+    await asyncio.gather(*(bus.publish(Message(subject, b"", message_id=subject)) for subject in subjects))
+    with pytest.raises(TooLarge):
+        await bus.last(stream, [world.subject("s.*")])
+    assert len((await bus.last(stream, subjects[:1024])).messages) == 1024
+    # A range has no such limit; how far beyond its own messages nothing follows, it does not say.
+    page = await bus.range(stream, world.subject("s.*"), 1000, limit=100)
+    assert ([each.sequence for each in page.messages], page.more) == ([*range(1000, 1026)], False)
+    assert page.up_to == 1025
+    assert (await bus.range(stream, world.subject("s.*"), 1026)).up_to == 1025
+
+
+async def test_a_range_gives_what_matches_in_order(world: World, bus: Bus) -> None:
+    stream = await fill(world, bus, "abacaba")
+    page = await bus.range(stream, world.subject("s.a"), 2)
+    assert [(each.sequence, each.payload) for each in page.messages] == [(3, b"3"), (5, b"5"), (7, b"7")]
+    assert (page.up_to, page.more) == (7, False)
+
+
+async def test_a_range_reaches_beyond_its_last_message_as_far_as_nothing_follows(
+    world: World, bus: Bus
+) -> None:
+    stream = await fill(world, bus, "abbb")
+    page = await bus.range(stream, world.subject("s.a"), 1)
+    assert ([each.sequence for each in page.messages], page.up_to) == ([1], 4)
+    page = await bus.range(stream, world.subject("s.a"), 2)
+    assert (page.messages, page.up_to) == ((), 4)
+    page = await bus.range(stream, world.subject("s.none"), 1)
+    assert (page.messages, page.up_to) == ((), 4)
+
+
+async def test_a_range_that_reaches_far_enough_may_stop_there(world: World, bus: Bus) -> None:
+    stream = await fill(world, bus, "abab")
+    page = await bus.range(stream, world.subject("s.a"), 1, reach=3)
+    assert [each.sequence for each in page.messages] == [1, 3]
+    assert page.up_to >= 3
+    assert (await bus.range(stream, world.subject("s.a"), 1, reach=4)).up_to == 4
+
+
+async def test_a_range_is_read_in_pages(world: World, bus: Bus) -> None:
+    stream = await fill(world, bus, "aababaa")
+    seen, at, pages = [], 1, 0
+    while True:
+        page = await bus.range(stream, world.subject("s.a"), at, limit=2)
+        seen += [each.sequence for each in page.messages]
+        pages += 1
+        if not page.more:
+            break
+        assert page.up_to == page.messages[-1].sequence
+        at = page.messages[-1].sequence + 1
+    assert (seen, pages, page.up_to) == ([1, 2, 4, 6, 7], 3, 7)
+
+
+async def test_a_page_that_ends_exactly_at_the_limit_is_the_last(world: World, bus: Bus) -> None:
+    stream = await fill(world, bus, "aab")
+    page = await bus.range(stream, world.subject("s.a"), 1, limit=2)
+    assert (len(page.messages), page.more, page.up_to) == (2, False, 3)
+
+
+async def test_a_range_beyond_the_end_is_empty(world: World, bus: Bus) -> None:
+    stream = await fill(world, bus, "aa")
+    page = await bus.range(stream, world.subject("s.a"), 100)
+    assert (page.messages, page.more) == ((), False)
+
+
+async def test_a_range_from_zero_begins_at_the_first(world: World, bus: Bus) -> None:
+    stream = await fill(world, bus, "aa")
+    assert len((await bus.range(stream, world.subject("s.a"), 0)).messages) == 2
+
+
+async def test_a_range_of_no_messages_is_bad_input(world: World, bus: Bus) -> None:
+    stream = await fill(world, bus, "a")
+    with pytest.raises(BadInput):
+        await bus.range(stream, world.subject("s.a"), 1, limit=0)
+
+
+async def test_large_messages_are_read_whole(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    payload = bytes(256 * 1024)
+    for n in range(8):
+        await bus.publish(Message(world.subject(f"s.{n}"), payload))
+    page = await bus.range(stream, world.subject("s.*"), 1)
+    assert [len(each.payload) for each in page.messages] == [len(payload)] * 8
+    assert len((await bus.last(stream, [world.subject("s.*")])).messages) == 8
+
+
+async def test_reads_of_a_stream_that_is_not_there_say_so(world: World, bus: Bus) -> None:
+    with pytest.raises(StreamMissing):
+        await bus.last(world.stream("NOPE"), [">"])
+    with pytest.raises(StreamMissing):
+        await bus.range(world.stream("NOPE"), ">", 1)
+    with pytest.raises(StreamMissing):
+        await bus.stream_state(world.stream("NOPE"))
+
+
+async def test_many_reads_at_once_do_not_mix(world: World, bus: Bus) -> None:
+    stream = await fill(world, bus, "abcdefgh")
+
+    async def read(name: str) -> None:
+        page = await bus.last(stream, [world.subject(f"s.{name}")])
+        assert [each.subject for each in page.messages] == [world.subject(f"s.{name}")]
+
+    await asyncio.gather(*(read(name) for name in "abcdefgh" * 10))
+
+
+async def test_the_servers_clock_can_be_asked(world: World, bus: Bus) -> None:
+    before_ms = await bus.server_time_ms()
+    assert abs(before_ms - world.now_ms()) < 1000
+    await world.advance(0.2)
+    assert 150 < await bus.server_time_ms() - before_ms < 2000

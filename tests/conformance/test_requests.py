@@ -1,0 +1,119 @@
+"""What is not stored: requests, announcements, queue groups."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from anchorwatch.bus.port import Bus, Handler
+from anchorwatch.core.errors import Unavailable
+
+from tests.conformance.worlds import World
+
+
+async def test_a_request_is_answered(world: World, bus: Bus) -> None:
+    async def answer(subject: str, payload: bytes) -> bytes:
+        return subject.encode() + b" " + payload
+
+    await (await world.connect()).subscribe(world.subject("rpc.*"), answer)
+    assert await bus.request(world.subject("rpc.a"), b"x", 2.0) == f"{world.subject('rpc.a')} x".encode()
+    assert await bus.request(world.subject("rpc.a"), b"", 2.0) == f"{world.subject('rpc.a')} ".encode()
+
+
+async def test_an_empty_answer_is_an_answer(world: World, bus: Bus) -> None:
+    async def answer(_subject: str, _payload: bytes) -> bytes:
+        return b""
+
+    await bus.subscribe(world.subject("rpc"), answer)
+    assert await bus.request(world.subject("rpc"), b"x", 2.0) == b""
+
+
+async def test_where_nobody_answers_is_said_at_once(world: World, bus: Bus) -> None:
+    asking = asyncio.create_task(bus.request(world.subject("nobody"), b"x", 60.0))
+    with pytest.raises(Unavailable):
+        await asyncio.wait_for(asking, 5.0)
+
+
+async def test_no_answer_in_time_is_unavailable(world: World, bus: Bus) -> None:
+    async def silent(_subject: str, _payload: bytes) -> None:
+        return None
+
+    await bus.subscribe(world.subject("rpc"), silent)
+    with pytest.raises(Unavailable):
+        await bus.request(world.subject("rpc"), b"x", 0.2)
+
+
+async def test_a_handler_that_fails_answers_nobody_and_goes_on(world: World, bus: Bus) -> None:
+    async def fails_once(_subject: str, payload: bytes) -> bytes:
+        if payload == b"bad":
+            raise ValueError("bad")
+        return b"good"
+
+    await bus.subscribe(world.subject("rpc"), fails_once)
+    with pytest.raises(Unavailable):
+        await bus.request(world.subject("rpc"), b"bad", 0.2)
+    assert await bus.request(world.subject("rpc"), b"", 2.0) == b"good"
+
+
+async def test_a_slow_request_holds_up_no_other(world: World, bus: Bus) -> None:
+    release = asyncio.Event()
+
+    async def answer(_subject: str, payload: bytes) -> bytes:
+        if payload == b"slow":
+            await release.wait()
+        return payload
+
+    await bus.subscribe(world.subject("rpc"), answer)
+    slow = asyncio.create_task(bus.request(world.subject("rpc"), b"slow", 5.0))
+    assert await bus.request(world.subject("rpc"), b"quick", 2.0) == b"quick"
+    assert not slow.done()
+    release.set()
+    assert await slow == b"slow"
+
+
+async def test_an_announcement_reaches_everyone_who_listens_in_order(world: World, bus: Bus) -> None:
+    heard: list[list[bytes]] = [[], []]
+
+    def listener(into: list[bytes]) -> Handler:
+        async def hear(_subject: str, payload: bytes) -> None:
+            into.append(payload)
+
+        return hear
+
+    for into in heard:
+        await (await world.connect()).subscribe(world.subject("live.>"), listener(into))
+    for n in range(20):
+        await bus.announce(world.subject("live.a"), str(n).encode())
+    await bus.announce(world.subject("other"), b"x")
+
+    async def complete() -> bool:
+        return all(len(each) >= 20 for each in heard)
+
+    await world.until(complete)
+    assert heard == [[str(n).encode() for n in range(20)]] * 2
+
+
+async def test_one_of_a_queue_group_gets_each(world: World, bus: Bus) -> None:
+    heard: list[bytes] = []
+
+    async def hear(_subject: str, payload: bytes) -> bytes:
+        heard.append(payload)
+        return b"ok"
+
+    for _ in range(3):
+        await (await world.connect()).subscribe(world.subject("rpc"), hear, queue="workers")
+    for n in range(10):
+        assert await bus.request(world.subject("rpc"), str(n).encode(), 2.0) == b"ok"
+    assert heard == [str(n).encode() for n in range(10)]
+
+
+async def test_a_closed_subscription_hears_nothing(world: World, bus: Bus) -> None:
+    async def answer(_subject: str, payload: bytes) -> bytes:
+        return payload
+
+    subscription = await bus.subscribe(world.subject("rpc"), answer)
+    await bus.request(world.subject("rpc"), b"x", 2.0)
+    await subscription.close()
+    await subscription.close()
+    with pytest.raises(Unavailable):
+        await bus.request(world.subject("rpc"), b"x", 0.5)

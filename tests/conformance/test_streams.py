@@ -1,0 +1,136 @@
+"""Streams: made once, checked ever after, never changed silently."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from anchorwatch.bus.port import Bus, Expect, Message, WrongLastSequence
+from anchorwatch.core.errors import ConfigDiffers
+from anchorwatch.topology.streams import BUCKETS, OBJECT_STORES, STREAMS, BucketSpec, Source, StreamSpec
+
+from tests.conformance.worlds import World
+
+
+def spec(world: World, **options: object) -> StreamSpec:
+    made = StreamSpec(name=world.stream(), subjects=(world.subject("s.>"),), dedupe_window_s=60.0)
+    return replace(made, **options)  # type: ignore[arg-type]  # its own fields
+
+
+async def test_a_stream_that_is_as_wanted_is_left_alone(world: World, bus: Bus) -> None:
+    wanted = spec(world, atomic_batches=True, age_max_s=3600.0, message_bytes_max=5000, per_subject_max=3)
+    await bus.ensure_stream(wanted)
+    await bus.publish(Message(world.subject("s.a"), b"x"))
+    await bus.ensure_stream(wanted)
+    assert (await bus.stream_state(wanted.name)).messages == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        ({"dedupe_window_s": 120.0}, "dedupe_window 120 s wanted, 60 s found"),
+        ({"atomic_batches": True}, "atomic_batches on wanted, off found"),
+        ({"message_ttl": True}, "message_ttl on wanted, off found"),
+        ({"age_max_s": 3600.0}, "age_max 3600 s wanted, 0 s found"),
+        ({"message_bytes_max": 100}, "message_bytes_max 100 wanted, -1 found"),
+        ({"per_subject_max": 1}, "per_subject_max 1 wanted, -1 found"),
+        ({"work_queue": True}, "retention workqueue wanted, limits found"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+async def test_a_stream_that_differs_is_an_error_that_names_the_difference(
+    world: World, bus: Bus, change: dict[str, object], difference: str
+) -> None:
+    await bus.ensure_stream(spec(world))
+    with pytest.raises(ConfigDiffers, match=difference):
+        await bus.ensure_stream(spec(world, **change))
+    # And nothing was changed.
+    await bus.ensure_stream(spec(world))
+
+
+async def test_every_difference_is_named(world: World, bus: Bus) -> None:
+    await bus.ensure_stream(spec(world))
+    wanted = spec(
+        world, subjects=(world.subject("s.>"), world.subject("r.>")), schedules=True, message_ttl=True
+    )
+    with pytest.raises(ConfigDiffers) as caught:
+        await bus.ensure_stream(wanted)
+    for part in (world.stream(), "subjects ", "schedules on wanted, off found", "message_ttl on wanted"):
+        assert part in caught.value.message
+
+
+async def test_the_order_of_subjects_is_no_difference(world: World, bus: Bus) -> None:
+    subjects = (world.subject("s.a"), world.subject("s.b"))
+    await bus.ensure_stream(spec(world, subjects=subjects))
+    await bus.ensure_stream(spec(world, subjects=subjects[::-1]))
+
+
+async def test_a_bucket_that_differs_is_an_error_that_names_the_difference(world: World, bus: Bus) -> None:
+    await bus.ensure_bucket(BucketSpec(world.stream("B"), history=2))
+    await bus.ensure_bucket(BucketSpec(world.stream("B"), history=2))
+    with pytest.raises(ConfigDiffers, match="per_subject_max 1 wanted, 2 found"):
+        await bus.ensure_bucket(BucketSpec(world.stream("B")))
+    journal = await world.make_stream(bus, "J")
+    source = Source(journal, world.subject("j.*"), f"$KV.{world.stream('B')}.{{{{wildcard(1)}}}}")
+    with pytest.raises(ConfigDiffers, match=r"sources .* wanted, none found"):
+        await bus.ensure_bucket(BucketSpec(world.stream("B"), history=2, sources=(source,)))
+
+
+async def test_the_whole_topology_can_be_made_and_is_then_as_wanted(bus: Bus) -> None:
+    for _ in range(2):
+        for stream in STREAMS:
+            await bus.ensure_stream(stream)
+        for bucket in BUCKETS:
+            await bus.ensure_bucket(bucket)
+        for store in OBJECT_STORES:
+            await bus.ensure_object_store(store)
+
+
+async def test_per_subject_limits_keep_the_newest(world: World, bus: Bus) -> None:
+    await bus.ensure_stream(spec(world, per_subject_max=2))
+    for payload in (b"1", b"2", b"3"):
+        await bus.publish(Message(world.subject("s.a"), payload))
+    page = await bus.range(world.stream(), world.subject("s.a"), 1)
+    assert [each.payload for each in page.messages] == [b"2", b"3"]
+
+
+async def test_a_stream_says_what_it_holds(world: World, bus: Bus) -> None:
+    await bus.ensure_stream(spec(world))
+    assert (await bus.stream_state(world.stream())).messages == 0
+    for _ in range(3):
+        await bus.publish(Message(world.subject("s.a"), b"x" * 1000))
+    state = await bus.stream_state(world.stream())
+    assert (state.first_sequence, state.last_sequence, state.messages) == (1, 3, 3)
+    assert 3000 < state.bytes < 4000
+
+
+async def test_a_purge_removes_what_matches_and_frees_its_fence(world: World, bus: Bus) -> None:
+    await bus.ensure_stream(spec(world))
+    a, b = world.subject("s.a"), world.subject("s.b")
+    for subject in (a, b, a, b):
+        await bus.publish(Message(subject, b"x"))
+    with pytest.raises(WrongLastSequence):
+        await bus.publish(Message(a, b"x", expect=Expect(a, 0)))
+    assert await bus.purge(world.stream(), a) == 2
+    page = await bus.last(world.stream(), [world.subject("s.>")])
+    assert ([each.subject for each in page.messages], page.up_to) == ([b], 4)
+    assert (await bus.publish(Message(a, b"x", expect=Expect(a, 0)))).sequence == 5
+
+
+async def test_a_purge_can_keep_what_is_newer(world: World, bus: Bus) -> None:
+    await bus.ensure_stream(spec(world))
+    for _ in range(5):
+        await bus.publish(Message(world.subject("s.a"), b"x"))
+    assert await bus.purge(world.stream(), world.subject("s.a"), keep_from=4) == 3
+    page = await bus.range(world.stream(), world.subject("s.a"), 1)
+    assert [each.sequence for each in page.messages] == [4, 5]
+
+
+async def test_sequences_go_on_after_everything_was_purged(world: World, bus: Bus) -> None:
+    await bus.ensure_stream(spec(world))
+    for _ in range(3):
+        await bus.publish(Message(world.subject("s.a"), b"x"))
+    assert await bus.purge(world.stream(), world.subject("s.>")) == 3
+    state = await bus.stream_state(world.stream())
+    assert (state.messages, state.last_sequence) == (0, 3)
+    assert (await bus.publish(Message(world.subject("s.a"), b"x"))).sequence == 4
