@@ -10,7 +10,6 @@ from anchorwatch.bus.port import ConsumerSpec, ConsumerState, Stored
 from anchorwatch.bus.sim.clock import RESOLUTION_S, SimClock, Timer
 from anchorwatch.bus.sim.faults import FaultKind, Faults
 from anchorwatch.bus.sim.stream import StreamStore
-from anchorwatch.core.errors import ConfigDiffers
 from anchorwatch.topology.subjects import matches
 
 
@@ -253,21 +252,6 @@ class ConsumerCore:
             self._timer = self._clock.call_later(due_s - self._clock.now_s(), self.dispatch)
 
 
-def check_same(name: str, existing: ConsumerSpec, wanted: ConsumerSpec) -> None:
-    """Compare what matters of two specs of one durable consumer.
-
-    Raises:
-        ConfigDiffers: they differ; the message says in what.
-    """
-    differences = []
-    if sorted(existing.filters) != sorted(wanted.filters):
-        differences.append(f"filters are {existing.filters}, should be {wanted.filters}")
-    if existing.ack_wait_s != wanted.ack_wait_s:
-        differences.append(f"ack_wait_s is {existing.ack_wait_s}, should be {wanted.ack_wait_s}")
-    if differences:
-        raise ConfigDiffers(f"consumer {name} of {existing.stream}: {'; '.join(differences)}")
-
-
 def _reordered(handed: list[Handed], faults: Faults) -> list[Handed]:
     """Shuffle, with each subject's own messages in their order."""
     places = [each.stored.subject for each in handed]
@@ -278,4 +262,4 @@ def _reordered(handed: list[Handed], faults: Faults) -> list[Handed]:
     return [queues[subject].pop(0) for subject in places]
 
 
-__all__ = ["ConsumerCore", "ConsumerDeleted", "Handed", "Pull", "check_same"]
+__all__ = ["ConsumerCore", "ConsumerDeleted", "Handed", "Pull"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from anchorwatch.bus.port import ConsumerState, Delivery, Disconnected, Stored
 from anchorwatch.bus.sim.consumers import ConsumerCore, ConsumerDeleted, Handed, Pull
 from anchorwatch.bus.sim.faults import FaultKind
-from anchorwatch.core.errors import Denied, NotFound
+from anchorwatch.core.errors import BadInput, Denied, NotFound
 
 if TYPE_CHECKING:
     from anchorwatch.bus.sim.bus import SimBus
@@ -58,6 +58,8 @@ class SimConsumer:
         self._pulls: dict[Pull, ConsumerCore] = {}
 
     async def fetch(self, limit: int, timeout_s: float) -> list[Delivery]:
+        if limit < 1:
+            raise BadInput(f"cannot fetch {limit} messages")
         link, server = self._bus.link, self._bus.server
         try:
             await link.up(min(timeout_s, AWAY_PAUSE_S))

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from anchorwatch.bus.port import Ack, BatchRefused, ConsumerSpec, Message, Page, Stored, StreamMissing
 from anchorwatch.bus.sim.bus import SimBus
 from anchorwatch.bus.sim.clock import SimClock
-from anchorwatch.bus.sim.consumers import ConsumerCore, check_same
+from anchorwatch.bus.sim.compare import check_consumer, check_stream
+from anchorwatch.bus.sim.consumers import ConsumerCore
 from anchorwatch.bus.sim.faults import FaultKind, Faults
 from anchorwatch.bus.sim.index import overlap
 from anchorwatch.bus.sim.link import Link
@@ -19,7 +20,7 @@ from anchorwatch.bus.sim.sources import SourceFeed
 from anchorwatch.bus.sim.stream import StreamStore
 from anchorwatch.bus.sim.users import SimUser
 from anchorwatch.bus.sim.writes import Writer
-from anchorwatch.core.errors import BadInput, ConfigDiffers, Conflict, Denied, NotFound
+from anchorwatch.core.errors import BadInput, Conflict, Denied, NotFound
 from anchorwatch.topology.streams import BucketSpec, StreamSpec
 
 KV_HISTORY_MAX = 64
@@ -159,13 +160,7 @@ class SimServer:
         """
         existing = self.streams.get(spec.name)
         if existing is not None:
-            differences = [
-                f"{field.name} is {getattr(existing.spec, field.name)!r}, should be {getattr(spec, field.name)!r}"
-                for field in dataclasses.fields(spec)
-                if getattr(existing.spec, field.name) != getattr(spec, field.name)
-            ]
-            if differences:
-                raise ConfigDiffers(f"stream {spec.name}: {'; '.join(differences)}")
+            check_stream(existing.spec, spec)
             return
         for other in self.streams.values():
             for theirs in other.spec.subjects:
@@ -297,7 +292,7 @@ class SimServer:
             name = f"ephemeral-{self._ephemerals}"
         existing = self.consumers.get((spec.stream, name))
         if existing is not None:
-            check_same(name, existing.spec, spec)
+            check_consumer(name, existing.spec, spec)
             return name
         if store.spec.work_queue:
             self._check_alone(store, spec)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-import math
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from anchorwatch.bus.port import MESSAGE_ID_HEADER, Page, Stored, StreamState
+from anchorwatch.bus.sim.compare import dedupe_window_s
 from anchorwatch.bus.sim.index import SubjectIndex
 from anchorwatch.core.errors import TooLarge
 from anchorwatch.topology.streams import StreamSpec
@@ -85,9 +85,7 @@ class StreamStore:
         """The sequence of the message with this id within the dedupe window. A retry does not lengthen the window."""
         if message_id is None:
             return None
-        horizon_ms = self._now_ms() - round(
-            min(self.spec.dedupe_window_s, self.spec.age_max_s or math.inf) * 1000
-        )
+        horizon_ms = self._now_ms() - round(dedupe_window_s(self.spec) * 1000)
         while self._ids:
             oldest = next(iter(self._ids))
             if self._ids[oldest][1] > horizon_ms:
