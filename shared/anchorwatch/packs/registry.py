@@ -1,8 +1,7 @@
-"""Finds packs by name, through the entry-point group ``anchorwatch.packs``."""
+"""Finds packs by name: those that were registered in this process, then the entry-point group ``anchorwatch.packs``."""
 
 from __future__ import annotations
 
-from functools import cache
 from importlib.metadata import entry_points
 from typing import cast
 
@@ -10,21 +9,30 @@ from anchorwatch.core.errors import NotFound
 from anchorwatch.packs.port import Pack
 
 GROUP = "anchorwatch.packs"
+_known: dict[str, Pack] = {}
+
+
+def register(pack: Pack) -> None:
+    """Make a pack known in this process, as an installed one is; it goes before one of the same name."""
+    _known[pack.name] = pack
 
 
 def names() -> list[str]:
-    """The names of all installed packs."""
-    return sorted({entry.name for entry in entry_points(group=GROUP)})
+    """The names of all packs."""
+    return sorted({entry.name for entry in entry_points(group=GROUP)} | set(_known))
 
 
-@cache
 def load(name: str) -> Pack:
     """The pack of that name.
 
     Raises:
-        NotFound: none is installed; the hint lists those that are.
+        NotFound: there is none; the hint lists those that are.
     """
-    for entry in entry_points(group=GROUP):
-        if entry.name == name:
-            return cast("Pack", entry.load())
-    raise NotFound(f"there is no pack {name!r}", hint=f"installed: {', '.join(names()) or 'none'}")
+    if name not in _known:
+        for entry in entry_points(group=GROUP):
+            if entry.name == name:
+                _known[name] = cast("Pack", entry.load())
+                break
+        else:
+            raise NotFound(f"there is no pack {name!r}", hint=f"installed: {', '.join(names()) or 'none'}")
+    return _known[name]

@@ -1,0 +1,210 @@
+"""A mesh in one process: the services' real code on the bus in memory, each as a process that can be killed and started again.
+
+Run it inside `anchorwatch.bus.sim.loop.run`, so that time is virtual and a run can be repeated by its seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+
+from anchorwatch.bus.sim import Faults, SimBus, SimServer
+from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.session import SessionState
+from anchorwatch.core.session.decide import Create, decide
+from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.inputs import Receipt, accept
+from anchorwatch.journal.mapping import input_body
+from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.service.agents import AgentDirectory
+from anchorwatch.service.context import Identity, ServiceContext
+from anchorwatch.service.presence import Presence
+from anchorwatch.service.runner import ensure_topology, find
+from anchorwatch.settings import Settings
+from anchorwatch.topology.streams import journal_stream
+
+WORKSPACE = "default"
+POLL_S = 0.05
+Run = Callable[[ServiceContext], Awaitable[None]]
+
+
+class LoopClock:
+    """The simulation's time as a service sees it."""
+
+    def __init__(self, server: SimServer) -> None:
+        self._server = server
+
+    def now_ms(self) -> int:
+        return self._server.now_ms()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class Process:
+    """A service at work. `kill` ends it at once, wherever it is; `start` brings it back under the same instance name."""
+
+    def __init__(self, mesh: SimMesh, service: str, instance: str, run: Run) -> None:
+        self.instance = instance
+        self._mesh = mesh
+        self._service = service
+        self._run = run
+        self._starts = 0
+        self._bus: SimBus | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def start(self) -> None:
+        """Start it, and wait until it is ready."""
+        self._starts += 1
+        server = self._mesh.server
+        self._bus = server.connect(name=f"{self.instance}#{self._starts}")
+        identity = Identity(self._service, self.instance, f"i{self._starts}")
+        presence = Presence(
+            self._bus, identity, self._mesh.settings.lease_s, monotonic=asyncio.get_running_loop().time
+        )
+        context = ServiceContext(
+            settings=self._mesh.settings,
+            bus=self._bus,
+            identity=identity,
+            clock=LoopClock(server),
+            log=self._mesh.log.bind(instance=self.instance),
+            peers=presence,
+        )
+        self._task = asyncio.create_task(self._live(presence, context), name=self.instance)
+        ready = asyncio.create_task(context.ready.wait())
+        await asyncio.wait({ready, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if self._task.done():
+            self._task.result()
+
+    async def _live(self, presence: Presence, context: ServiceContext) -> None:
+        try:
+            await presence.start()
+            await self._run(context)
+        finally:
+            # A killed process says no goodbye: its bus is dead by now.
+            await presence.stop()
+
+    async def kill(self) -> None:
+        """As ``kill -9``: nothing of it runs any more, and it tells nobody."""
+        if self._bus is not None:
+            self._bus.kill()
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await self._task
+
+    def cut(self) -> None:
+        """Take its network away, and leave it running."""
+        if self._bus is not None:
+            self._bus.cut()
+
+    def mend(self) -> None:
+        """Give the network back."""
+        if self._bus is not None:
+            self._bus.mend()
+
+
+class SimMesh:
+    """Server, processes, and what a test does from outside."""
+
+    def __init__(self, *, seed: int = 0, faults: Faults | None = None, **settings: Any) -> None:  # noqa: ANN401 - settings
+        self.server = SimServer(seed=seed, faults=faults)
+        self.settings = Settings(**{"lease_s": 3.0, **settings})
+        self.log: structlog.stdlib.BoundLogger = structlog.get_logger()
+        self.processes: dict[str, Process] = {}
+        self.bus = self.server.connect(name="outside")
+        self.committer = Committer(self.bus, journal_stream())
+        self.sessions = SessionJournal(self.bus, self.committer, "outside")
+
+    async def open(self, *services: str | tuple[str, Run]) -> None:
+        """Make the streams, and start one process of each service (by name, or as name and coroutine function)."""
+        await ensure_topology(self.bus)
+        for service in services:
+            await self.add(service)
+
+    async def add(self, service: str | tuple[str, Run]) -> Process:
+        """One more process of a service; instances are numbered."""
+        name, run = (service, find(service)) if isinstance(service, str) else service
+        number = sum(instance.startswith(f"{name}-") for instance in self.processes) + 1
+        process = Process(self, name, f"{name}-{number}", run)
+        self.processes[process.instance] = process
+        await process.start()
+        return process
+
+    async def close(self) -> None:
+        for process in self.processes.values():
+            await process.kill()
+
+    async def session(self, name: str, agent: AgentSpec) -> SessionRef:
+        """Apply the agent and make a session of it, as the gateway does."""
+        directory = await AgentDirectory.open(self.bus)
+        spec = await directory.apply(WORKSPACE, agent)
+        ref = SessionRef(WORKSPACE, name)
+        now_ms = self.server.now_ms()
+        create = Create(ref, spec.at_version, spec.objectives, spec.constraints, now_ms, "outside")
+        await self.sessions.append(ref, SessionState(), decide(SessionState(), create), now_ms)
+        await directory.bind(ref, spec.name)
+        return ref
+
+    async def say(
+        self, ref: SessionRef, id_: str, text: str = "", priority: int = 0, kind: str = "message"
+    ) -> Receipt:
+        """Accept an input for a session."""
+        body = input_body(kind, priority, text=text)
+        return await accept(self.committer, ref, id_, body, at_ms=self.server.now_ms(), writer="outside")
+
+    async def anchor(self, ref: SessionRef) -> Anchor:
+        return (await self.sessions.read_anchor(ref))[0]
+
+    async def until(self, condition: Callable[[], Awaitable[bool]], within_s: float = 60.0) -> None:
+        """Let time pass until ``condition`` holds.
+
+        Raises:
+            AssertionError: it did not within ``within_s`` of virtual time.
+        """
+        for _ in range(round(within_s / POLL_S)):
+            if await condition():
+                return
+            await asyncio.sleep(POLL_S)
+        raise AssertionError(f"did not hold within {within_s:g} s of virtual time")
+
+    async def until_rest(self, ref: SessionRef, runs: int, within_s: float = 60.0) -> Anchor:
+        """Wait until the session is idle with at least ``runs`` ended turns."""
+
+        async def rested() -> bool:
+            anchor = await self.anchor(ref)
+            return anchor.status == "idle" and anchor.run_count >= runs
+
+        await self.until(rested, within_s)
+        return await self.anchor(ref)
+
+    async def records(self, ref: SessionRef) -> list[tuple[int, str, bytes]]:
+        """Every record of a session: (sequence, subject below the session, payload)."""
+        prefix = f"aw.journal.{ref.shard}.{ref.workspace}.{ref.session}."
+        found, start = [], 1
+        while True:
+            page = await self.bus.range(journal_stream(), f"{prefix}>", start)
+            found += [
+                (each.sequence, each.subject.removeprefix(prefix), each.payload) for each in page.messages
+            ]
+            if not page.more:
+                return found
+            start = page.messages[-1].sequence + 1
+
+    async def anchors(self, ref: SessionRef) -> list[dict[str, Any]]:
+        """Every anchor that the session ever had, with its record's envelope."""
+        return [
+            json.loads(payload) for _, subject, payload in await self.records(ref) if subject == "p.anchor"
+        ]
