@@ -1,11 +1,16 @@
-"""Every test that asks for ``world`` or ``bus`` runs twice: on ``sim`` and on ``nats``. No test is skipped on either."""
+"""Every test that asks for ``world`` or ``bus`` runs twice: on ``sim`` and on ``nats``. No test is skipped on either.
+
+On ``sim`` the event loop's time is virtual: waits cost nothing, and a test that would wait for ever fails at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 from anchorwatch.bus.port import Bus
+from anchorwatch.bus.sim import VirtualTimeLoop
 
 from tests.conformance.worlds import USERS, NatsWorld, SimWorld, World
 from tests.support.nats_server import NatsServer, running_server
@@ -20,9 +25,15 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer
         yield server
 
 
-@pytest.fixture(params=["sim", "nats"])
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loop makes the two runs of a test; `world` follows it."""
+    return {"sim": VirtualTimeLoop, "nats": asyncio.new_event_loop}
+
+
+@pytest.fixture
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
-    where: World = SimWorld() if request.param == "sim" else NatsWorld(request.getfixturevalue("nats_server"))
+    virtual = isinstance(asyncio.get_running_loop(), VirtualTimeLoop)
+    where: World = SimWorld() if virtual else NatsWorld(request.getfixturevalue("nats_server"))
     yield where
     await where.close()
 
