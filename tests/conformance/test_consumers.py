@@ -241,6 +241,29 @@ async def test_a_consumer_says_how_far_it_is(world: World, bus: Bus) -> None:
     assert (state.delivered_sequence, state.ack_floor_sequence, state.pending) == (2, 1, 1)
 
 
+async def test_the_durable_consumers_of_a_stream_are_listed_with_how_far_they_are(
+    world: World, bus: Bus
+) -> None:
+    stream = await world.make_stream(bus)
+    await publish(world, bus, "a", "b", "c")
+    done = await consume(world, bus, stream, durable="done")
+    assert len(await take(done)) == 3
+    await consume(world, bus, stream, durable="behind")
+    await consume(world, bus, stream, durable=None)
+
+    async def all_acked() -> bool:
+        return (await done.state()).ack_floor_sequence == 3
+
+    await world.until(all_acked)
+    states = await bus.consumer_states(stream)
+    assert {name: (state.ack_floor_sequence, state.pending) for name, state in states.items()} == {
+        "done": (3, 0),
+        "behind": (0, 3),
+    }
+    with pytest.raises(StreamMissing):
+        await bus.consumer_states(world.stream("NONE"))
+
+
 async def test_a_consumer_that_exists_with_another_start_is_attached_to(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await publish(world, bus, "a", "b")

@@ -325,6 +325,14 @@ class Bus(Protocol):
         ...
 
     async def delete_consumer(self, stream: str, durable: str) -> None: ...
+    async def consumer_states(self, stream: str) -> Mapping[str, ConsumerState]:
+        """How far each durable consumer of the stream is, by name.
+
+        Raises:
+            StreamMissing: there is no such stream.
+        """
+        ...
+
     async def ensure_stream(self, spec: StreamSpec) -> None:
         """Make the stream, or check that it is so.
 

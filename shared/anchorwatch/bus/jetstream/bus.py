@@ -13,7 +13,7 @@ from anchorwatch.bus.jetstream.publishing import Publisher, is_unanswered
 from anchorwatch.bus.jetstream.reads import Reader
 from anchorwatch.bus.jetstream.responders import Responder
 from anchorwatch.bus.jetstream.streams import Streams
-from anchorwatch.bus.port import Ack, ConsumerSpec, Handler, Message, Page, StreamState
+from anchorwatch.bus.port import Ack, ConsumerSpec, ConsumerState, Handler, Message, Page, StreamState
 from anchorwatch.core.errors import Unavailable
 from anchorwatch.topology.streams import BucketSpec, StreamSpec
 
@@ -61,6 +61,9 @@ class JetStreamBus:
 
     async def delete_consumer(self, stream: str, durable: str) -> None:
         await self._consumers.delete(stream, durable)
+
+    async def consumer_states(self, stream: str) -> dict[str, ConsumerState]:
+        return await self._consumers.states(stream)
 
     async def ensure_stream(self, spec: StreamSpec) -> None:
         await self._streams.ensure_stream(spec)

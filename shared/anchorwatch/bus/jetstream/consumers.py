@@ -128,13 +128,7 @@ class JetStreamConsumer:
             return [self._arrived.popleft() for _ in range(min(limit, len(self._arrived)))]
 
     async def state(self) -> ConsumerState:
-        info = await consumer_info(self._link, self._stream, self._name)
-        return ConsumerState(
-            delivered_sequence=info["delivered"]["stream_seq"],
-            ack_floor_sequence=info["ack_floor"]["stream_seq"],
-            ack_pending=info["num_ack_pending"],
-            pending=info["num_pending"],
-        )
+        return _state(await consumer_info(self._link, self._stream, self._name))
 
     async def close(self) -> None:
         self._unwatch()
@@ -251,6 +245,20 @@ class Consumers:
             self._link, f"CONSUMER.DELETE.{stream}.{durable}", None, f"delete consumer {durable} of {stream}"
         )
 
+    async def states(self, stream: str) -> dict[str, ConsumerState]:
+        """How far each durable consumer is; the server tells of some hundred at a time."""
+        found: dict[str, ConsumerState] = {}
+        offset = 0
+        while True:
+            page = await api(
+                self._link, f"CONSUMER.LIST.{stream}", {"offset": offset}, f"consumers of {stream}"
+            )
+            rows = page.get("consumers") or []
+            found |= {row["name"]: _state(row) for row in rows if row["config"].get("durable_name")}
+            offset += len(rows)
+            if not rows or offset >= page["total"]:
+                return found
+
     async def _attach(self, spec: ConsumerSpec) -> bool:
         """Whether the durable consumer exists, and is as ``spec`` says."""
         try:
@@ -292,6 +300,15 @@ async def api(link: Link, request: str, body: Mapping[str, Any] | None, what: st
 async def consumer_info(link: Link, stream: str, name: str) -> dict[str, Any]:
     """What the server says of a consumer."""
     return await api(link, f"CONSUMER.INFO.{stream}.{name}", None, f"consumer {name} of {stream}")
+
+
+def _state(info: Mapping[str, Any]) -> ConsumerState:
+    return ConsumerState(
+        delivered_sequence=info["delivered"]["stream_seq"],
+        ack_floor_sequence=info["ack_floor"]["stream_seq"],
+        ack_pending=info["num_ack_pending"],
+        pending=info["num_pending"],
+    )
 
 
 def _config(spec: ConsumerSpec, name: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from anchorwatch.bus.port import (
     Ack,
     ConsumerSpec,
+    ConsumerState,
     Handler,
     KeyValue,
     Message,
@@ -140,6 +141,11 @@ class SimBus:
         await self.calls.call(
             f"$JS.API.CONSUMER.DELETE.{stream}.{durable}",
             lambda server: server.delete_consumer(stream, durable),
+        )
+
+    async def consumer_states(self, stream: str) -> dict[str, ConsumerState]:
+        return await self.calls.call(
+            f"$JS.API.CONSUMER.LIST.{stream}", lambda server: server.consumer_states(stream)
         )
 
     async def ensure_stream(self, spec: StreamSpec) -> None:

@@ -6,7 +6,16 @@ import dataclasses
 import random
 from collections.abc import Iterable, Sequence
 
-from anchorwatch.bus.port import Ack, BatchRefused, ConsumerSpec, Message, Page, Stored, StreamMissing
+from anchorwatch.bus.port import (
+    Ack,
+    BatchRefused,
+    ConsumerSpec,
+    ConsumerState,
+    Message,
+    Page,
+    Stored,
+    StreamMissing,
+)
 from anchorwatch.bus.sim.bus import SimBus
 from anchorwatch.bus.sim.clock import SimClock
 from anchorwatch.bus.sim.compare import check_consumer, check_stream
@@ -317,6 +326,15 @@ class SimServer:
         del self.consumers[stream, name]
         self.stream(stream).on_stored.remove(core.on_stored)
         core.delete()
+
+    def consumer_states(self, stream: str) -> dict[str, ConsumerState]:
+        """How far each durable consumer of the stream is."""
+        name = self.stream(stream).spec.name
+        return {
+            core.name: core.state()
+            for core in self.consumers.values()
+            if core.spec.stream == name and core.spec.durable is not None
+        }
 
     def _check_alone(self, store: StreamStore, spec: ConsumerSpec) -> None:
         for other in self.consumers.values():
