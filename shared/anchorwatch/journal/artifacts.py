@@ -26,8 +26,11 @@ _ID_CHARS = 26
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where an artifact comes from. ``maker`` names the work for ever (an effect key, an input's id); ``acting_as`` is the
-    identity that it was done under; ``derived_from`` names the inputs and artifacts that went into it."""
+    """Where an artifact comes from.
+
+    ``maker`` names the work for ever (an effect key, an input's id); ``acting_as`` is the identity that it was done
+    under; ``derived_from`` names the inputs and artifacts that went into it.
+    """
 
     maker: str
     acting_as: str = ""
@@ -84,7 +87,7 @@ class Kept:
 
 def artifact_id(maker: str, name: str, digest: str) -> str:
     """The id of what ``maker`` made under ``name`` with content ``digest``."""
-    return "a-" + sha256("\x1f".join((maker, name, digest)).encode()).hexdigest()[:_ID_CHARS]
+    return "a-" + sha256(f"{maker}\x1f{name}\x1f{digest}".encode()).hexdigest()[:_ID_CHARS]
 
 
 class ArtifactJournal:

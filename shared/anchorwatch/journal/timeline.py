@@ -159,7 +159,9 @@ def _told(record: Record, register: Register) -> tuple[str, str]:
         case Kind.RELEASE:
             return f"{body['owner'][0]} gave the call back", clip(body["reason"])
         case Kind.OUTCOME:
-            why = ": ".join(str(part) for part in (body.get("rule") or body.get("error"), body["text"]) if part)
+            why = ": ".join(
+                str(part) for part in (body.get("rule") or body.get("error"), body["text"]) if part
+            )
             return f"{body['tool']} {body['state']}", clip(why)
         case Kind.GATE_ASKED:
             return "the call waits for a person", clip(body["rule"])

@@ -1,0 +1,39 @@
+"""The application: routes behind their guard."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+from anchorwatch_gateway import errors
+from anchorwatch_gateway.guard import Guard
+from anchorwatch_gateway.parts import Parts
+from anchorwatch_gateway.routes import agents, events, lists, operations, sessions, turns
+
+ABOUT = """Every path below `/api` wants `Authorization: Bearer TOKEN`. Lists are pages `{data, next}`; errors are
+`{code, message, hint}`. A write is answered after the journal acknowledged it."""
+
+
+def build(parts: Parts) -> ASGIApp:
+    """The ASGI application.
+
+    Raises:
+        BadSettings: there is no bearer token.
+    """
+    app = FastAPI(
+        title="Anchor Watch",
+        description=ABOUT,
+        version=version("anchorwatch-gateway"),
+        redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
+        responses=errors.PROBLEMS,
+        redirect_slashes=False,
+        docs_url="/docs",
+    )
+    app.state.parts = parts
+    errors.install(app, parts.log)
+    for module in (sessions, turns, events, lists, agents, operations):
+        app.include_router(module.router)
+    return Guard(app, parts.token, parts.counters.count_request, parts.log)

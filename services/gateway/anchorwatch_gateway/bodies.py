@@ -1,0 +1,58 @@
+"""What clients send. Unknown fields are refused: a misspelt option that is ignored is a trap."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from anchorwatch.core.agents import Name
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+PriorityName = Literal["P0", "P1", "P2"]
+PRIORITIES: dict[str, Literal[0, 1, 2]] = {"P0": 0, "P1": 1, "P2": 2}
+DIRECTIVES_MAX = 32
+KEY_PATTERN = r"^[\x21-\x7e][\x20-\x7e]{0,254}$"
+TOKEN_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"
+EVENT_TYPE_PATTERN = r"^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}$"
+EVENT_ID_PATTERN = r"^[\x21-\x7e]{1,128}$"
+
+Directive = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class NewSession(_Body):
+    """A session to make. Without objectives, those of the agent hold; constraints are added to the agent's."""
+
+    name: Name
+    agent: Name
+    objectives: list[Directive] | None = Field(None, max_length=DIRECTIVES_MAX)
+    constraints: list[Directive] | None = Field(None, max_length=DIRECTIVES_MAX)
+
+
+class NewInput(_Body):
+    """A message to a session."""
+
+    content: Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
+    priority: PriorityName = Field("P0", description="P0: look at once; P1: soon; P2: at the next check")
+
+
+class Trigger(_Body):
+    """A wish that the session looks now."""
+
+    reason: str = Field("", max_length=1000)
+
+
+class NewEvent(_Body):
+    """Something that happened outside."""
+
+    source: str = Field(pattern=TOKEN_PATTERN)
+    type: str = Field(
+        pattern=EVENT_TYPE_PATTERN, description="words with dots between, such as instance.dead"
+    )
+    data: Any = None
+    priority: PriorityName = "P1"
+    id: str | None = Field(
+        None, pattern=EVENT_ID_PATTERN, description="the event's own id: sent again, it is the same event"
+    )

@@ -1,0 +1,160 @@
+"""How an error looks to a client: one shape ``{code, message, hint}``, and never a traceback."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from anchorwatch.core.errors import AnchorWatchError, BadInput, Fenced, IdempotencyConflict, Unavailable
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+RETRY_AFTER_S = 1
+FIELDS_SHOWN_MAX = 20
+
+
+class Unauthorized(AnchorWatchError):
+    """The bearer token is missing or wrong."""
+
+    code = "unauthorized"
+    http_status = 401
+
+
+class BadRequest(BadInput):
+    """The request cannot be read."""
+
+    code = "bad_request"
+    http_status = 400
+
+
+class HeadersTooLarge(BadRequest):
+    """The request's headers are larger than the limit."""
+
+    code = "headers_too_large"
+    http_status = 431
+
+
+class Problem(BaseModel):
+    """An error: ``code`` is stable, ``hint`` is the way out."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+
+class FieldProblem(BaseModel):
+    """What is wrong with one field."""
+
+    field: str
+    problem: str
+
+
+class ValidationProblem(Problem):
+    """A request whose fields cannot be taken."""
+
+    fields: list[FieldProblem] = Field(default_factory=list)
+
+
+class ConflictProblem(Problem):
+    """A conflict; ``first_body_sha256`` where an idempotency key was used before with another body."""
+
+    first_body_sha256: str | None = None
+
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    400: {"model": Problem, "description": "The request cannot be read"},
+    401: {"model": Problem, "description": "The bearer token is missing or wrong"},
+    404: {"model": Problem, "description": "There is nothing of that name"},
+    413: {"model": Problem, "description": "Larger than the limit"},
+    422: {"model": ValidationProblem, "description": "A field cannot be taken"},
+    503: {"model": Problem, "description": "A part that is needed did not answer; try again"},
+}
+"""What any endpoint may answer."""
+
+
+def problem(
+    status: int,
+    code: str,
+    message: str,
+    hint: str = "",
+    *,
+    extra: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """The response to something that did not go well."""
+    content = {"code": code, "message": message, "hint": hint, **(extra or {})}
+    return JSONResponse(content, status, dict(headers or {}))
+
+
+def from_error(error: AnchorWatchError) -> JSONResponse:
+    """The response for an error of ours."""
+    extra = {}
+    if isinstance(error, IdempotencyConflict):
+        extra["first_body_sha256"] = error.first_body_sha256
+    headers = {}
+    if isinstance(error, Unavailable | Fenced):
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    if isinstance(error, Unauthorized):
+        headers["WWW-Authenticate"] = "Bearer"
+    return problem(error.http_status, error.code, error.message, error.hint, extra=extra, headers=headers)
+
+
+def install(app: FastAPI, log: structlog.stdlib.BoundLogger) -> None:
+    """Answer every exception in the one shape."""
+
+    async def ours(_request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, AnchorWatchError)  # noqa: S101 - registered for these alone
+        if error.http_status >= HTTPStatus.INTERNAL_SERVER_ERROR and not error.retryable:
+            log.error("request failed", code=error.code, why=str(error))
+        return from_error(error)
+
+    async def invalid(_request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for these alone
+        return from_validation(error.errors())
+
+    async def http(_request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)  # noqa: S101 - registered for these alone
+        return from_http(error)
+
+    async def unexpected(request: Request, error: Exception) -> JSONResponse:
+        incident = secrets.token_hex(6)
+        log.error("incident", incident=incident, method=request.method, path=request.url.path, exc_info=error)
+        return problem(
+            500, "internal", "something went wrong here", f"the gateway's log has incident {incident}"
+        )
+
+    app.add_exception_handler(AnchorWatchError, ours)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(Exception, unexpected)
+
+
+def from_validation(errors: Sequence[Any]) -> JSONResponse:
+    """The response for fields that cannot be taken, each with what is wrong with it; values are not repeated."""
+    fields = [
+        {"field": ".".join(str(part) for part in each["loc"]), "problem": str(each["msg"])}
+        for each in errors[:FIELDS_SHOWN_MAX]
+    ]
+    first = fields[0] if fields else {"field": "the request", "problem": "not valid"}
+    message = f"{first['field']}: {first['problem']}"
+    if len(errors) > 1:
+        message += f" (and {len(errors) - 1} more)"
+    return problem(422, "bad_input", message, "see /docs for the fields", extra={"fields": fields})
+
+
+def from_http(error: HTTPException) -> JSONResponse:
+    """The response for what the framework itself refuses."""
+    codes = {
+        404: ("not_found", "there is no such address", "see /docs"),
+        405: ("method_not_allowed", "the method is not allowed here", "see /docs"),
+        400: ("bad_request", "the request cannot be read", "send JSON as UTF-8"),
+    }
+    default = (HTTPStatus(error.status_code).phrase.lower().replace(" ", "_"), str(error.detail), "")
+    code, message, hint = codes.get(error.status_code, default)
+    return problem(error.status_code, code, message, hint, headers=error.headers)

@@ -1,0 +1,49 @@
+"""Figures of the mesh, fetched when they are asked for."""
+
+from __future__ import annotations
+
+import asyncio
+
+from anchorwatch.core.errors import AnchorWatchError, Unavailable
+from anchorwatch.topology.streams import STREAMS
+from prometheus_client import Gauge
+
+from anchorwatch_gateway.parts import Parts
+
+
+async def refresh(parts: Parts) -> None:
+    """Set the gauges. What does not answer is left out rather than shown as zero."""
+    counters = parts.counters
+    for gauge in (counters.lag, counters.sessions, counters.effects):
+        gauge.clear()
+    await asyncio.gather(_memory(parts), *(_lag(parts, spec.name) for spec in STREAMS))
+
+
+async def _memory(parts: Parts) -> None:
+    counters = parts.counters
+    try:
+        answer = await parts.memory.ask("stats", {})
+        newest = (await parts.bus.stream_state(parts.committer.stream)).last_sequence
+    except Unavailable:
+        counters.up.set(0)
+        return
+    counters.up.set(1)
+    counters.behind.set(max(0, newest - answer.as_of))
+    counters.stuck.set(answer.result["runs_without_progress_max"])
+    counters.damaged.set(answer.result["damaged"])
+    _fill(counters.sessions, answer.result["sessions"])
+    _fill(counters.effects, answer.result["effects"])
+
+
+def _fill(gauge: Gauge, values: dict[str, int]) -> None:
+    for label, value in values.items():
+        gauge.labels(label).set(value)
+
+
+async def _lag(parts: Parts, stream: str) -> None:
+    try:
+        states = await parts.bus.consumer_states(stream)
+    except AnchorWatchError:
+        return
+    for name, state in states.items():
+        parts.counters.lag.labels(stream, name).set(state.pending + state.ack_pending)

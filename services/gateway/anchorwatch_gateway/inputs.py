@@ -1,0 +1,123 @@
+"""Accepting inputs: the journal has acknowledged one before its receipt is given."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from anchorwatch.codec import canonical_json, decode, sha256_hex
+from anchorwatch.core.errors import IdempotencyConflict, TooLarge
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.times import iso
+from anchorwatch.journal import inputs as journal
+from anchorwatch.journal.artifacts import Provenance
+from anchorwatch.journal.mapping import input_body
+from anchorwatch.topology.subjects import SessionSubjects
+
+from anchorwatch_gateway.bodies import PRIORITIES, NewInput, Trigger
+from anchorwatch_gateway.parts import Parts
+from anchorwatch_gateway.replies import Receipt
+from anchorwatch_gateway.sessions import find_living
+
+TEXT_BYTES_MAX = 32 * 1024
+"""A longer content becomes an artifact, and the record holds its beginning and says where the rest is."""
+OPENING_CHARS = 4_000
+CONTENT_BYTES_MAX = 1024 * 1024
+BY = "a person"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request to accept an input. ``body`` is the JSON as the client sent it: what the receipt is bound to."""
+
+    ref: SessionRef
+    key: str | None
+    body: Any
+
+
+async def say(parts: Parts, request: Request, message: NewInput) -> Receipt:
+    """Accept a message.
+
+    Raises:
+        NotFound, SessionDeleted, IdempotencyConflict, TooLarge, Unavailable.
+    """
+    content = message.content.encode()
+    if len(content) > CONTENT_BYTES_MAX:
+        raise TooLarge(
+            f"the content is larger than {CONTENT_BYTES_MAX} bytes", hint="send it in several messages"
+        )
+    return await _accept(parts, request, "message", PRIORITIES[message.priority], message.content)
+
+
+async def trigger(parts: Parts, request: Request, wish: Trigger) -> Receipt:
+    """Accept a person's wish for a turn now. Errors as `say`."""
+    return await _accept(parts, request, "trigger", 0, wish.reason)
+
+
+async def _accept(
+    parts: Parts, request: Request, kind: Literal["message", "trigger"], priority: int, text: str
+) -> Receipt:
+    anchor, _ = await find_living(parts, request.ref)
+    key = request.key or secrets.token_urlsafe(18)
+    id_ = journal.input_id("k", request.ref.workspace, request.ref.session, key)
+    digest = sha256_hex(canonical_json(request.body))
+    artifact_id = None
+    data: Mapping[str, Any] | None = None
+    if len(text.encode()) > TEXT_BYTES_MAX:
+        await _check_first(parts, request.ref, id_, digest)
+        text, artifact_id = await _keep(parts, request.ref, id_, text)
+        data = {"artifact_id": artifact_id}
+    body = input_body(kind, priority, text=text, data=data, body_sha256=digest, by=BY)
+    try:
+        receipt = await journal.accept(
+            parts.committer,
+            request.ref,
+            id_,
+            body,
+            at_ms=parts.clock.now_ms(),
+            writer=parts.writer,
+            deadline_s=parts.commit_deadline_s,
+        )
+    except IdempotencyConflict:
+        parts.counters.inputs.labels("conflict").inc()
+        raise
+    parts.counters.inputs.labels("replayed" if receipt.replayed else "accepted").inc()
+    parts.seen.note(receipt.sequence)
+    return Receipt(
+        input_id=receipt.input_id,
+        session=receipt.session,
+        sequence=receipt.sequence,
+        accepted_at=iso(receipt.accepted_at_ms),
+        replayed=receipt.replayed,
+        session_status=anchor.status,
+        idempotency_key=key,
+        artifact_id=artifact_id,
+    )
+
+
+async def _check_first(parts: Parts, ref: SessionRef, id_: str, digest: str) -> None:
+    """Find a conflict before bytes are kept for a request that will be refused; the fence still decides."""
+    page = await parts.bus.last(parts.committer.stream, [SessionSubjects(ref).input(id_)])
+    if page.messages:
+        first = decode(page.messages[0].payload).body["body_sha256"]
+        if first != digest:
+            parts.counters.inputs.labels("conflict").inc()
+            raise IdempotencyConflict(
+                "the key was used before with another body",
+                hint="use a new key for a new request",
+                first_body_sha256=first,
+            )
+
+
+async def _keep(parts: Parts, ref: SessionRef, id_: str, text: str) -> tuple[str, str]:
+    """Keep a long text as an artifact; returns (what the record says, the artifact's id)."""
+    data = text.encode()
+    origin = Provenance(maker=id_, acting_as=BY, derived_from=(id_,))
+    kept = await parts.artifacts.keep(
+        ref, "message.txt", "text/plain; charset=utf-8", data, origin, at_ms=parts.clock.now_ms()
+    )
+    opening = text[:OPENING_CHARS]
+    note = f"[{len(text) - len(opening)} more characters; the whole text is artifact {kept.artifact_id}]"
+    return f"{opening}\n{note}", kept.artifact_id

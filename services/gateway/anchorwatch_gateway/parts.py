@@ -1,0 +1,77 @@
+"""What the endpoints work with."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import structlog
+from anchorwatch.bus.port import Bus
+from anchorwatch.core.errors import BadSettings
+from anchorwatch.journal.artifacts import ArtifactJournal
+from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.service.agents import AgentDirectory
+from anchorwatch.service.context import Clock, ServiceContext
+from anchorwatch.settings import Settings
+from anchorwatch.topology.streams import journal_stream
+
+from anchorwatch_gateway.counters import Counters
+from anchorwatch_gateway.memory import MemoryClient
+from anchorwatch_gateway.seen import Seen
+
+COMMIT_DEADLINE_S = 10.0
+"""Shorter than clients wait: one that is told to try again knows more than one whose connection ended."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The gateway's parts. ``writer`` names this process in the records that it writes."""
+
+    settings: Settings
+    bus: Bus
+    clock: Clock
+    log: structlog.stdlib.BoundLogger
+    stopping: asyncio.Event
+    writer: str
+    committer: Committer
+    journal: SessionJournal
+    artifacts: ArtifactJournal
+    agents: AgentDirectory
+    memory: MemoryClient
+    counters: Counters = field(default_factory=Counters)
+    seen: Seen = field(default_factory=Seen)
+    commit_deadline_s: float = COMMIT_DEADLINE_S
+
+    @property
+    def token(self) -> str:
+        """The bearer token.
+
+        Raises:
+            BadSettings: there is none; an API that is open to anyone is never meant.
+        """
+        token = self.settings.token.get_secret_value() if self.settings.token else ""
+        if not token:
+            raise BadSettings(
+                "the gateway has no bearer token", hint="set ANCHORWATCH_TOKEN or ANCHORWATCH_TOKEN_FILE"
+            )
+        return token
+
+
+async def assemble(context: ServiceContext) -> Parts:
+    """The parts, from what the service was given."""
+    committer = Committer(context.bus, journal_stream())
+    writer = context.identity.execution_id
+    return Parts(
+        settings=context.settings,
+        bus=context.bus,
+        clock=context.clock,
+        log=context.log,
+        stopping=context.stopping,
+        writer=writer,
+        committer=committer,
+        journal=SessionJournal(context.bus, committer, writer),
+        artifacts=ArtifactJournal(context.bus, committer, writer),
+        agents=await AgentDirectory.open(context.bus),
+        memory=MemoryClient(context.bus),
+    )

@@ -1,0 +1,107 @@
+"""Making sessions: once, however often it is asked."""
+
+from __future__ import annotations
+
+from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.errors import Conflict, Fenced, NotFound, SessionDeleted
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.session import SessionState
+from anchorwatch.core.session.decide import Create, decide
+
+from anchorwatch_gateway.bodies import NewSession
+from anchorwatch_gateway.parts import Parts
+from anchorwatch_gateway.replies import Session
+
+
+async def create(parts: Parts, ref: SessionRef, wanted: NewSession) -> Session:
+    """Make the session, or find that it is there already with the same agent.
+
+    Raises:
+        NotFound: there is no such agent. Conflict: it exists with another agent. SessionDeleted. Unavailable.
+    """
+    agent = await parts.agents.get(ref.workspace, wanted.agent)
+    try:
+        anchor, sequence = await find(parts, ref)
+        created = False
+    except NotFound:
+        anchor, sequence, created = await _append(parts, ref, agent, wanted)
+    _check_same(anchor, wanted.agent)
+    # A request that died between the two leaves a session that is bound to nobody; asked again, it is bound here.
+    await parts.agents.bind(ref, wanted.agent)
+    return as_reply(anchor, sequence, created=created)
+
+
+async def find(parts: Parts, ref: SessionRef) -> tuple[Anchor, int]:
+    """The session's anchor and its sequence.
+
+    Raises:
+        NotFound: also the leader's last word knows no such session. Unavailable.
+    """
+    try:
+        anchor, sequence = await parts.journal.read_anchor(ref, parts.seen.sequence)
+    except NotFound:
+        # A copy that lags does not know a session that was just made elsewhere.
+        newest = (await parts.bus.stream_state(parts.committer.stream)).last_sequence
+        anchor, sequence = await parts.journal.read_anchor(ref, newest)
+    parts.seen.note(sequence)
+    return anchor, sequence
+
+
+async def find_living(parts: Parts, ref: SessionRef) -> tuple[Anchor, int]:
+    """As `find`, for those who want it to do something.
+
+    Raises:
+        SessionDeleted: it was deleted.
+    """
+    anchor, sequence = await find(parts, ref)
+    if anchor.status == "deleted":
+        raise SessionDeleted(f"the session {ref.session} was deleted", hint="its name is not used again")
+    return anchor, sequence
+
+
+def as_reply(anchor: Anchor, sequence: int, *, created: bool) -> Session:
+    """A session as its maker sees it."""
+    name, _, version = anchor.agent.partition("@")
+    return Session(
+        name=anchor.session,
+        workspace=anchor.workspace,
+        agent=name,
+        agent_version=int(version or 0),
+        status=anchor.status,
+        created=created,
+        sequence=sequence,
+        objectives=list(anchor.objectives),
+        constraints=list(anchor.constraints),
+    )
+
+
+async def _append(
+    parts: Parts, ref: SessionRef, agent: AgentSpec, wanted: NewSession
+) -> tuple[Anchor, int, bool]:
+    at_ms = parts.clock.now_ms()
+    objectives = agent.objectives if wanted.objectives is None else tuple(wanted.objectives)
+    constraints = tuple(dict.fromkeys((*agent.constraints, *(wanted.constraints or ()))))
+    order = Create(ref, agent.at_version, objectives, constraints, at_ms, by=parts.writer)
+    events = decide(SessionState(), order)
+    try:
+        state = await parts.journal.append(ref, SessionState(), events, at_ms, parts.commit_deadline_s)
+    except Fenced:
+        anchor, sequence = await find(parts, ref)
+        return anchor, sequence, False
+    assert state.anchor is not None  # noqa: S101 - it was just made
+    parts.seen.note(state.head)
+    return state.anchor, state.head, True
+
+
+def _check_same(anchor: Anchor, agent: str) -> None:
+    if anchor.status == "deleted":
+        raise SessionDeleted(
+            f"the session {anchor.session} was deleted; its name is not used again",
+            hint="choose another name",
+        )
+    theirs = anchor.agent.partition("@")[0]
+    if theirs != agent:
+        raise Conflict(
+            f"the session {anchor.session} exists and belongs to agent {theirs}", hint="choose another name"
+        )
