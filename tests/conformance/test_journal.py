@@ -1,0 +1,242 @@
+"""The journal on both buses: one writer at a time, one receipt for ever, one outcome a command.
+
+The interleavings by which the protocol was broken before it was built (docs/protocol.md) stand here under their numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from anchorwatch.bus.port import Bus, Expect, Message
+from anchorwatch.codec import canonical_json, encode, encode_anchor, sha256_hex
+from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.effect.state import Claimed, Owner
+from anchorwatch.core.errors import Damaged, Fenced, IdempotencyConflict, NotFound
+from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.core.records import Kind, Record
+from anchorwatch.core.session import SessionState
+from anchorwatch.core.session.decide import (
+    Acquire,
+    CommitStep,
+    Control,
+    Create,
+    EndTurn,
+    PlannedCall,
+    TakeOver,
+    decide,
+)
+from anchorwatch.core.session.events import StepHead
+from anchorwatch.journal.commit import Committer, Write
+from anchorwatch.journal.effects import EffectJournal
+from anchorwatch.journal.inputs import Receipt, accept
+from anchorwatch.journal.mapping import input_body
+from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.topology.streams import STREAMS, journal_stream
+from anchorwatch.topology.subjects import SessionSubjects
+
+from tests.conformance.worlds import World
+
+P1, P2 = "planner-1:aa", "planner-2:bb"
+
+
+class Shelf:
+    """The journal of this test: a session that no other test has."""
+
+    def __init__(self, bus: Bus, world: World) -> None:
+        self.bus = bus
+        self.ref = SessionRef("default", world.stream("s").replace("_", "-").lower())
+        self.committer = Committer(bus, journal_stream())
+        self.journal = SessionJournal(bus, self.committer, "test")
+        self.effects = EffectJournal(bus, self.committer, "test")
+
+    async def do(self, state: SessionState, command: object) -> SessionState:
+        return await self.journal.append(self.ref, state, decide(state, command), 2_000)  # type: ignore[arg-type]
+
+    async def created(self) -> SessionState:
+        return await self.do(SessionState(), Create(self.ref, "keeper@1", ("more",), (), 1_000, "person"))
+
+    async def load(self) -> SessionState:
+        return await self.journal.load(self.ref, 0)
+
+    async def say(self, id_: str, text: str = "hello") -> Receipt:
+        body = input_body("message", 0, text=text, body_sha256=sha256_hex(canonical_json(text)))
+        return await accept(self.committer, self.ref, id_, body, at_ms=1_500, writer="test")
+
+
+@pytest.fixture
+async def shelf(bus: Bus, world: World) -> Shelf:
+    for spec in STREAMS:
+        await bus.ensure_stream(spec)
+    return Shelf(bus, world)
+
+
+def acquire(state: SessionState, who: str) -> Acquire:
+    run = state.anchor.run_id + 1 if state.anchor else 1
+    return Acquire(f"turn_{run}", "keeper@1", who, state.read_through, state.read_through, 2_000)
+
+
+def step(number: int, who: str, count: int = 1) -> CommitStep:
+    calls = tuple(PlannedCall(n, "launch", {"count": n}, "", "default", "fleet") for n in range(1, count + 1))
+    return CommitStep(who, StepHead(number, "", None, None, calls=count), calls)
+
+
+def end(who: str) -> EndTurn:
+    return EndTurn(who, "success", "", {"tasks_queued": 59}, 9_000, None, None, 3_000)
+
+
+async def test_a_session_that_was_never_made_has_no_anchor(shelf: Shelf) -> None:
+    assert (await shelf.load()).anchor is None
+    with pytest.raises(NotFound):
+        await shelf.journal.read_anchor(shelf.ref)
+
+
+async def test_what_was_appended_is_what_is_loaded(shelf: Shelf) -> None:
+    state = await shelf.created()
+    await shelf.say("i1")
+    state = await shelf.journal.load(shelf.ref, 0, state)
+    state = await shelf.do(state, acquire(state, P1))
+    state = await shelf.do(state, step(1, P1, count=3))
+    loaded = await shelf.load()
+    assert loaded.turn == state.turn
+    assert (loaded.head, loaded.head_digest, loaded.anchor) == (state.head, state.head_digest, state.anchor)
+    anchor, sequence = await shelf.journal.read_anchor(shelf.ref, state.anchor_sequence)
+    assert (anchor, sequence) == (state.anchor, state.anchor_sequence)
+
+
+async def test_loading_from_a_snapshot_gives_what_loading_from_the_start_gives(shelf: Shelf) -> None:
+    state = await shelf.created()
+    for n in range(3):
+        await shelf.say(f"i{n}")
+        state = await shelf.journal.load(shelf.ref, 0, state)
+        state = await shelf.do(state, acquire(state, P1))
+        await shelf.say(f"late{n}")
+        state = await shelf.do(state, end(P1))
+        if n == 1:
+            state = await shelf.journal.snapshot(shelf.ref, state, 3_000)
+    kept = await shelf.journal.load(shelf.ref, 0, state)
+    fresh = await shelf.load()
+    assert fresh.snapshot_sequence == kept.snapshot_sequence > 0
+    assert (fresh.anchor, fresh.history, fresh.pending, fresh.head) == (
+        kept.anchor,
+        kept.history,
+        kept.pending,
+        kept.head,
+    )
+    assert [each.input_id for each in fresh.pending] == ["late2"], (
+        "the others were taken by the turn after them"
+    )
+
+
+async def test_one_key_is_one_input_and_one_receipt_however_many_ask(shelf: Shelf) -> None:
+    await shelf.created()
+    receipts = await asyncio.gather(*(shelf.say("key") for _ in range(40)))
+    assert len({receipt.sequence for receipt in receipts}) == 1
+    assert sum(not receipt.replayed for receipt in receipts) == 1
+    with pytest.raises(IdempotencyConflict) as conflict:
+        await shelf.say("key", "another body")
+    assert conflict.value.first_body_sha256 == sha256_hex(canonical_json("hello"))
+
+
+async def test_of_two_planners_that_saw_the_same_one_starts_the_turn(shelf: Shelf) -> None:
+    await shelf.created()
+    await shelf.say("i")
+    state = await shelf.load()
+    results = await asyncio.gather(
+        *(shelf.do(state, acquire(state, who)) for who in (P1, P2) * 4), return_exceptions=True
+    )
+    assert sum(isinstance(result, SessionState) for result in results) == 1
+    assert sum(isinstance(result, Fenced) for result in results) == 7
+    loaded = await shelf.load()
+    assert loaded.anchor is not None
+    assert (loaded.anchor.run_id, loaded.anchor.generation) == (1, 1)
+
+
+async def test_interleaving_1_a_takeover_decided_before_a_step_was_committed_is_refused(shelf: Shelf) -> None:
+    state = await shelf.created()
+    held = await shelf.do(state, acquire(state, P1))
+    seen_by_p2 = await shelf.load()
+    await shelf.do(held, step(1, P1))
+    with pytest.raises(Fenced):
+        await shelf.do(seen_by_p2, TakeOver(P2, 1, 2_500, "thinks that P1 is gone"))
+    loaded = await shelf.load()
+    assert loaded.turn is not None
+    assert len(loaded.turn.steps) == 1
+
+
+async def test_interleaving_1_a_planner_that_was_replaced_writes_nothing_more(shelf: Shelf) -> None:
+    state = await shelf.created()
+    held = await shelf.do(state, acquire(state, P1))
+    taken = await shelf.do(held, TakeOver(P2, 1, 2_500, "P1 is gone"))
+    for command in (step(1, P1, count=3), end(P1)):
+        with pytest.raises(Fenced):
+            await shelf.do(held, command)
+    assert (await shelf.load()).head == taken.head
+
+
+async def test_a_refused_step_of_several_commands_leaves_none_of_them(shelf: Shelf) -> None:
+    state = await shelf.created()
+    held = await shelf.do(state, acquire(state, P1))
+    await shelf.do(held, Control(Kind.CANCELLED, "person", 2_400))
+    with pytest.raises(Fenced):
+        await shelf.do(held, step(1, P1, count=5))
+    page = await shelf.bus.range(journal_stream(), SessionSubjects(shelf.ref).command("default"), 1)
+    assert page.messages == ()
+
+
+async def test_interleaving_3_two_claims_with_one_message_id_are_not_both_taken_as_ours(shelf: Shelf) -> None:
+    subject = SessionSubjects(shelf.ref).effect("default", CallId(1, 1, 1), "claim")
+    family = Expect(SessionSubjects(shelf.ref).effect_family("default", CallId(1, 1, 1)), 0)
+    one = Committer(shelf.bus, journal_stream(), new_id=iter([f"nonce-{shelf.ref.session}-1"]).__next__)
+    two = Committer(shelf.bus, journal_stream(), new_id=iter([f"nonce-{shelf.ref.session}-2"]).__next__)
+    assert await one.commit([Write(subject, b"mine")], family) > 0
+    with pytest.raises(Fenced):
+        await two.commit([Write(subject, b"mine too")], family)
+
+
+async def test_interleaving_5_of_many_executors_one_claims(shelf: Shelf) -> None:
+    call = CallId(1, 1, 1)
+    state = await shelf.effects.load(shelf.ref, "default", call, 0)
+
+    async def claim(n: int) -> bool:
+        try:
+            owner = Owner(f"executor-{n}", "x")
+            await shelf.effects.append(shelf.ref, "default", call, state, Claimed(owner, 1, "key"), 2_000)
+        except Fenced:
+            return False
+        return True
+
+    won = await asyncio.gather(*(claim(n) for n in range(10)))
+    assert sum(won) == 1
+    loaded = await shelf.effects.load(shelf.ref, "default", call, 0)
+    assert loaded.claim is not None
+    assert loaded.claim.owner.instance == f"executor-{won.index(True)}"
+
+
+async def test_a_gap_in_the_chain_of_digests_is_seen(shelf: Shelf) -> None:
+    state = await shelf.created()
+    anchor = state.anchor or Anchor(workspace="default", session="x", agent="keeper@1")
+    forged, _ = encode_anchor(anchor, Record(Kind.PAUSED, 5, "somebody", {}, "ab" * 32))
+    subject = SessionSubjects(shelf.ref).anchor
+    ack = await shelf.bus.publish(Message(subject, forged))
+    with pytest.raises(Damaged, match=f"sequence {ack.sequence}: it does not follow"):
+        await shelf.load()
+
+
+@pytest.mark.parametrize("register", ["p.log", "p.cmd.default", "in.x", "p.anchor"])
+async def test_a_record_that_cannot_be_read_is_named(shelf: Shelf, register: str) -> None:
+    await shelf.created()
+    good, _ = encode(Record("kind", 5, "me", {}))
+    subject = SessionSubjects(shelf.ref).everything.removesuffix(">") + register
+    ack = await shelf.bus.publish(Message(subject, good[:-1]))
+    with pytest.raises(Damaged, match=f"sequence {ack.sequence}"):
+        await shelf.load()
+
+
+async def test_the_damage_of_one_session_is_not_another_s(shelf: Shelf) -> None:
+    await shelf.created()
+    await shelf.bus.publish(Message(SessionSubjects(shelf.ref).log, b"noise"))
+    other = SessionRef("default", shelf.ref.session + "-b")
+    create = Create(other, "keeper@1", (), (), 1_000, "person")
+    await shelf.journal.append(other, SessionState(), decide(SessionState(), create), 1_000)
+    assert (await shelf.journal.load(other, 0)).anchor is not None
