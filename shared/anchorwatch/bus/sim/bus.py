@@ -131,7 +131,7 @@ class SimBus:
     async def consumer(self, spec: ConsumerSpec) -> SimConsumer:
         name = await self.calls.call(
             f"$JS.API.CONSUMER.CREATE.{spec.stream}.{spec.durable or 'ephemeral'}",
-            lambda server: server.ensure_consumer(spec),
+            lambda server: server.consumers.ensure(spec),
         )
         reader = SimConsumer(self, spec.stream, name, ephemeral=spec.durable is None)
         self.readers[reader] = None
@@ -140,12 +140,12 @@ class SimBus:
     async def delete_consumer(self, stream: str, durable: str) -> None:
         await self.calls.call(
             f"$JS.API.CONSUMER.DELETE.{stream}.{durable}",
-            lambda server: server.delete_consumer(stream, durable),
+            lambda server: server.consumers.delete(stream, durable),
         )
 
     async def consumer_states(self, stream: str) -> dict[str, ConsumerState]:
         return await self.calls.call(
-            f"$JS.API.CONSUMER.LIST.{stream}", lambda server: server.consumer_states(stream)
+            f"$JS.API.CONSUMER.LIST.{stream}", lambda server: server.consumers.states(stream)
         )
 
     async def ensure_stream(self, spec: StreamSpec) -> None:
@@ -157,9 +157,7 @@ class SimBus:
         )
 
     async def ensure_object_store(self, name: str) -> None:
-        await self.calls.call(
-            f"$JS.API.STREAM.CREATE.OBJ_{name}", lambda server: void(server.objects.setdefault(name, {}))
-        )
+        await self.calls.call(f"$JS.API.STREAM.CREATE.OBJ_{name}", lambda server: server.objects.ensure(name))
 
     async def stream_state(self, stream: str) -> StreamState:
         return await self.calls.call(

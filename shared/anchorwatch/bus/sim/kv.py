@@ -113,19 +113,19 @@ class SimObjectStore:
     async def put(self, name: str, data: bytes) -> None:
         await self._bus.calls.call(
             f"$O.{self._name}.M.{name}",
-            lambda server: server.put_object(self._name, name, bytes(data)),
+            lambda server: server.objects.put(self._name, name, bytes(data)),
             write=True,
         )
 
     async def get(self, name: str) -> bytes | None:
         return await self._bus.calls.call(
-            f"$JS.API.DIRECT.GET.OBJ_{self._name}", lambda server: server.object_store(self._name).get(name)
+            f"$JS.API.DIRECT.GET.OBJ_{self._name}", lambda server: server.objects.get(self._name, name)
         )
 
     async def delete(self, name: str) -> None:
         await self._bus.calls.call(
             f"$O.{self._name}.M.{name}",
-            lambda server: server.object_store(self._name).pop(name, None),
+            lambda server: server.objects.delete(self._name, name),
             write=True,
         )
 

@@ -81,7 +81,7 @@ class SimConsumer:
     async def state(self) -> ConsumerState:
         return await self._bus.calls.call(
             f"$JS.API.CONSUMER.INFO.{self._stream}.{self._name}",
-            lambda server: server.consumer(self._stream, self._name).state(),
+            lambda server: server.consumers.get(self._stream, self._name).state(),
         )
 
     async def close(self) -> None:
@@ -98,7 +98,7 @@ class SimConsumer:
             return
         if server.faults.strikes(FaultKind.LOST_DELIVERY_ACK):
             return
-        core = server.consumers.get((self._stream, self._name))
+        core = server.consumers.find(self._stream, self._name)
         if core is not None and self._bus.user.may_publish(f"$JS.ACK.{self._stream}.{self._name}.1"):
             server.trace(f"{self._bus.name} {what} {self._name}")
             act(core)
@@ -115,12 +115,12 @@ class SimConsumer:
     def end(self) -> None:
         """The client is gone, and an ephemeral consumer with it."""
         server = self._bus.server
-        if self._ephemeral and (self._stream, self._name) in server.consumers:
-            server.delete_consumer(self._stream, self._name)
+        if self._ephemeral and server.consumers.find(self._stream, self._name) is not None:
+            server.consumers.delete(self._stream, self._name)
 
     async def _pull(self, limit: int, timeout_s: float) -> list[Handed]:
         server = self._bus.server
-        core = server.consumer(self._stream, self._name)
+        core = server.consumers.get(self._stream, self._name)
         pull = core.pull(limit, timeout_s)
         self._pulls[pull] = core
         future = pull.future

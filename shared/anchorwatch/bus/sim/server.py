@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 from anchorwatch.bus.port import (
     Ack,
     BatchRefused,
-    ConsumerSpec,
-    ConsumerState,
     Message,
     Page,
     Stored,
@@ -18,18 +16,19 @@ from anchorwatch.bus.port import (
 )
 from anchorwatch.bus.sim.bus import SimBus
 from anchorwatch.bus.sim.clock import SimClock
-from anchorwatch.bus.sim.compare import check_consumer, check_stream
-from anchorwatch.bus.sim.consumers import ConsumerCore
+from anchorwatch.bus.sim.compare import check_stream
 from anchorwatch.bus.sim.faults import FaultKind, Faults
 from anchorwatch.bus.sim.index import overlap
 from anchorwatch.bus.sim.link import Link
+from anchorwatch.bus.sim.objects import Objects
+from anchorwatch.bus.sim.registry import Consumers
 from anchorwatch.bus.sim.rpc import Router
 from anchorwatch.bus.sim.schedules import Schedules
 from anchorwatch.bus.sim.sources import SourceFeed
 from anchorwatch.bus.sim.stream import StreamStore
 from anchorwatch.bus.sim.users import SimUser
 from anchorwatch.bus.sim.writes import Writer
-from anchorwatch.core.errors import BadInput, Conflict, Denied, NotFound
+from anchorwatch.core.errors import BadInput, Denied
 from anchorwatch.topology.streams import BucketSpec, StreamSpec
 
 KV_HISTORY_MAX = 64
@@ -58,15 +57,14 @@ class SimServer:
         self.rng = random.Random(f"server {seed}")  # noqa: S311 - to repeat is the point
         self.router = Router(self.faults, self.rng)
         self.streams: dict[str, StreamStore] = {}
-        self.consumers: dict[tuple[str, str], ConsumerCore] = {}
-        self.objects: dict[str, dict[str, bytes]] = {}
+        self.consumers = Consumers(self.stream, self.clock, self.faults, self.trace)
+        self.objects = Objects()
         self.running = True
         self.trace_lines = trace
         self._users = {user.name: user for user in users}
         self._latency_s = latency_s
         self._replicated = replicated
         self.clients: list[SimBus] = []
-        self._ephemerals = 0
         self._feeds: dict[str, list[SourceFeed]] = {}
         self._schedules = Schedules(self.clock, self.faults, lambda: self.running, self.trace)
 
@@ -261,89 +259,6 @@ class SimServer:
 
     def _writer(self, store: StreamStore) -> Writer:
         return Writer(store, self._schedules, self.faults, replicated=self._replicated)
-
-    # Objects.
-
-    def put_object(self, store: str, name: str, data: bytes) -> None:
-        """Write once.
-
-        Raises:
-            Conflict: it exists with other bytes.
-        """
-        if self.object_store(store).setdefault(name, data) != data:
-            raise Conflict(f"object {name} of {store} exists with other content")
-
-    def object_store(self, name: str) -> dict[str, bytes]:
-        """The objects of a store, by name.
-
-        Raises:
-            StreamMissing: there is no such store.
-        """
-        objects = self.objects.get(name)
-        if objects is None:
-            raise StreamMissing(f"there is no object store {name}")
-        return objects
-
-    # Consumers.
-
-    def ensure_consumer(self, spec: ConsumerSpec) -> str:
-        """Make the consumer or find the durable one; its name.
-
-        Raises:
-            StreamMissing: there is no such stream.
-            ConfigDiffers: it exists with other filters or another ack wait.
-            BadInput: another consumer of a work queue takes the same subjects.
-        """
-        store = self.stream(spec.stream)
-        name = spec.durable
-        if name is None:
-            self._ephemerals += 1
-            name = f"ephemeral-{self._ephemerals}"
-        existing = self.consumers.get((spec.stream, name))
-        if existing is not None:
-            check_consumer(name, existing.spec, spec)
-            return name
-        if store.spec.work_queue:
-            self._check_alone(store, spec)
-        core = ConsumerCore(name, spec, store, self.clock, self.faults, self.trace)
-        self.consumers[spec.stream, name] = core
-        store.on_stored.append(core.on_stored)
-        return name
-
-    def consumer(self, stream: str, name: str) -> ConsumerCore:
-        """The consumer of that name.
-
-        Raises:
-            NotFound: there is none (any more).
-        """
-        core = self.consumers.get((stream, name))
-        if core is None:
-            raise NotFound(f"there is no consumer {name} of {stream}")
-        return core
-
-    def delete_consumer(self, stream: str, name: str) -> None:
-        core = self.consumer(stream, name)
-        del self.consumers[stream, name]
-        self.stream(stream).on_stored.remove(core.on_stored)
-        core.delete()
-
-    def consumer_states(self, stream: str) -> dict[str, ConsumerState]:
-        """How far each durable consumer of the stream is."""
-        name = self.stream(stream).spec.name
-        return {
-            core.name: core.state()
-            for core in self.consumers.values()
-            if core.spec.stream == name and core.spec.durable is not None
-        }
-
-    def _check_alone(self, store: StreamStore, spec: ConsumerSpec) -> None:
-        for other in self.consumers.values():
-            if other.spec.stream == store.spec.name and any(
-                overlap(mine, theirs)
-                for mine in spec.filters or (">",)
-                for theirs in other.spec.filters or (">",)
-            ):
-                raise BadInput(f"{other.name} takes subjects of this work queue already")
 
 
 __all__ = ["SimServer"]
