@@ -1,0 +1,58 @@
+"""When a planner may take over a turn that another holds: each kind of evidence, and none without it."""
+
+from __future__ import annotations
+
+import pytest
+from anchorwatch.core.session.state import Call, Step, Turn
+from anchorwatch_planner.evidence import Cause, holder, takeover_reason
+
+SETTLED = Step(1, "", (Call(1, "launch", {}, state="succeeded"),))
+WAITING = Step(1, "", (Call(1, "launch", {}, state="succeeded"), Call(2, "launch", {})))
+
+
+def turn(*steps: Step, held_since: int = 10, woken_by: int = 7) -> Turn:
+    return Turn(1, "turn_1", 0, held_since, woken_by, (), steps)
+
+
+def test_the_message_that_its_planner_holds_came_again() -> None:
+    assert takeover_reason(turn(), [Cause("in", 7, attempt=2)], holder_gone=False)
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        Cause("in", 7, attempt=1),
+        Cause("in", 8, attempt=2),
+        Cause("in", 11, attempt=1),
+        Cause("anchor", 11, attempt=3),
+        Cause("tick", 0, attempt=2),
+        Cause("sweep"),
+    ],
+)
+def test_nothing_else_that_is_delivered_is_evidence(cause: Cause) -> None:
+    assert takeover_reason(turn(SETTLED), [cause], holder_gone=False) is None
+
+
+def test_an_outcome_newer_than_the_acquire_counts_once_the_step_is_settled() -> None:
+    newer, older = Cause("done", 12), Cause("done", 9, attempt=5)
+    assert takeover_reason(turn(SETTLED), [newer], holder_gone=False)
+    assert takeover_reason(turn(WAITING), [newer], holder_gone=False) is None
+    assert takeover_reason(turn(SETTLED), [older], holder_gone=False) is None
+
+
+def test_two_planners_do_not_take_over_from_each_other_for_ever() -> None:
+    """The takeover is newer than the outcome that it acted on, so the same outcome is no evidence against the new holder."""
+    after_takeover = turn(SETTLED, held_since=13, woken_by=12)
+    assert takeover_reason(after_takeover, [Cause("done", 11, attempt=2)], holder_gone=False) is None
+    assert takeover_reason(after_takeover, [Cause("done", 12, attempt=2)], holder_gone=False), (
+        "its own message came again"
+    )
+
+
+def test_a_holder_that_is_gone() -> None:
+    assert takeover_reason(turn(), [Cause("sweep")], holder_gone=True)
+
+
+def test_the_holder_is_in_the_execution_id() -> None:
+    assert holder("planner-1:0af3") == ("planner-1", "0af3")
+    assert holder("") == ("", "")

@@ -1,0 +1,90 @@
+"""Deciding a step, without a bus: which calls become commands, and when to look again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from anchorwatch.core.anchor import Anchor, RunOutcome
+from anchorwatch.core.session.outcome import judge
+from anchorwatch.core.session.state import Call, CallState, SessionState, Step, Turn
+from anchorwatch.models.port import ProposedCall
+from anchorwatch.models.rules import RulesModel
+from anchorwatch_planner.pace import next_check_ms
+from anchorwatch_planner.think import Mind, plan_calls
+
+from tests.support.packs import BENCH, TOOLS, bench_agent
+
+MIND = Mind(bench_agent(Path()), BENCH, TOOLS, RulesModel(BENCH.rules))
+ACTING = frozenset({"fire"})
+
+
+def turn(*calls: Call) -> Turn:
+    return Turn(1, "turn_1", 0, 1, 1, (), (Step(1, "", calls),))
+
+
+def call(tool: str, state: CallState, **data: object) -> Call:
+    return Call(1, tool, {}, state=state, data=data)
+
+
+def test_a_call_s_number_is_its_position_whatever_the_model_calls_it() -> None:
+    proposed = [
+        ProposedCall("fire", {"item": "a"}, "x:0"),
+        ProposedCall("fire", None, "x:0", "{", "cut"),
+        ProposedCall("look", {}, "x:0"),
+    ]
+    planned, rejected = plan_calls(proposed, MIND, 16)
+    assert [(each.n, each.tool) for each in planned] == [(1, "fire"), (3, "look")]
+    assert rejected == ((2, "fire", "x:0", "{", "cut"),)
+
+
+def test_calls_above_the_limit_are_answered_not_run() -> None:
+    planned, rejected = plan_calls([ProposedCall("look", {})] * 5, MIND, 3)
+    assert (len(planned), [each[0] for each in rejected]) == (3, [4, 5])
+
+
+def test_a_tool_that_was_not_granted_goes_to_the_executor_which_refuses_it() -> None:
+    planned, rejected = plan_calls([ProposedCall("rm_rf", {"path": "/"})], MIND, 3)
+    assert [(each.tool, each.pool) for each in planned] == [("rm_rf", "default")]
+    assert rejected == ()
+
+
+@pytest.mark.parametrize(
+    ("calls", "emergency", "outcome"),
+    [
+        ((), None, "no_action"),
+        ((), "workers dead", "unresolved"),
+        ((call("look", "succeeded"),), "workers dead", "unresolved"),
+        ((call("fire", "refused"),), "workers dead", "unresolved"),
+        ((call("fire", "succeeded"),), "workers dead", "success"),
+        ((call("fire", "succeeded"),), None, "success"),
+        ((call("fire", "unknown"),), None, "unresolved"),
+        ((call("fire", "succeeded"), call("fire", "unknown")), None, "unresolved"),
+        ((call("fire", "failed"),), None, "failed"),
+        ((call("look", "failed"),), None, "no_action"),
+    ],
+)
+def test_that_the_model_finished_is_not_success(
+    calls: tuple[Call, ...], emergency: str | None, outcome: RunOutcome
+) -> None:
+    assert judge(turn(*calls), emergency, ACTING)[0] == outcome
+
+
+def session(stuck: int, *calls: Call) -> SessionState:
+    anchor = Anchor(workspace="w", session="s", agent="a@1", runs_without_progress=stuck)
+    return SessionState(anchor=anchor, turn=turn(*calls))
+
+
+def test_the_heartbeat_bounds_every_check() -> None:
+    assert next_check_ms(session(0), "no_action", 300, 1_000) == 301_000
+    later = session(0, call("schedule_next_check", "succeeded", next_check_at_ms=900_000))
+    assert next_check_ms(later, "success", 300, 1_000) == 301_000
+    sooner = session(0, call("schedule_next_check", "succeeded", next_check_at_ms=60_000))
+    assert next_check_ms(sooner, "success", 300, 1_000) == 60_000
+    failed = session(0, call("schedule_next_check", "failed", next_check_at_ms=60_000))
+    assert next_check_ms(failed, "success", 300, 1_000) == 301_000
+
+
+def test_a_turn_without_progress_is_tried_again_soon_and_then_ever_later() -> None:
+    waits = [next_check_ms(session(stuck), "unresolved", 300, 0) for stuck in range(7)]
+    assert waits == [15_000, 30_000, 60_000, 120_000, 240_000, 300_000, 300_000]
