@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from anchorwatch.bus.port import Bus, Consumer, ConsumerSpec, Message, StreamMissing
+from anchorwatch.bus.port import Bus, Consumer, ConsumerSpec, Disconnected, Message, StreamMissing
 from anchorwatch.core.errors import BadInput, ConfigDiffers, NotFound
 
 from tests.conformance.worlds import World
@@ -335,6 +335,22 @@ async def test_a_cancelled_fetch_loses_nothing(world: World, bus: Bus) -> None:
         await waiting
     await publish(world, bus, "a")
     assert [payload for payload, _ in await take(consumer)] == [b"a"]
+
+
+async def test_a_fetch_of_what_was_closed_here_says_so(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    consumer = await consume(world, bus, stream)
+    await consumer.close()
+    await consumer.close()
+    with pytest.raises(Disconnected):
+        await consumer.fetch(1, 1.0)
+    other = await world.connect()
+    consumer = await consume(world, other, stream)
+    waiting = asyncio.create_task(consumer.fetch(1, 30.0))
+    await world.advance(0.05)
+    await other.close()
+    with pytest.raises(Disconnected):
+        await asyncio.wait_for(waiting, 5.0)
 
 
 async def test_an_acked_message_leaves_a_work_queue(world: World, bus: Bus) -> None:

@@ -192,6 +192,7 @@ class Consumer(Protocol):
 
         Raises:
             NotFound: the consumer was deleted; make it anew.
+            Disconnected: the consumer or the bus was closed here.
         """
         ...
 
@@ -359,7 +360,7 @@ class Bus(Protocol):
         ...
 
     async def announce(self, subject: str, payload: bytes) -> None:
-        """Tell whoever listens now; nothing is stored, nothing is promised."""
+        """Tell whoever listens now; nothing is stored, nothing is promised. While the bus is away it is dropped in silence."""
         ...
 
     async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> Subscription:

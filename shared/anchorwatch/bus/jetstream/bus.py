@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import weakref
 from collections.abc import Callable, Sequence
 
 from anchorwatch.bus.jetstream import clock
-from anchorwatch.bus.jetstream.consumers import Consumers, JetStreamConsumer
+from anchorwatch.bus.jetstream.api import is_unanswered
+from anchorwatch.bus.jetstream.consumers import JetStreamConsumer
 from anchorwatch.bus.jetstream.kv import Bucket
 from anchorwatch.bus.jetstream.link import Link
+from anchorwatch.bus.jetstream.making import Consumers
 from anchorwatch.bus.jetstream.objects import Objects
-from anchorwatch.bus.jetstream.publishing import Publisher, is_unanswered
+from anchorwatch.bus.jetstream.publishing import Publisher
 from anchorwatch.bus.jetstream.reads import Reader
 from anchorwatch.bus.jetstream.responders import Responder
 from anchorwatch.bus.jetstream.streams import Streams
@@ -32,7 +36,7 @@ class JetStreamBus:
         self._consumers = Consumers(link)
         self._streams = Streams(link, replicas)
         self._clock = clock.ServerClock(link)
-        self._open: list[JetStreamConsumer | Responder] = []
+        self._open: weakref.WeakSet[JetStreamConsumer | Responder] = weakref.WeakSet()
 
     async def publish(self, message: Message, timeout_s: float = 5.0) -> Ack:
         return await self._publisher.publish(message, timeout_s)
@@ -56,7 +60,7 @@ class JetStreamBus:
 
     async def consumer(self, spec: ConsumerSpec) -> JetStreamConsumer:
         consumer = await self._consumers.consumer(spec)
-        self._open.append(consumer)
+        self._open.add(consumer)
         return consumer
 
     async def delete_consumer(self, stream: str, durable: str) -> None:
@@ -93,12 +97,13 @@ class JetStreamBus:
         return reply.data
 
     async def announce(self, subject: str, payload: bytes) -> None:
-        await self._link.send(subject, payload)
+        if self._link.connected:
+            await self._link.send(subject, payload)
 
     async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> Responder:
         responder = Responder(self._link, handler)
         await responder.open(subject, queue)
-        self._open.append(responder)
+        self._open.add(responder)
         return responder
 
     async def server_time_ms(self) -> int:
@@ -109,9 +114,8 @@ class JetStreamBus:
         return self._link.connected
 
     async def close(self) -> None:
-        for each in reversed(self._open):
-            await each.close()
-        self._open.clear()
+        # What was closed is gone from the set by itself; what still listens is held by the link.
+        await asyncio.gather(*(each.close() for each in list(self._open)))
         await self._link.close()
 
 

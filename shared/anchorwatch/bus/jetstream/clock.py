@@ -6,8 +6,8 @@ import asyncio
 import json
 import time
 
+from anchorwatch.bus.jetstream.api import is_unanswered
 from anchorwatch.bus.jetstream.link import Link
-from anchorwatch.bus.jetstream.publishing import is_unanswered
 from anchorwatch.bus.jetstream.times import unix_ms
 from anchorwatch.core.errors import Denied
 

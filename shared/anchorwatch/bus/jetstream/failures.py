@@ -12,17 +12,16 @@ from typing import Any
 from anchorwatch.bus.port import BatchRefused, StreamMissing, WrongLastSequence
 from anchorwatch.core.errors import AnchorWatchError, BadInput, NotFound, TooLarge, Unavailable
 
-STREAM_NOT_FOUND = 10059
-CONSUMER_NOT_FOUND = 10014
-# The consumer exists: "consumer already exists", and "consumer name already in use" of another configuration.
-CONSUMER_EXISTS = frozenset({10013, 10105, 10148})
-STREAM_NAME_IN_USE = 10058
-
+_STREAM_NOT_FOUND = 10059
 _WRONG_LAST_SEQUENCE = 10071
 # Of a replicated stream: another fenced write on that subject is in flight, so it may be no loss at all.
 _WRONG_LAST_SEQUENCE_IN_FLIGHT = 10164
 _TOO_LARGE = frozenset({10054, 10097})
 _BATCH = frozenset({10174, 10175, 10176, 10177, 10178, 10179, 10199, 10200, 10201, 10202, 10210, 10211})
+# A cluster that is not complete yet says that it has no peers for a stream, as if the request were wrong.
+_NO_PEERS = 10005
+# More replicas than one wanted of a server that has no cluster: said as if it were the server's fault.
+_NO_CLUSTER = 10074
 _CLIENT_FAULT = 400
 _MISSING = 404
 
@@ -52,12 +51,16 @@ def refusal(error: Mapping[str, Any], what: str) -> AnchorWatchError:
     text = f"{what}: {error.get('description', 'refused')} ({number or status})"
     if number in (_WRONG_LAST_SEQUENCE, _WRONG_LAST_SEQUENCE_IN_FLIGHT):
         return WrongLastSequence(text, spurious_possible=number == _WRONG_LAST_SEQUENCE_IN_FLIGHT)
-    if number == STREAM_NOT_FOUND:
+    if number == _STREAM_NOT_FOUND:
         return StreamMissing(text)
     if number in _TOO_LARGE:
         return TooLarge(text)
     if number in _BATCH:
         return BatchRefused(text)
+    if number == _NO_PEERS:
+        return Unavailable(text)
+    if number == _NO_CLUSTER:
+        return BadInput(text, hint="replicas need a cluster: set replicas to 1")
     if status == _MISSING:
         return NotFound(text)
     if status == _CLIENT_FAULT:

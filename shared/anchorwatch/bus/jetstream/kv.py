@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from anchorwatch.bus.jetstream.consumers import Consumers
 from anchorwatch.bus.jetstream.link import Link
+from anchorwatch.bus.jetstream.making import Consumers
 from anchorwatch.bus.jetstream.publishing import Publisher
 from anchorwatch.bus.jetstream.reads import Reader
 from anchorwatch.bus.jetstream.streams import Streams

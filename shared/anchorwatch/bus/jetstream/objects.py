@@ -79,8 +79,9 @@ class Objects:
         found = await self._find(name)
         if found is None:
             return
-        await self._streams.purge(self._stream, self._meta(name))
+        # The record goes last: as long as it stands, a deletion that was interrupted can be repeated.
         await self._streams.purge(self._stream, self._chunks(found[0]["nuid"]))
+        await self._streams.purge(self._stream, self._meta(name))
 
     async def _read(self, subject: str, size: int) -> bytes:
         data = bytearray()

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping, Sequence
 
 from nats.aio.msg import Msg
 
 from anchorwatch.bus.jetstream import failures
-from anchorwatch.bus.jetstream.link import NO_RESPONDERS, STATUS_HEADER, Link
+from anchorwatch.bus.jetstream.api import api, is_unanswered
+from anchorwatch.bus.jetstream.link import Link
 from anchorwatch.bus.jetstream.times import rfc3339
 from anchorwatch.bus.port import MESSAGE_ID_HEADER, Ack, Message, StreamMissing
 from anchorwatch.core.errors import AnchorWatchError, BadInput, Denied, Unavailable
 
 BATCH_MESSAGES_MAX = 1000
-NAMES_TIMEOUT_S = 2.0
 
 
 def headers_of(message: Message) -> dict[str, str]:
@@ -65,7 +64,7 @@ class Publisher:
                 if sequence == len(messages):
                     headers["Nats-Batch-Commit"] = "1"
                 await link.send(message.subject, message.payload, reply, headers)
-            await link.settle(call, timeout_s)
+            await call.settle(timeout_s)
             # The first fault is the one that tells: what follows it is a batch with a hole.
             last = next(filter(_ends_batch, call.messages))
         if is_unanswered(last):
@@ -78,22 +77,15 @@ class Publisher:
             f"no stream takes {subject} for now", hint="its leader may be being elected; try again"
         )
         try:
-            request = json.dumps({"subject": subject}).encode()
-            reply = await self._link.call("$JS.API.STREAM.NAMES", request, NAMES_TIMEOUT_S)
-            if is_unanswered(reply):
-                return Unavailable(f"JetStream does not answer, so {subject} cannot be stored")
-            names = failures.answer(reply.data, "names of streams")
-        except (Unavailable, Denied):
+            names = await api(self._link, "STREAM.NAMES", {"subject": subject}, "names of streams")
+        except Denied as error:
+            away.hint = f"whether one ever will cannot be told: {error}"
+            return away
+        except AnchorWatchError:
             return away
         if names.get("streams") or names.get("offline"):
             return away
         return StreamMissing(f"no stream takes {subject}")
-
-
-def is_unanswered(message: Msg) -> bool:
-    """Whether the server says that nobody listens to the subject."""
-    headers: Mapping[str, str] | None = message.headers
-    return headers is not None and headers.get(STATUS_HEADER) == NO_RESPONDERS and not message.data
 
 
 def _ends_batch(message: Msg) -> bool:

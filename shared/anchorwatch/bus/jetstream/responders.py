@@ -24,7 +24,7 @@ class Responder:
     def __init__(self, link: Link, handler: Handler) -> None:
         self._link = link
         self._handler = handler
-        self._number: int | None = None
+        self._number: str | None = None
         self._requests: asyncio.Queue[Msg] = asyncio.Queue(WAITING_MAX)
         self._announcements: asyncio.Queue[Msg] = asyncio.Queue(WAITING_MAX)
         self._workers: list[asyncio.Task[None]] = []

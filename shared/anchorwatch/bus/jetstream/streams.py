@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from anchorwatch.bus.jetstream.consumers import NANOSECONDS, api
+from anchorwatch.bus.jetstream.api import NANOSECONDS, api
 from anchorwatch.bus.jetstream.link import Link
 from anchorwatch.bus.port import StreamMissing, StreamState
 from anchorwatch.core.errors import BadInput, ConfigDiffers

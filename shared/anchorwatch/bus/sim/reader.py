@@ -60,6 +60,8 @@ class SimConsumer:
     async def fetch(self, limit: int, timeout_s: float) -> list[Delivery]:
         if limit < 1:
             raise BadInput(f"cannot fetch {limit} messages")
+        if self not in self._bus.readers:
+            raise Disconnected(f"consumer {self._name} of {self._stream} was closed here")
         link, server = self._bus.link, self._bus.server
         try:
             await link.up(min(timeout_s, AWAY_PAUSE_S))

@@ -1,0 +1,193 @@
+"""The life of a connection: it is opened within a deadline, comes back by itself, and leaves nothing when it is closed.
+
+nats-py reconnects, with three gaps that are closed here: its first connect has no deadline, it gives up for good on errors
+that pass (credentials being replaced), and its close does not wait for its own tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from nats import errors as nats_errors
+from nats.aio.client import Client
+
+from anchorwatch.core.errors import Denied, Unavailable
+
+PING_INTERVAL_S = 5
+PINGS_OUT_MAX = 2
+RECONNECT_PAUSE_S = 0.1
+CLOSE_S_MAX = 5.0
+
+OnError = Callable[[str], None]
+OnDenied = Callable[[str, str], None]
+
+# nats-py hands over the server's text in lower case.
+_VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')
+_BAD_CREDENTIALS = "authorization violation"
+
+
+class Connection:
+    """One connection to a server or cluster, whatever clients it takes.
+
+    ``listen`` subscribes on a new client; ``on_denied`` is told (verb, subject) of each denial, ``on_lost`` that what was
+    under way will get no answer.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        options: Mapping[str, object],
+        *,
+        listen: Callable[[Client], Awaitable[None]],
+        on_denied: OnDenied,
+        on_lost: Callable[[], None],
+        on_error: OnError,
+    ) -> None:
+        self._servers = list(servers)
+        self._options = dict(options)
+        self._listen = listen
+        self._on_denied = on_denied
+        self._on_lost = on_lost
+        self._on_error = on_error
+        self._up = asyncio.Event()
+        self._refused: asyncio.Future[None] | None = None
+        self._reopening: asyncio.Task[None] | None = None
+        self.closing = False
+        self.client = Client()
+
+    @property
+    def connected(self) -> bool:
+        return self._up.is_set() and self.client.is_connected
+
+    async def wait_up(self, timeout_s: float) -> bool:
+        """Wait for the connection; False when it is not there after ``timeout_s``, or was closed."""
+        if self.closing:
+            return False
+        if not self.connected:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._up.wait()
+        return self.connected
+
+    async def open(self, timeout_s: float) -> None:
+        """Connect.
+
+        Raises:
+            Denied: the server refuses the credentials.
+            Unavailable: no server answers within ``timeout_s``.
+        """
+        self._refused = asyncio.get_running_loop().create_future()
+        connecting = asyncio.create_task(self._connect())
+        either: set[asyncio.Future[Any]] = {connecting, self._refused}
+        opened = False
+        try:
+            await asyncio.wait(either, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            opened = connecting.done() and connecting.exception() is None
+            servers = ", ".join(self._servers)
+            if self._refused.done():
+                raise Denied(f"NATS at {servers} refuses the credentials")
+            if not opened:
+                raise Unavailable(f"no NATS server answers at {servers} within {timeout_s:g} s")
+        finally:
+            self._refused.cancel()
+            self._refused = None
+            if not opened:
+                await _cancel([connecting])
+                await self.close()
+
+    async def round_trip(self) -> None:
+        """Be sure that the server has seen, and has denied or not, what was sent before."""
+        # The ping of a flush overtakes what nats-py's flusher has not written yet; that of the second one cannot.
+        await self.client.flush()
+        await self.client.flush()
+
+    async def close(self) -> None:
+        """End it: no task and no socket is left."""
+        self.closing = True
+        self._up.clear()
+        if self._reopening is not None:
+            await _cancel([self._reopening])
+        await _close_client(self.client)
+
+    async def _connect(self) -> None:
+        await self.client.connect(
+            servers=self._servers,
+            error_cb=self._error,
+            disconnected_cb=self._disconnected,
+            reconnected_cb=self._reconnected,
+            closed_cb=self._closed,
+            allow_reconnect=True,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=RECONNECT_PAUSE_S,  # type: ignore[arg-type]  # declared int, slept as it is
+            ping_interval=PING_INTERVAL_S,
+            max_outstanding_pings=PINGS_OUT_MAX,
+            **self._options,  # type: ignore[arg-type]  # user, password, name, inbox_prefix
+        )
+        await self._listen(self.client)
+        await self.round_trip()
+        self._up.set()
+
+    async def _error(self, error: Exception) -> None:
+        text = str(error)
+        violation = _VIOLATION.search(text.lower())
+        if violation is not None:
+            self._on_denied(violation[1], violation[2])
+        elif _BAD_CREDENTIALS in text.lower() and self._refused is not None:
+            if not self._refused.done():
+                self._refused.set_result(None)
+        elif self.connected and not isinstance(error, (OSError, nats_errors.UnexpectedEOF)):
+            # While it is away, each attempt to come back fails anew: `_disconnected` has told it once.
+            self._on_error(f"NATS: {text or type(error).__name__}")
+
+    async def _disconnected(self) -> None:
+        if not self.closing and self._up.is_set():
+            self._up.clear()
+            self._on_error("NATS: the connection was lost")
+            self._on_lost()
+
+    async def _reconnected(self) -> None:
+        if not self.closing and self._reopening is None:
+            self._up.set()
+            self._on_error("NATS: the connection is back")
+
+    async def _closed(self) -> None:
+        if not self.closing and self._refused is None and self._reopening is None:
+            self._on_error(f"NATS: the server ended the connection: {self.client.last_error}")
+            self._reopening = asyncio.create_task(self._reopen())
+
+    async def _reopen(self) -> None:
+        try:
+            while not self.closing:
+                await _close_client(self.client)
+                self.client = Client()
+                try:
+                    await self._connect()
+                except (nats_errors.Error, OSError):
+                    await asyncio.sleep(RECONNECT_PAUSE_S)
+                else:
+                    self._on_error("NATS: the connection is back")
+                    return
+        finally:
+            self._reopening = None
+
+
+async def _close_client(client: Client) -> None:
+    # nats-py cancels these when it closes, does not wait for them, and gives no other access to them.
+    tasks = [client._reading_task, client._flusher_task, client._ping_interval_task]  # noqa: SLF001
+    tasks += [client._reconnection_task]  # noqa: SLF001
+    tasks += [each._wait_for_msgs_task for each in client._subs.values()]  # noqa: SLF001
+    with contextlib.suppress(TimeoutError, OSError, nats_errors.Error, AssertionError):
+        async with asyncio.timeout(CLOSE_S_MAX):
+            await client.close()
+    await _cancel([task for task in tasks if task is not None])
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    others = [task for task in tasks if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
