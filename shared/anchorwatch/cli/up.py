@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from anchorwatch.core.errors import AnchorWatchError, BadInput, Unavailable
+from anchorwatch.core.errors import AnchorWatchError, BadInput
 from anchorwatch.mesh.files import DataDir
 from anchorwatch.mesh.front import Front
 from anchorwatch.mesh.lock import refuse_if_held
@@ -90,7 +90,7 @@ def _follow(front: Front, data: DataDir, settings: Settings, wish: Wish) -> int:
                 pass
     code = front.wait()
     if code < 0 and not front.stopping:
-        raise Unavailable(
+        raise AnchorWatchError(
             "the supervisor was killed, and everything with it",
             hint="`anchorwatch up` continues where it was",
         )

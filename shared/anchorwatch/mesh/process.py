@@ -67,8 +67,10 @@ class Running:
 
     def signal(self, number: signal.Signals) -> None:
         if not self.ended.done():
+            # Not Popen's own way: it first looks whether the process ended, and so takes the end from the reaper.
+            # The pid is still this process's, since nobody but the reaper waits for it.
             with contextlib.suppress(ProcessLookupError):
-                self.process.send_signal(number)
+                os.kill(self.process.pid, number)
 
     def finish(self, code: int) -> None:
         """It ended: called by the reaper, once."""

@@ -1,0 +1,33 @@
+"""Waiting for a condition, never for a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+POLL_S = 0.01
+
+
+def until(condition: Callable[[], T], within_s: float = 10.0, what: str = "") -> T:
+    """The first true value of ``condition``.
+
+    Raises:
+        AssertionError: there was none within ``within_s``.
+    """
+    deadline = time.monotonic() + within_s
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"did not hold within {within_s:g} s: {what or condition}")
+        time.sleep(POLL_S)
+    return value
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process of that pid runs; one that ended and was not yet waited for does not."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:  # noqa: PTH123 - one line, read often
+            return stat.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
