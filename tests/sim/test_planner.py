@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anchorwatch.bus.port import ConsumerSpec
+from anchorwatch.bus.port import ConsumerSpec, Message
 from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.codec import decode
 from anchorwatch.core.effect.state import EffectState, Outcome
@@ -22,7 +22,7 @@ from anchorwatch.packs import registry
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.streams import journal_stream
-from anchorwatch.topology.subjects import parse_register
+from anchorwatch.topology.subjects import SessionSubjects, parse_register
 
 from tests.support.packs import BenchPack, bench_agent
 
@@ -244,3 +244,36 @@ def test_the_bus_away_for_a_while_delays_and_loses_nothing(tmp_path: Path) -> No
             await mesh.until_rest(ref, n)
 
     mesh_test(5, body)
+
+
+def test_a_pack_that_fails_in_its_own_way_ends_the_turn_and_holds_nothing(tmp_path: Path) -> None:
+    def broken(situation: Situation) -> StepDecision:
+        raise ZeroDivisionError(str(situation.run_id))
+
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner")
+        ref = await mesh.session("s", agent(tmp_path, broken, heartbeat_s=3600))
+        anchor = await mesh.until_rest(ref, 1)
+        assert anchor.last_run_outcome == "failed"
+        assert "ZeroDivisionError" in anchor.last_run_reason
+        again = await mesh.until_rest(ref, 3, within_s=60)
+        assert again.runs_without_progress == 3
+
+    mesh_test(7, body)
+
+
+def test_one_damaged_session_holds_up_no_other(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner", ("executor", obedient))
+        spec = agent(tmp_path, once("fire"), heartbeat_s=3600)
+        bad, good = await mesh.session("bad", spec), await mesh.session("good", spec)
+        await mesh.until_rest(bad, 1)
+        await mesh.until_rest(good, 1)
+        await mesh.bus.publish(Message(SessionSubjects(bad).log, b"noise"))
+        for n in range(1_200):
+            await mesh.say(bad, f"b{n}", kind="trigger")
+        await mesh.say(good, "g", kind="trigger")
+        await mesh.until_rest(good, 2, within_s=10)
+        assert (await mesh.anchor(bad)).run_count == 1
+
+    mesh_test(9, body)

@@ -22,7 +22,6 @@ from anchorwatch_planner.look import Later, Verdict
 
 WAITING_MAX = 8
 RETRY_S = 1.0
-DAMAGED_RETRY_S = 30.0
 
 Look = Callable[[SessionRef, list[Cause]], Awaitable[Verdict]]
 
@@ -100,7 +99,8 @@ class Actors:
             return await self._look(ref, [letter.cause for letter in letters])
         except Damaged as error:
             self._log.error("session refuses to run", session=str(ref), code=error.code, why=str(error))
-            return Later(DAMAGED_RETRY_S)
+            # Acked, so that it holds up nobody: what it was about is in the journal, and the sweep comes back to it.
+            return None
         except AnchorWatchError as error:
             self._log.warning(
                 "look failed, will look again", session=str(ref), code=error.code, why=str(error)

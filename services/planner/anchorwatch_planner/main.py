@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from anchorwatch.bus.port import ConsumerSpec, Delivery
-from anchorwatch.codec import decode_anchor
+from anchorwatch.codec import anchor_kind
 from anchorwatch.core.errors import AnchorWatchError, Damaged
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import CONTROLS
@@ -121,7 +121,7 @@ async def _post_wake(actors: Actors, delivery: Delivery) -> None:
 
 def _is_control(payload: bytes) -> bool:
     try:
-        return decode_anchor(payload)[1].kind in CONTROLS
+        return anchor_kind(payload) in CONTROLS
     except Damaged:
         # Looking at the session says what is wrong with it.
         return True

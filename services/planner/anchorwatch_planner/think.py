@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 from anchorwatch.codec import sha256_hex
@@ -28,6 +29,7 @@ from anchorwatch_planner.pace import next_check_ms
 
 REBASES_MAX = 5
 OBSERVATION_CHARS_MAX = 16_000
+CUT = " [cut: the answer reached its limit of tokens]"
 
 
 class OverBudget(AnchorWatchError):
@@ -108,11 +110,16 @@ class Thinker:
         try:
             request, tokens = self._fitting(state, mind, observation)
             reply = await mind.model.complete(request, self._bounds.model_timeout_s)
+            head, calls = self._decided(state, turn, mind, observation, request, reply, tokens)
         except (OverBudget, ContextOverflow) as error:
             return await self._end(ref, state, mind, observation, "over_budget", str(error))
         except AnchorWatchError as error:
             return await self._end(ref, state, mind, observation, "failed", f"{error.code}: {error}")
-        head, calls = self._decided(state, turn, mind, observation, request, reply, tokens)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the turn must end
+            # A pack or a model that fails in its own way must not hold the session for ever.
+            self._log.exception("the step could not be decided", session=str(ref), run=turn.run_id)
+            reason = f"fault: {type(error).__name__} while the step was decided; the planner's log says more"
+            return await self._end(ref, state, mind, observation, "failed", reason)
         if not reply.decision.calls:
             return await self._finish(ref, state, mind, observation, head)
         return await self._commit(ref, state, CommitStep(self._execution_id, head, calls))
@@ -157,10 +164,11 @@ class Thinker:
     ) -> tuple[StepHead, tuple[PlannedCall, ...]]:
         proposed = reply.decision.calls
         planned, rejected = plan_calls(proposed, mind, mind.agent.limits.calls_per_step_max)
+        cut = reply.finish == "length" and not proposed
         usage = {"prompt": reply.usage.prompt_tokens, "completion": reply.usage.completion_tokens}
         head = StepHead(
             step=len(turn.steps) + 1,
-            text=reply.decision.text,
+            text=f"{reply.decision.text}{CUT}" if cut else reply.decision.text,
             observation=SeenObservation(
                 observation.digest, observation.at_ms, observation.text[:OBSERVATION_CHARS_MAX]
             ),
@@ -177,6 +185,15 @@ class Thinker:
         )
         return head, planned
 
+    def _facts(self, state: SessionState, mind: Mind, observation: Observation) -> dict[str, Any]:
+        """The anchor's facts after this observation; the ones before where the pack cannot tell."""
+        before = state.anchor.facts if state.anchor else {}
+        try:
+            return mind.pack.reduce(before, observation)
+        except Exception:  # noqa: BLE001 - as above
+            self._log.exception("the pack could not reduce its facts", pack=mind.pack.name)
+            return dict(before)
+
     async def _finish(
         self, ref: SessionRef, state: SessionState, mind: Mind, observation: Observation, head: StepHead
     ) -> SessionState:
@@ -184,7 +201,7 @@ class Thinker:
         turn = state.turn
         if turn is None:
             raise Fenced("the turn has ended")
-        facts = mind.pack.reduce(state.anchor.facts if state.anchor else {}, observation)
+        facts = self._facts(state, mind, observation)
         acting = frozenset(tool.name for tool in mind.tools if tool.mutating and tool.risk is not Risk.NONE)
         outcome, reason = judge(turn, mind.pack.emergency(facts), acting)
         return await self._end(ref, state, mind, observation, outcome, reason, head)
@@ -200,7 +217,7 @@ class Thinker:
         head: StepHead | None = None,
     ) -> SessionState:
         now_ms = self._clock.now_ms()
-        facts = mind.pack.reduce(state.anchor.facts if state.anchor else {}, observation)
+        facts = self._facts(state, mind, observation)
         command = EndTurn(
             execution_id=self._execution_id,
             outcome=outcome,

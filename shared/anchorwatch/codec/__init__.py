@@ -8,11 +8,12 @@ fields, and beside them ``record`` with the same envelope (see `anchors`). Canon
 white space, UTF-8.
 """
 
-from anchorwatch.codec.anchors import decode_anchor, encode_anchor
+from anchorwatch.codec.anchors import anchor_kind, decode_anchor, encode_anchor
 from anchorwatch.codec.canonical import canonical_json, sha256_hex
 from anchorwatch.codec.records import decode, encode, pack, unpack
 
 __all__ = [
+    "anchor_kind",
     "canonical_json",
     "decode",
     "decode_anchor",

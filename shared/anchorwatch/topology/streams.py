@@ -85,7 +85,10 @@ EVENTS_SPEC = StreamSpec(
     age_max_s=EVENTS_AGE_MAX_S,
 )
 # Schedules stand apart: whoever may publish to such a stream can forge any subject of it.
-TICKS_SPEC = StreamSpec(name=TICKS, subjects=("aw.tick.>",), schedules=True, message_ttl=True)
+# A tick says "look"; of several that nobody took yet, one is enough, so they do not pile up.
+TICKS_SPEC = StreamSpec(
+    name=TICKS, subjects=("aw.tick.>",), per_subject_max=1, schedules=True, message_ttl=True
+)
 
 STREAMS: tuple[StreamSpec, ...] = (
     *(journal_spec(shard) for shard in JOURNAL_SHARDS),
