@@ -30,7 +30,7 @@ class YardClient:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
 
-    async def ask(self, verb: str, timeout_s: float = ASK_S, **args: object) -> dict[str, Any]:
+    async def ask(self, verb: str, timeout_s: float = ASK_S, /, **args: object) -> dict[str, Any]:
         """One request, one answer.
 
         Raises:

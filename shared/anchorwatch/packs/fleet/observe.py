@@ -42,6 +42,9 @@ def make_observation(sources: Sources, fleet_limit: int, at_ms: int) -> Observat
         facts["tasks_queued"] = sources.queue.tasks
     if sources.instances is not None:
         facts.update(yard_facts(sources.instances, at_ms))
+        if sources.queue is not None:
+            # A worker's word is up to a second old, and the queue's is not.
+            facts["tasks_in_work"] = min(int(facts["tasks_in_work"] or 0), sources.queue.tasks)
     facts["jobs_done"] = sources.jobs_done
     facts["fleet_limit"] = fleet_limit
     instances = None if sources.instances is None else [each.to_json() for each in sources.instances]

@@ -41,6 +41,16 @@ class _Case:
         """A count of the observation; only asked for where it is known."""
         return int(self.facts[name] or 0)
 
+    @property
+    def room(self) -> int:
+        """How many more instances may live."""
+        return self.config.fleet_limit - self.number("instances_live")
+
+    @property
+    def useful(self) -> int:
+        """How many instances the queued tasks are worth."""
+        return -(-self.number("tasks_queued") // self.config.tasks_per_instance)
+
     def known(self, *names: str) -> bool:
         return all(self.facts.get(name) is not UNKNOWN for name in names)
 
@@ -53,7 +63,7 @@ def rules(situation: Situation, config: FleetConfig) -> StepDecision:
     case = _Case(situation, config)
     if case.past:
         return _after(case)
-    for decide in (_blind, _too_few, _hung, _surplus):
+    for decide in (_blind, _emergency, _hung, _too_few, _surplus):
         decision = decide(case)
         if decision is not None:
             return decision
@@ -93,23 +103,20 @@ def _time_to_tell(case: _Case) -> bool:
     return mark_s <= blind_s < mark_s + case.situation.heartbeat_s
 
 
+def _emergency(case: _Case) -> StepDecision | None:
+    """Tasks wait, and nobody works or is about to."""
+    if emergency(case.facts) is None or case.room <= 0:
+        return None
+    return _launch(min(case.useful, case.room), "emergency" if case.facts["workers_dead"] else "normal")
+
+
 def _too_few(case: _Case) -> StepDecision | None:
-    """Workers are dead, missing, or too few for what is queued."""
-    room = case.config.fleet_limit - case.number("instances_live")
-    tasks, working = (
-        case.number("tasks_queued"),
-        case.number("workers_alive") + case.number("workers_loading"),
-    )
-    useful = -(-tasks // case.config.tasks_per_instance)
-    if emergency(case.facts) is not None and room > 0:
-        priority = "emergency" if case.facts["workers_dead"] else "normal"
-        return _launch(min(useful, room), priority)
-    wanted = 0
-    if working < case.config.fleet_min:
-        wanted = case.config.fleet_min - working
-    elif _backlogged(case):
-        wanted = useful - working
-    wanted = min(wanted, room)
+    """Fewer than are kept ready, or too few for what is queued."""
+    working = case.number("workers_alive") + case.number("workers_loading")
+    wanted = case.config.fleet_min - working
+    if wanted <= 0 and _backlogged(case):
+        wanted = case.useful - working
+    wanted = min(wanted, case.room)
     return _launch(wanted, "normal") if wanted > 0 else None
 
 

@@ -28,7 +28,8 @@ def write_birth(path: Path, birth: Birth) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    line = json.dumps(birth._asdict()).encode() + b"\n"
+    # The newline before keeps it apart from a line that was torn.
+    line = b"\n" + json.dumps(birth._asdict()).encode() + b"\n"
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(descriptor, line)

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from anchorwatch.core.facts import Observation
+from anchorwatch.packs.fleet.changes import NEWS_MS_MAX, changes
+
+from tests.unit.fleet.sights import NOW_MS, sight, worker, workers
+
+BACKLOG_S_MAX = 60.0
+
+
+def told(before: Observation | None, now: Observation) -> list[tuple[str, str]]:
+    return [(each.type, each.priority) for each in changes(before, now, BACKLOG_S_MAX)]
+
+
+def test_each_instance_that_died_is_an_event_of_its_own_at_the_highest_priority() -> None:
+    now = sight([worker("w-1"), worker("w-2", "exited", age_s=1), worker("w-3", "exited", age_s=2)])
+
+    events = changes(sight(workers(running=3)), now, BACKLOG_S_MAX)
+
+    assert [(each.source, each.type, each.priority, each.data["instance"]) for each in events] == [
+        ("fleet", "instance.dead", "P0", "w-2"),
+        ("fleet", "instance.dead", "P0", "w-3"),
+    ]
+
+
+def test_a_death_has_the_same_event_id_whoever_sees_it_and_a_later_death_another() -> None:
+    first, again = (
+        changes(before, sight([worker("w-1", "exited")]), BACKLOG_S_MAX)[0] for before in (None, sight())
+    )
+    later = changes(None, sight([worker("w-1", "exited", age_s=1)]), BACKLOG_S_MAX)[0]
+
+    assert first.event_id == again.event_id == f"dead-w-1-{NOW_MS - 60_000}"
+    assert later.event_id != first.event_id
+
+
+def test_a_death_while_the_yard_was_silent_is_told_when_it_speaks_again() -> None:
+    assert told(sight(None), sight([worker("w-1", "exited")])) == [("instance.dead", "P0")]
+
+
+def test_a_death_that_was_seen_before_or_long_ago_is_no_news() -> None:
+    dead = sight([worker("w-1", "exited")])
+    old = sight([worker("w-1", "exited", age_s=NEWS_MS_MAX / 1000 + 1)])
+
+    assert told(dead, dead) == []
+    assert told(None, old) == []
+
+
+def test_an_instance_that_was_stopped_is_no_death_and_one_that_hangs_is_told() -> None:
+    assert told(sight(workers(running=1)), sight(workers(stopped=1))) == []
+    assert told(sight(workers(running=1)), sight(workers(hung=1))) == [("instance.hung", "P1")]
+
+
+def test_tasks_that_wait_with_nobody_to_serve_them_are_told_once() -> None:
+    waiting = sight(tasks=5)
+
+    assert told(sight(), waiting) == [("queue.waiting", "P1")]
+    assert told(None, waiting) == [("queue.waiting", "P1")]
+    assert told(waiting, sight(tasks=9)) == []
+    assert told(sight(), sight(workers(loading=1), tasks=5)) == []
+
+
+def test_a_queue_that_cannot_be_seen_is_not_waiting() -> None:
+    assert told(sight(), sight(tasks=None)) == [("source.unknown", "P1")]
+    assert told(None, sight(None, tasks=5)) == []
+
+
+def test_a_source_that_falls_silent_is_told_and_one_that_was_silent_before_is_not() -> None:
+    assert told(sight(), sight(None, None)) == [("source.unknown", "P1"), ("source.unknown", "P1")]
+    assert told(sight(None, None), sight(None, None)) == []
+    assert told(None, sight(None, None)) == []
+
+
+def test_a_backlog_is_told_when_it_would_take_longer_than_allowed() -> None:
+    few, many = sight(workers(running=1), tasks=99), sight(workers(running=1), tasks=101)
+
+    assert told(None, few) == []
+    assert told(few, many) == [("queue.backlog", "P1")]
+    assert told(many, sight(workers(running=1), tasks=150)) == []

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+from anchorwatch.core.errors import BadInput
+from anchorwatch.packs.fleet.yard.faults import Faults
+
+
+def modes(faults: Faults, *verbs: str) -> list[str]:
+    return [fault.mode if (fault := faults.take(verb)) else "" for verb in verbs]
+
+
+def test_a_fault_strikes_so_many_requests_of_its_verb() -> None:
+    faults = Faults()
+    faults.set("silent", "launch", times=2)
+
+    assert modes(faults, "stop", "launch", "launch", "launch") == ["", "silent", "silent", ""]
+
+
+def test_a_fault_of_any_verb_strikes_each_and_one_of_its_own_goes_first() -> None:
+    faults = Faults()
+    faults.set("error", times=2)
+    faults.set("silent", "launch")
+
+    assert modes(faults, "launch", "launch", "stop", "stop") == ["silent", "error", "error", ""]
+
+
+def test_none_behaves_again() -> None:
+    faults = Faults()
+    faults.set("error", "launch", times=9)
+    faults.set("none")
+
+    assert modes(faults, "launch") == [""]
+
+
+def test_a_mode_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    with pytest.raises(BadInput, match="timeout_after"):
+        Faults().set("rude")

@@ -1,0 +1,337 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from anchorwatch.core.errors import Conflict, NotFound, Refused
+from anchorwatch.packs.fleet.instances import Report
+from anchorwatch.packs.fleet.yard.book import Book, Effect
+from anchorwatch.packs.fleet.yard.roster import HUNG_AFTER_S, LOADING_S_MAX, Roster
+from anchorwatch.packs.fleet.yard.yard import Hook, Yard, no_hook
+
+from tests.unit.fleet.fake_processes import FakeProcesses
+
+
+class Crash(Exception):
+    """The yard was killed here."""
+
+
+class World:
+    """A yard that can die and come back on the same directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.processes = FakeProcesses()
+        self.now_ms = 1_000_000
+        self.crash_at = ""
+        self._open()
+
+    def _open(self) -> None:
+        self.book = Book(self.directory / "yard.sqlite3")
+        self.roster = Roster(self.book, lambda: self.now_ms)
+        hook: Hook = self.hook if self.crash_at else no_hook
+        self.yard = Yard(self.book, self.roster, self.processes, hook=hook)
+        self.yard.recover()
+
+    async def hook(self, point: str, _effect: Effect) -> None:
+        if point == self.crash_at:
+            raise Crash
+
+    def restart(self, crash_at: str = "") -> None:
+        self.processes.yard_dies()
+        self.book.close()
+        self.crash_at = crash_at
+        self._open()
+
+    def states(self) -> dict[str, str]:
+        return {each.id: each.state for each in self.roster.listed()}
+
+    def runs(self, instance_id: str, epoch: int = 1) -> None:
+        self.roster.hear(Report(instance_id, epoch, "running", rate_ph=100.0))
+
+
+@contextmanager
+def opened(directory: Path) -> Iterator[World]:
+    world = World(directory)
+    try:
+        yield world
+    finally:
+        world.book.close()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with opened(tmp_path) as made:
+        yield made
+
+
+async def test_the_same_key_launches_once_also_across_a_restart(world: World) -> None:
+    first = await world.yard.launch("k", 2, "normal", 6)
+    again = await world.yard.launch("k", 2, "normal", 6)
+    world.restart()
+    later = await world.yard.launch("k", 2, "normal", 6)
+
+    assert first["instances"] == again["instances"] == later["instances"] == ["w-1", "w-2"]
+    assert (first["replayed"], again["replayed"], later["replayed"]) == (False, True, True)
+    assert world.yard.launches() == {"k": {"w-1": 1, "w-2": 1}}
+    assert world.states() == {"w-1": "exited", "w-2": "exited"}
+
+
+async def test_a_key_that_stands_for_something_else_is_refused(world: World) -> None:
+    await world.yard.launch("k", 1, "normal", 6)
+
+    with pytest.raises(Conflict, match="stands for launch"):
+        await world.yard.launch("k", 2, "normal", 6)
+    with pytest.raises(Conflict, match="stands for launch"):
+        await world.yard.stop("k", "w-1")
+    with pytest.raises(Conflict, match="stands for launch"):
+        await world.yard.restart("k", "w-1")
+
+
+async def test_a_launch_above_the_limit_is_refused_and_leaves_no_trace(world: World) -> None:
+    await world.yard.launch("k1", 2, "normal", 3)
+
+    with pytest.raises(Refused, match="2 live and 2 more"):
+        await world.yard.launch("k2", 2, "normal", 3)
+
+    assert world.yard.what_became_of("k2") == {"state": "not_done"}
+    assert (await world.yard.launch("k2", 1, "emergency", 3))["instances"] == ["w-3"]
+    assert world.roster.get("w-3").priority == "emergency"
+
+
+async def test_a_yard_that_dies_before_it_starts_anything_launches_when_asked_again(world: World) -> None:
+    world.restart("before_spawn")
+    with pytest.raises(Crash):
+        await world.yard.launch("k", 2, "normal", 6)
+    world.restart()
+
+    assert world.yard.what_became_of("k")["state"] == "not_done"
+    assert (await world.yard.launch("k", 2, "normal", 6))["instances"] == ["w-1", "w-2"]
+    assert world.yard.launches() == {"k": {"w-1": 1, "w-2": 1}}
+
+
+async def test_a_yard_that_dies_after_it_started_all_has_launched_and_does_not_again(world: World) -> None:
+    world.restart("after_spawn")
+    with pytest.raises(Crash):
+        await world.yard.launch("k", 2, "normal", 6)
+    world.restart()
+
+    assert world.yard.what_became_of("k")["state"] == "done"
+    assert (await world.yard.launch("k", 2, "normal", 6))["replayed"] is True
+    assert world.yard.launches() == {"k": {"w-1": 1, "w-2": 1}}
+    assert world.states() == {"w-1": "exited", "w-2": "exited"}
+
+
+async def test_a_launch_that_was_cut_off_half_way_is_completed_and_no_more(world: World) -> None:
+    world.restart("after_spawn")
+    with pytest.raises(Crash):
+        await world.yard.launch("k", 2, "normal", 6)
+    # As if the yard had died between the two: the second never said that it was there.
+    del world.processes.born[1]
+    world.restart()
+
+    assert world.yard.what_became_of("k")["state"] == "unknown"
+    await world.yard.launch("k", 2, "normal", 6)
+
+    assert world.yard.launches() == {"k": {"w-1": 1, "w-2": 1}}
+    assert world.states() == {"w-1": "exited", "w-2": "loading"}
+
+
+async def test_an_instance_that_the_machine_refuses_to_start_is_listed_with_the_reason(world: World) -> None:
+    world.processes.refuses = 1
+
+    await world.yard.launch("k", 2, "normal", 6)
+
+    assert world.states() == {"w-1": "exited", "w-2": "loading"}
+    assert world.roster.get("w-1").last_error == "could not be started: no more processes"
+
+
+async def test_a_stopped_instance_is_stopped_not_dead_and_stopping_it_again_changes_nothing(
+    world: World,
+) -> None:
+    await world.yard.launch("k", 1, "normal", 6)
+
+    assert await world.yard.stop("s1", "w-1") == {
+        "instances": ["w-1"],
+        "was_live": True,
+        "state": "stopped",
+        "replayed": False,
+    }
+    assert (await world.yard.stop("s1", "w-1"))["replayed"] is True
+    assert (await world.yard.stop("s2", "w-1"))["was_live"] is False
+    assert world.states() == {"w-1": "stopped"}
+
+
+async def test_an_instance_that_does_not_listen_is_killed(world: World) -> None:
+    await world.yard.launch("k", 1, "normal", 6)
+    world.processes.deaf.add("w-1")
+
+    await world.yard.stop("s", "w-1")
+
+    assert world.processes.sent == [("w-1", "SIGTERM"), ("w-1", "SIGKILL")]
+    assert world.states() == {"w-1": "stopped"}
+
+
+async def test_a_stop_that_the_yard_died_in_counts_as_done_since_the_worker_died_with_it(
+    world: World,
+) -> None:
+    await world.yard.launch("k", 1, "normal", 6)
+    world.book.note(Effect("s", "stop", {"id": "w-1"}, targets=(("w-1", 1),)))
+    world.restart()
+
+    assert world.states() == {"w-1": "stopped"}
+    assert world.yard.what_became_of("s")["state"] == "done"
+
+
+async def test_a_restart_gives_the_instance_a_new_process_under_its_id(world: World) -> None:
+    await world.yard.launch("k", 1, "normal", 6)
+    world.runs("w-1")
+
+    await world.yard.restart("r", "w-1")
+
+    instance = world.roster.get("w-1")
+    assert (instance.state, instance.epoch, instance.pid) == ("loading", 2, 1001)
+    assert instance.rate_ph == 100.0
+    assert world.yard.what_became_of("r")["state"] == "done"
+
+
+async def test_a_used_restart_key_does_not_keep_it_from_restarting_again(world: World) -> None:
+    await world.yard.launch("k", 1, "normal", 6)
+
+    await world.yard.restart("r", "w-1")
+    await world.yard.restart("r", "w-1")
+
+    assert world.yard.launches()["r"] == {"w-1": 2}
+
+
+@pytest.mark.parametrize(("crash_at", "state"), [("before_spawn", "not_done"), ("after_spawn", "done")])
+async def test_what_became_of_a_restart_that_the_yard_died_in_can_be_told(
+    world: World, crash_at: str, state: str
+) -> None:
+    await world.yard.launch("k", 1, "normal", 6)
+    world.crash_at = crash_at
+    world.yard = Yard(world.book, world.roster, world.processes, hook=world.hook)
+    with pytest.raises(Crash):
+        await world.yard.restart("r", "w-1")
+    world.restart()
+
+    assert world.yard.what_became_of("r")["state"] == state
+    assert world.states() == {"w-1": "exited"}
+
+
+async def test_an_instance_that_has_ended_is_not_restarted(world: World) -> None:
+    await world.yard.launch("k", 1, "normal", 6)
+    world.processes.exit("w-1", 0)
+
+    with pytest.raises(Refused, match="has ended"):
+        await world.yard.restart("r", "w-1")
+
+
+async def test_an_unknown_instance_is_named_with_those_that_live(world: World) -> None:
+    await world.yard.launch("k", 1, "normal", 6)
+
+    for attempt in (
+        world.yard.stop("s", "w-9"),
+        world.yard.restart("r", "w-9"),
+        world.yard.kill("w-9", "kill"),
+    ):
+        with pytest.raises(NotFound, match="live: w-1"):
+            await attempt
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "number", "error"),
+    [
+        (-9, None, 9, "killed by SIGKILL"),
+        (-99, None, 99, "killed by signal 99"),
+        (0, 0, None, "exit status 0"),
+        (70, 70, None, "exit status 70: w-1 line 3"),
+    ],
+)
+async def test_how_a_worker_ended_is_kept(
+    world: World, code: int, status: int | None, number: int | None, error: str
+) -> None:
+    await world.yard.launch("k", 1, "normal", 6)
+
+    world.processes.exit("w-1", code)
+
+    instance = world.roster.get("w-1")
+    assert (instance.state, instance.exit_status, instance.exit_signal) == ("exited", status, number)
+    assert instance.last_error == error
+    assert instance.pid is None
+
+
+async def test_a_worker_that_says_nothing_is_hung_and_runs_again_when_it_speaks(world: World) -> None:
+    await world.yard.launch("k", 1, "normal", 6)
+    world.runs("w-1")
+    world.now_ms += round(HUNG_AFTER_S * 1000) + 1
+
+    world.roster.mark_hung(deaf_until_ms=0)
+    assert world.states() == {"w-1": "hung"}
+
+    world.runs("w-1")
+    assert world.states() == {"w-1": "running"}
+
+
+async def test_while_the_yard_could_not_hear_nobody_was_silent(world: World) -> None:
+    await world.yard.launch("k", 1, "normal", 6)
+    world.runs("w-1")
+    world.now_ms += 60_000
+
+    world.roster.mark_hung(deaf_until_ms=world.now_ms)
+
+    assert world.states() == {"w-1": "running"}
+
+
+async def test_a_worker_may_load_for_longer_than_it_may_be_silent(world: World) -> None:
+    await world.yard.launch("k", 1, "normal", 6)
+    world.now_ms += round(HUNG_AFTER_S * 1000) + 1
+    world.roster.mark_hung(deaf_until_ms=0)
+    assert world.states() == {"w-1": "loading"}
+
+    world.now_ms += round(LOADING_S_MAX * 1000)
+    world.roster.mark_hung(deaf_until_ms=0)
+    assert world.states() == {"w-1": "hung"}
+
+
+async def test_a_report_of_an_earlier_process_or_of_a_dead_instance_says_nothing(world: World) -> None:
+    await world.yard.launch("k", 2, "normal", 6)
+    await world.yard.restart("r", "w-1")
+    world.processes.exit("w-2", -9)
+
+    world.runs("w-1", epoch=1)
+    world.runs("w-2")
+    world.runs("w-77")
+
+    assert world.states() == {"w-1": "loading", "w-2": "exited"}
+
+
+async def test_an_orderly_end_of_the_yard_ends_its_workers_and_says_why(world: World) -> None:
+    await world.yard.launch("k", 2, "normal", 6)
+
+    await world.yard.shutdown()
+
+    assert world.states() == {"w-1": "exited", "w-2": "exited"}
+    assert world.roster.get("w-1").last_error == "the yard was stopped, and its workers with it"
+
+
+async def test_a_hung_worker_is_one_that_was_told_to_stand_still(world: World) -> None:
+    await world.yard.launch("k", 1, "normal", 6)
+
+    await world.yard.kill("w-1", "hang")
+
+    assert world.processes.sent == [("w-1", "SIGSTOP")]
+    assert world.states() == {"w-1": "loading"}
+
+
+async def test_live_instances_are_all_listed_and_of_the_ended_ones_the_latest(world: World) -> None:
+    for number in range(30):
+        await world.yard.launch(f"k{number}", 1, "normal", None)
+        world.now_ms += 1
+    for number in range(1, 26):
+        world.processes.exit(f"w-{number}", -9)
+        world.now_ms += 1
+
+    assert list(world.states()) == [f"w-{number}" for number in range(6, 31)]
