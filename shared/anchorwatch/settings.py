@@ -6,20 +6,23 @@ A secret may also stand in a file of its own, named by ``ANCHORWATCH_…_FILE``:
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
 
 from anchorwatch.core.errors import BadSettings
+from anchorwatch.core.names import NAME_PATTERN
 
 PREFIX = "ANCHORWATCH_"
 FILE = "anchorwatch.toml"
@@ -75,6 +78,15 @@ class Settings(BaseSettings):
         15.0, gt=0, description="how often planners look for sessions that nobody is watching"
     )
 
+    pools: Annotated[tuple[str, ...], NoDecode] = Field(
+        ("default",),
+        min_length=1,
+        description="the pools whose commands an executor runs; separated by commas",
+    )
+    executor_concurrency: int = Field(
+        16, ge=1, le=256, description="how many commands of a pool an executor runs at a time"
+    )
+
     nats_port: int = Field(
         4222, ge=0, le=65535, description="the embedded NATS server's port; 0: any free one"
     )
@@ -84,6 +96,22 @@ class Settings(BaseSettings):
         None, description="a TOML file that says who is told of what; none: the log alone"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what the logs hold")
+
+    @field_validator("pools", mode="before")
+    @classmethod
+    def _separate(cls, value: object) -> object:
+        """``default,gpu`` in the environment; a list in the settings file."""
+        return (
+            [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+        )
+
+    @field_validator("pools")
+    @classmethod
+    def _names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not re.fullmatch(NAME_PATTERN, name):
+                raise ValueError(f"{name[:80]!r} is not a valid pool name: {NAME_PATTERN}")
+        return value
 
     @classmethod
     def settings_customise_sources(

@@ -62,11 +62,15 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class GateAsked:
-    """``gate``: a person is asked. ``binding``: digest of exactly what was shown (arguments, target, observation, generation)."""
+    """``gate``: a person is asked. ``binding``: digest of exactly what was shown (arguments, target, observation, generation).
+
+    ``command``: sequence of the command's record, by which whoever reads the answer finds it.
+    """
 
     rule: str
     binding: str
     expires_at_ms: int
+    command: int = 0
 
 
 @dataclass(frozen=True, slots=True)

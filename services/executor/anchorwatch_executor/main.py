@@ -1,0 +1,24 @@
+"""The executor: runs decided commands of its pools, each effect at most once."""
+
+from __future__ import annotations
+
+import asyncio
+
+from anchorwatch.execution import PoolRunner
+from anchorwatch.service.agents import AgentDirectory
+from anchorwatch.service.context import ServiceContext
+from anchorwatch.service.runtimes import Runtimes
+
+
+async def run(context: ServiceContext) -> None:
+    """Execute every pool that the settings name, until told to stop."""
+    agents = await AgentDirectory.open(context.bus)
+    runtimes = Runtimes(context.bus)
+    concurrency = context.settings.executor_concurrency
+    try:
+        async with asyncio.TaskGroup() as pools:
+            for pool in context.settings.pools:
+                runner = PoolRunner(context, pool, agents, runtimes.get, concurrency=concurrency)
+                pools.create_task(runner.run(), name=f"pool {pool}")
+    finally:
+        await runtimes.close()

@@ -1,0 +1,138 @@
+"""Runs the tool of a claimed command: once, or as often as its effect class makes safe."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from anchorwatch.core.effect.decide import after_reconcile
+from anchorwatch.core.tools import EffectClass
+from anchorwatch.execution.job import Equipment, Job
+from anchorwatch.packs.port import OutcomeUnknown, Reconciled, ToolContext, ToolFailed, ToolResult
+from anchorwatch.service.context import Clock
+
+RUNS_MAX = 3
+RECONCILE_TRIES_MAX = 3
+PAUSE_S = 0.25
+ERROR_CHARS_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What came of it. ``error`` is a stable code, ``text`` a sentence for the model; ``result`` stands with `succeeded`."""
+
+    state: Literal["succeeded", "failed", "unknown"]
+    text: str = ""
+    error: str = ""
+    result: ToolResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotDone:
+    """The provider says that it was not done. ``certain``: nothing of it can be on its way any more."""
+
+    certain: bool
+
+
+class Attempts:
+    """The runs of one command under one claim.
+
+    ``may_go_on`` is asked before the tool is started again: the session may have been fenced or paused meanwhile.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        equipment: Equipment,
+        context: ToolContext,
+        clock: Clock,
+        may_go_on: Callable[[], Awaitable[bool]],
+    ) -> None:
+        self._job = job
+        self._equipment = equipment
+        self._context = context
+        self._clock = clock
+        self._may_go_on = may_go_on
+
+    async def run(self) -> Ran:
+        """Run it, again where that is safe and the outcome is not known."""
+        tool = self._equipment.tool
+        for left in reversed(range(RUNS_MAX)):
+            ran = await self._once()
+            if ran.state != "unknown" or tool.effect_class is EffectClass.IRREVERSIBLE:
+                return ran
+            if tool.effect_class is EffectClass.RECONCILABLE:
+                settled_at_ms = self._clock.now_ms() + round(tool.settle_s * 1000)
+                found = await self.find(settled_at_ms)
+                if isinstance(found, Ran):
+                    return found
+                if not left or not await self._may_go_on():
+                    return _not_done(found)
+            elif not left or not await self._may_go_on():
+                break
+            await self._clock.sleep(PAUSE_S)
+        return ran
+
+    async def take_up(self, settled_at_ms: int) -> Ran:
+        """Go on from a dead owner's claim: ask the provider, and run only what was certainly not done."""
+        found = await self.find(settled_at_ms)
+        if isinstance(found, Ran):
+            return found
+        return await self.run() if await self._may_go_on() else _not_done(found)
+
+    async def find(self, settled_at_ms: int) -> Ran | NotDone:
+        """What became of the effect key, by the provider's word; waits until what was sent has had its time to arrive."""
+        tries = 0
+        while True:
+            said = await self._ask()
+            settled = self._clock.now_ms() >= settled_at_ms
+            tries += said.state == "unknown"
+            match after_reconcile(said.state, rejects_used_key=said.rejects_used_key, settled=settled):
+                case "record":
+                    done = said.result or ToolResult("it was done, as the provider says")
+                    return Ran("succeeded", result=done)
+                case "run":
+                    return NotDone(certain=settled)
+                case "wait":
+                    await self._clock.sleep((settled_at_ms - self._clock.now_ms()) / 1000)
+                case "unknown" if tries >= RECONCILE_TRIES_MAX:
+                    return Ran("unknown", "the provider cannot say whether it was done", OutcomeUnknown.code)
+                case _:
+                    await self._clock.sleep(PAUSE_S)
+
+    async def _ask(self) -> Reconciled:
+        command = self._job.command
+        try:
+            async with asyncio.timeout(self._equipment.tool.timeout_s):
+                return await self._equipment.runtime.reconcile(command.tool, command.args, self._context)
+        except Exception:  # noqa: BLE001 - whatever a pack raises here, it did not say what became of the effect
+            return Reconciled("unknown")
+
+    async def _once(self) -> Ran:
+        command, tool = self._job.command, self._equipment.tool
+        try:
+            async with asyncio.timeout(tool.timeout_s):
+                return Ran(
+                    "succeeded",
+                    result=await self._equipment.runtime.run(command.tool, command.args, self._context),
+                )
+        except ToolFailed as error:
+            return Ran("failed", str(error)[:ERROR_CHARS_MAX], error.code)
+        except OutcomeUnknown as error:
+            text, code = str(error), error.code
+        except TimeoutError:
+            text, code = f"{command.tool} gave no answer within {tool.timeout_s:g} s", "timeout"
+        except Exception as error:  # noqa: BLE001 - a pack may raise anything, and the request may have left
+            text, code = f"{type(error).__name__}: {error}", "tool_error"
+        state: Literal["failed", "unknown"] = "unknown" if tool.mutating else "failed"
+        return Ran(state, text[:ERROR_CHARS_MAX], code)
+
+
+def _not_done(found: NotDone) -> Ran:
+    if found.certain:
+        return Ran("failed", "it was not done, and the run that wanted it is over", "not_done")
+    return Ran(
+        "unknown", "it was not done so far, but a request may still be on its way", OutcomeUnknown.code
+    )

@@ -1,0 +1,96 @@
+"""One command in hand, and what belongs to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.effect.state import Claim, Outcome, OutcomeState
+from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.core.session.events import CommandDecided
+from anchorwatch.core.tools import ToolSpec
+from anchorwatch.packs.port import Pack, PackRuntime
+
+KEY_CHARS_MAX = 63
+_KEY_DIGEST_CHARS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A command and where it stands.
+
+    ``attempt`` counts its deliveries. Nobody else can have seen a first one, so there is nothing to look up; should that be
+    wrong, the first write is fenced.
+    """
+
+    ref: SessionRef
+    sequence: int
+    command: CommandDecided
+    attempt: int = 1
+
+    @property
+    def call(self) -> CallId:
+        return self.command.call
+
+    @property
+    def pool(self) -> str:
+        return self.command.pool
+
+    @property
+    def identity(self) -> tuple[SessionRef, CallId]:
+        """The same for every delivery of the same command."""
+        return self.ref, self.call
+
+    def __str__(self) -> str:
+        return f"{self.ref}/{self.call}"
+
+
+@dataclass(frozen=True, slots=True)
+class Equipment:
+    """What running a command takes: the agent's pinned definition, its pack, the tool, and the connection to the real system."""
+
+    agent: AgentSpec
+    pack: Pack
+    tool: ToolSpec
+    runtime: PackRuntime
+
+
+def effect_key(job: Job) -> str:
+    """The key that names the command's effect to its provider, in every attempt, for ever.
+
+    At most 63 of a-z, 0-9 and ``-``, so that any provider takes it as a label. The readable part may be cut; the digest at its
+    end tells apart what must be: also two meshes that use one account with the same names, since turn ids never repeat.
+    """
+    ref, call = job.ref, job.call
+    identity = "\x1f".join((ref.shard, ref.workspace, ref.session, str(call), job.command.turn_id))
+    tail = f"-{call.run}-{call.step}-{call.n}-{sha256(identity.encode()).hexdigest()[:_KEY_DIGEST_CHARS]}"
+    head = f"aw-{ref.workspace}-{ref.session}"[: KEY_CHARS_MAX - len(tail)].rstrip("-")
+    return head + tail
+
+
+def outcome(
+    job: Job,
+    state: OutcomeState,
+    text: str,
+    *,
+    error: str = "",
+    rule: str = "",
+    claim: Claim | None = None,
+    durable: bool = True,
+) -> Outcome:
+    """An outcome of this command that is no success. ``claim``: what it was decided under."""
+    return Outcome(
+        call=job.call,
+        tool=job.command.tool,
+        state=state,
+        text=text,
+        data={},
+        durable=durable,
+        error=error,
+        rule=rule,
+        resource=job.command.resource,
+        effect_key=claim.effect_key if claim else "",
+        claim_sequence=claim.sequence if claim else 0,
+        turn_id=job.command.turn_id,
+    )

@@ -1,0 +1,106 @@
+"""Writes what became of a command. What was run is recorded, however long it takes, or kept as evidence that it came too late."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import structlog
+
+from anchorwatch.bus.port import Bus
+from anchorwatch.core.effect.state import EffectEvent, EffectState, Outcome, Owner
+from anchorwatch.core.errors import Fenced, TooLarge, Unavailable
+from anchorwatch.execution.attempts import Ran
+from anchorwatch.execution.job import Job, effect_key, outcome
+from anchorwatch.execution.results import shape
+from anchorwatch.journal.artifacts import ArtifactJournal, Kept, Provenance
+from anchorwatch.journal.effects import EffectJournal
+from anchorwatch.journal.late import late_outcome, write_late
+from anchorwatch.packs.port import ToolResult
+from anchorwatch.service.context import Clock
+
+RETRY_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """The writing half of a runner. ``identity`` names this process in records."""
+
+    bus: Bus
+    effects: EffectJournal
+    artifacts: ArtifactJournal
+    clock: Clock
+    me: Owner
+    identity: str
+    log: structlog.stdlib.BoundLogger
+
+    async def append(self, job: Job, state: EffectState, event: EffectEvent) -> EffectState:
+        """One event behind what ``state`` knows.
+
+        Raises:
+            Fenced: somebody wrote to this command's family meanwhile. Unavailable.
+        """
+        return await self.effects.append(job.ref, job.pool, job.call, state, event, self.clock.now_ms())
+
+    async def ran(self, job: Job, state: EffectState, ran: Ran, *, durable: bool) -> None:
+        """Record what a run came to. It happened, so this gives up only when another outcome stands."""
+        done = outcome(job, ran.state, ran.text, error=ran.error, claim=state.claim, durable=durable)
+        if ran.result is not None:
+            done = await self._with_result(job, done, ran.result)
+        await self._insist(job, state, done, mutating=state.claim is not None)
+
+    async def _with_result(self, job: Job, done: Outcome, result: ToolResult) -> Outcome:
+        async def keep(name: str, media_type: str, data: bytes) -> Kept:
+            return await self._keep(job, name, media_type, data)
+
+        while True:
+            try:
+                shaped = await shape(result, keep)
+                return replace(done, text=shaped.text, data=shaped.data)
+            except Unavailable:
+                await self.clock.sleep(RETRY_S)
+
+    async def _keep(self, job: Job, name: str, media_type: str, data: bytes) -> Kept:
+        command = job.command
+        origin = Provenance(
+            maker=effect_key(job),
+            acting_as=f"{command.agent} by {self.identity}",
+            run_id=job.call.run,
+            call=str(job.call),
+            derived_from=(command.observation_digest,) if command.observation_digest else (),
+        )
+        return await self.artifacts.keep(job.ref, name, media_type, data, origin, at_ms=self.clock.now_ms())
+
+    async def _insist(self, job: Job, state: EffectState, done: Outcome, *, mutating: bool) -> None:
+        while True:
+            try:
+                await self.append(job, state, done)
+                return
+            except TooLarge as error:
+                done = replace(done, text=f"its answer is too large to record: {error.message}", data={})
+            except Unavailable as error:
+                self.log.warning("an outcome waits for the journal", call=str(job), reason=error.message)
+                await self.clock.sleep(RETRY_S)
+            except Fenced:
+                if await self._stands(job, done) or not mutating:
+                    return
+                await self._late(job, done)
+                return
+
+    async def _stands(self, job: Job, done: Outcome) -> bool:
+        """Whether what fenced us is our own write, of an attempt that seemed lost."""
+        while True:
+            try:
+                state = await self.effects.load(job.ref, job.pool, job.call, job.sequence)
+                return state.outcome == done
+            except Unavailable:
+                await self.clock.sleep(RETRY_S)
+
+    async def _late(self, job: Job, done: Outcome) -> None:
+        self.log.warning("an outcome came too late, and is kept as evidence", call=str(job), state=done.state)
+        late = late_outcome(done, self.me)
+        while True:
+            try:
+                await write_late(self.bus, job.ref, late, at_ms=self.clock.now_ms(), writer=self.identity)
+                return
+            except Unavailable:
+                await self.clock.sleep(RETRY_S)

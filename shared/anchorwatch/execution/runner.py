@@ -1,0 +1,300 @@
+"""One command, from policy over claim and fence to its one outcome.
+
+The order is the promise: the policy judges; the claim is written, fenced on the command's own records; *then* the anchor is
+read, up to the claim's own sequence; then the tool runs; then its outcome is recorded; and only then is the delivery acked.
+Whoever raises the fence either finds no claim, and this runner will see the fence, or finds one, and says that it may have run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from anchorwatch.bus.port import Bus
+from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.effect import EffectState, next_action
+from anchorwatch.core.effect.decide import (
+    ClaimAgain,
+    Go,
+    Hold,
+    Judge,
+    MarkUnknown,
+    Nothing,
+    Stale,
+    Wait,
+    after_claim,
+)
+from anchorwatch.core.effect.state import Claim, Claimed, Owner, Released
+from anchorwatch.core.errors import Fenced, NotFound, Unavailable
+from anchorwatch.core.facts import Observation
+from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.core.policy import Verdict
+from anchorwatch.core.tools import EffectClass, ToolSpec
+from anchorwatch.execution.admission import admit, look_again
+from anchorwatch.execution.attempts import Attempts
+from anchorwatch.execution.job import Equipment, Job, effect_key, outcome
+from anchorwatch.execution.recorder import Recorder
+from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.packs.port import Pack, PackRuntime, ToolContext
+from anchorwatch.service.agents import AgentDirectory
+from anchorwatch.service.context import Clock, Peers
+from anchorwatch.service.observations import ask
+
+LOST_RACES_MAX = 5
+AGENT_TRIES_MAX = 20
+AGAIN_S = 0.5
+WAIT_S = 1.0
+HOLD_S = 2.0
+HOLD_S_MAX = 60.0
+
+RuntimeFor = Callable[[str, AgentSpec], Awaitable[PackRuntime]]
+"""(workspace, agent) -> the connection to the real system."""
+
+
+@dataclass(slots=True)
+class Runner:
+    """Runs commands of one pool; several at a time, but each command only once at a time (its caller sees to that)."""
+
+    bus: Bus
+    sessions: SessionJournal
+    recorder: Recorder
+    agents: AgentDirectory
+    load_pack: Callable[[str], Pack]
+    runtime_for: RuntimeFor
+    peers: Peers
+    clock: Clock
+    me: Owner
+    heartbeat_s: float
+    log: structlog.stdlib.BoundLogger
+    _begun: set[tuple[SessionRef, CallId]] = field(default_factory=set)
+
+    async def handle(self, job: Job) -> float | None:
+        """Bring the command as far as can be done now. None: it has its outcome, or waits for a person; else seconds to wait.
+
+        Raises:
+            Unavailable, and whatever a pack raises in ``connect``: nothing was begun; try again.
+        """
+        state = EffectState() if job.attempt == 1 else await self._load(job)
+        for _ in range(LOST_RACES_MAX):
+            try:
+                return await self._advance(job, state)
+            except Fenced:
+                # Another executor, or a person, was first. Look again.
+                state = await self._load(job)
+        return AGAIN_S
+
+    async def _advance(self, job: Job, state: EffectState) -> float | None:
+        try:
+            agent = await self.agents.get(job.ref.workspace, job.command.agent)
+        except NotFound as error:
+            return await self._without_agent(job, state, error)
+        pack = self.load_pack(agent.pack)
+        tool = _tool_of(pack, agent, job)
+        if tool is None:
+            await self._without_tool(job, state, agent, pack)
+            return None
+        equipment = Equipment(agent, pack, tool, await self.runtime_for(job.ref.workspace, agent))
+        if state.claim is not None and state.claim.owner == self.me and job.identity not in self._begun:
+            # A claim of this process whose answer was lost: it is ours, and nothing was begun under it.
+            return await self._under_claim(job, equipment, state, former=None)
+        match await self._next(state, tool):
+            case Nothing():
+                return None
+            case Wait(reason):
+                self.log.debug("a command waits", call=str(job), reason=reason)
+                return WAIT_S
+            case MarkUnknown(reason):
+                done = outcome(job, "unknown", reason, error="owner_died", claim=state.claim)
+                await self.recorder.append(job, state, done)
+                return None
+            case ClaimAgain():
+                claimed = await self._claim(job, state)
+                return await self._under_claim(job, equipment, claimed, former=state.claim)
+            case Judge(claim):
+                return await self._judged(job, equipment, state, claim=claim)
+
+    async def _load(self, job: Job) -> EffectState:
+        return await self.recorder.effects.load(job.ref, job.pool, job.call, job.sequence)
+
+    async def _next(
+        self, state: EffectState, tool: ToolSpec
+    ) -> Nothing | Wait | Judge | ClaimAgain | MarkUnknown:
+        if state.claim is None:
+            return next_action(state, tool.effect_class, self.me, "unknown")
+        owner = state.claim.owner
+        if owner == self.me:
+            # It began here and ended without an outcome, which only a fault can do: as if this process had died then.
+            return next_action(state, tool.effect_class, Owner(self.me.instance, ""), "dead")
+        liveness = await self.peers.alive(owner.instance, owner.incarnation)
+        return next_action(state, tool.effect_class, self.me, liveness)
+
+    # --- before the claim
+
+    async def _without_agent(self, job: Job, state: EffectState, error: NotFound) -> float | None:
+        """A definition that is not there may only not have been seen yet; after a while it is not there."""
+        if job.attempt < AGENT_TRIES_MAX:
+            return AGAIN_S
+        if state.outcome is None and state.claim is None:
+            await self.recorder.append(
+                job, state, outcome(job, "refused", error.message, rule="unknown_agent")
+            )
+        return None
+
+    async def _without_tool(self, job: Job, state: EffectState, agent: AgentSpec, pack: Pack) -> None:
+        if state.outcome is None:
+            await self._refuse(job, state, await self._admit(job, agent, pack, None))
+
+    async def _judged(
+        self, job: Job, equipment: Equipment, state: EffectState, *, claim: bool
+    ) -> float | None:
+        if state.gate is not None and state.approval is None:
+            return None
+        if claim and job.attempt > 1 and isinstance(await self._fence(job, state, job.sequence), Hold):
+            # Waiting must not fill the journal with claims that are given back.
+            return HOLD_S
+        verdict = await self._admit(job, equipment.agent, equipment.pack, equipment.tool)
+        if state.approval is not None and not state.approval.approved and state.gate is not None:
+            verdict = Verdict("refused", state.gate.rule, f"{state.approval.by} said no")
+        if verdict.decision == "refused":
+            await self._refuse(job, state, verdict)
+            return None
+        if claim:
+            return await self._under_claim(job, equipment, await self._claim(job, state), former=None)
+        return await self._read(job, equipment, state)
+
+    async def _read(self, job: Job, equipment: Equipment, state: EffectState) -> float | None:
+        """A read needs no claim: whoever else runs it does no harm. The fence holds for it all the same."""
+        match await self._fence(job, state, job.sequence):
+            case Go():
+                await self._run(job, equipment, state, former=None)
+            case Stale():
+                await self._refuse(job, state, Verdict("refused", "fence", f"run {job.call.run} is over"))
+            case Hold():
+                return HOLD_S
+        return None
+
+    async def _refuse(self, job: Job, state: EffectState, verdict: Verdict) -> None:
+        self.log.info("refused", call=str(job), tool=job.command.tool, rule=verdict.rule)
+        await self.recorder.append(job, state, outcome(job, "refused", verdict.reason, rule=verdict.rule))
+
+    async def _admit(self, job: Job, agent: AgentSpec, pack: Pack, tool: ToolSpec | None) -> Verdict:
+        async def anchor() -> Anchor:
+            return (await self.sessions.read_anchor(job.ref, job.sequence))[0]
+
+        async def look() -> Observation | None:
+            return await look_again(
+                lambda timeout_s: ask(self.bus, job.ref.workspace, agent.name, timeout_s), self.clock
+            )
+
+        return await admit(
+            job.command,
+            tool,
+            agent.grants,
+            pack.invariants(agent),
+            anchor=anchor,
+            look=look,
+            now_ms=self.clock.now_ms(),
+        )
+
+    # --- under a claim
+
+    async def _claim(self, job: Job, state: EffectState) -> EffectState:
+        key = state.claim.effect_key if state.claim else effect_key(job)
+        return await self.recorder.append(job, state, Claimed(self.me, state.attempts + 1, key))
+
+    async def _under_claim(
+        self, job: Job, equipment: Equipment, state: EffectState, former: Claim | None
+    ) -> float | None:
+        """The claim stands; the fence decides. ``former``: the dead owner's claim, when it is known."""
+        claim = state.claim
+        assert claim is not None  # noqa: S101 - just written, or just read
+        match await self._fence(job, state, claim.sequence):
+            case Go():
+                await self._run(job, equipment, state, former)
+            case Stale(first=True):
+                text = f"run {job.call.run} is over"
+                await self.recorder.append(
+                    job, state, outcome(job, "refused", text, rule="fence", claim=claim)
+                )
+            case Stale() if equipment.tool.effect_class is EffectClass.RECONCILABLE:
+                await self._run(job, equipment, state, former)
+            case Stale():
+                text = "its first executor died, and its run is over; it may have happened"
+                await self.recorder.append(
+                    job, state, outcome(job, "unknown", text, error="owner_died", claim=claim)
+                )
+            case Hold(reason):
+                await self.recorder.append(job, state, Released(self.me, reason))
+                return HOLD_S
+        return None
+
+    async def _fence(self, job: Job, state: EffectState, at_least: int) -> Go | Stale | Hold:
+        try:
+            anchor, _ = await self.sessions.read_anchor(job.ref, at_least)
+        except NotFound:
+            # Its session was erased.
+            return Stale(first=state.claim is None or state.claim.sequence == state.first_claim)
+        return after_claim(state, job.call.run, anchor)
+
+    async def _run(self, job: Job, equipment: Equipment, state: EffectState, former: Claim | None) -> None:
+        """Run it and record what came of it. From here on nothing but an outcome ends it."""
+        tool, claim = equipment.tool, state.claim
+        attempts = Attempts(
+            job,
+            equipment,
+            self._context(job, equipment, state),
+            self.clock,
+            lambda: self._may_go_on(job, state),
+        )
+        again = claim is not None and claim.sequence != state.first_claim
+        self._begun.add(job.identity)
+        if again and tool.effect_class is EffectClass.RECONCILABLE:
+            ran = await attempts.take_up(self._settled_at_ms(tool, former))
+        else:
+            ran = await attempts.run()
+        await self.recorder.ran(job, state, ran, durable=not tool.ephemeral)
+        self._begun.discard(job.identity)
+        self.log.info("ran", call=str(job), tool=tool.name, state=ran.state)
+
+    def _settled_at_ms(self, tool: ToolSpec, former: Claim | None) -> int:
+        """When nothing that the dead owner sent can be on its way: it is dead now, and sent nothing after its time was up."""
+        from_now = self.clock.now_ms() + round(tool.settle_s * 1000)
+        if former is None:
+            return from_now
+        return min(from_now, former.at_ms + round((tool.timeout_s + tool.settle_s) * 1000))
+
+    async def _may_go_on(self, job: Job, state: EffectState) -> bool:
+        """Whether the tool may be started once more; a paused session is waited for, for a while."""
+        if state.claim is None:
+            return True
+        deadline_ms = self.clock.now_ms() + HOLD_S_MAX * 1000
+        while self.clock.now_ms() < deadline_ms:
+            try:
+                fence = await self._fence(job, state, state.claim.sequence)
+            except Unavailable:
+                fence = Hold("the journal is away")
+            if not isinstance(fence, Hold):
+                return isinstance(fence, Go)
+            await self.clock.sleep(HOLD_S)
+        return False
+
+    def _context(self, job: Job, equipment: Equipment, state: EffectState) -> ToolContext:
+        return ToolContext(
+            ref=job.ref,
+            call=job.call,
+            turn_id=job.command.turn_id,
+            agent=equipment.agent,
+            effect_key=state.claim.effect_key if state.claim else effect_key(job),
+            attempt=state.claim.attempt if state.claim else job.attempt,
+            deadline_s=equipment.tool.timeout_s,
+            now_ms=self.clock.now_ms(),
+            heartbeat_s=equipment.agent.heartbeat_s or self.heartbeat_s,
+        )
+
+
+def _tool_of(pack: Pack, agent: AgentSpec, job: Job) -> ToolSpec | None:
+    mine = (tool for tool in pack.tools(agent) if tool.pool == job.pool)
+    return next((tool for tool in mine if tool.name == job.command.tool), None)

@@ -1,0 +1,89 @@
+"""Where a service's work comes from: a durable consumer, read until the service is told to stop.
+
+A process that starts does not wait for its predecessor's unanswered messages to come back by themselves:
+`Intake.unfinished` reads them from the stream. They are delivered once more all the same, so handling must be safe to repeat; it has to be anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from anchorwatch.bus.port import Bus, Consumer, ConsumerSpec, Delivery, Stored
+from anchorwatch.core.errors import NotFound, Unavailable
+
+FETCH_S = 5.0
+RETRY_S = 0.25
+UNFINISHED_MAX = 1024
+_PAGE = 256
+
+
+class Intake:
+    """One durable consumer. ``stopping`` ends every wait."""
+
+    def __init__(self, bus: Bus, spec: ConsumerSpec, stopping: asyncio.Event) -> None:
+        self._bus = bus
+        self._spec = spec
+        self._stopping = stopping
+        self._consumer: Consumer | None = None
+
+    async def open(self) -> None:
+        """Attach; waits for the bus as long as it takes.
+
+        Raises:
+            ConfigDiffers: the consumer exists in another form. Denied.
+        """
+        while self._consumer is None and not self._stopping.is_set():
+            try:
+                self._consumer = await self._bus.consumer(self._spec)
+            except Unavailable:
+                await asyncio.sleep(RETRY_S)
+
+    async def unfinished(self) -> list[Stored]:
+        """What was handed out and never acked, oldest first, at most `UNFINISHED_MAX`; empty when that cannot be seen now."""
+        try:
+            return await self._unfinished()
+        except (Unavailable, NotFound):
+            return []
+
+    async def _unfinished(self) -> list[Stored]:
+        if self._consumer is None:
+            return []
+        state = await self._consumer.state()
+        if not state.ack_pending:
+            return []
+        found: list[Stored] = []
+        for filter_ in self._spec.filters:
+            start = state.ack_floor_sequence + 1
+            while start <= state.delivered_sequence and len(found) < UNFINISHED_MAX:
+                page = await self._bus.range(self._spec.stream, filter_, start, limit=_PAGE)
+                found += [each for each in page.messages if each.sequence <= state.delivered_sequence]
+                if not page.more:
+                    break
+                start = page.messages[-1].sequence + 1
+        return sorted(found, key=lambda stored: stored.sequence)[:UNFINISHED_MAX]
+
+    async def next(self, limit: int) -> list[Delivery]:
+        """The next messages; none after a while without any, and none when the service is to stop."""
+        await self.open()
+        if self._consumer is None or self._stopping.is_set():
+            return []
+        fetch = asyncio.ensure_future(self._consumer.fetch(limit, FETCH_S))
+        stop = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({fetch, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if fetch.done():
+                return fetch.result()
+            return []
+        except NotFound:
+            # Somebody deleted it; made anew, it begins at the start, which costs time and does nothing twice.
+            self._consumer = None
+            return []
+        finally:
+            for task in (fetch, stop):
+                task.cancel()
+            await asyncio.gather(fetch, stop, return_exceptions=True)
+
+    async def close(self) -> None:
+        if self._consumer is not None:
+            await self._consumer.close()
+            self._consumer = None
