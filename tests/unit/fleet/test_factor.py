@@ -4,7 +4,7 @@ from math import prod
 
 import pytest
 from anchorwatch.packs.fleet.factor import TooHard, factor, is_prime, primes_below
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
@@ -31,6 +31,7 @@ def test_strong_pseudoprimes_to_the_first_bases_are_not_taken_for_primes(number:
 
 
 @given(st.integers(1, 10**12))
+@settings(deadline=None)
 def test_the_factors_of_a_number_are_primes_whose_product_it_is(number: int) -> None:
     factors = factor(number)
 

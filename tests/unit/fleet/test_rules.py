@@ -8,7 +8,7 @@ from anchorwatch.models.port import PastCall, StepDecision
 from anchorwatch.packs.fleet import PACK
 from anchorwatch.packs.fleet.config import default_agent
 from anchorwatch.packs.fleet.instances import STATES
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.fleet.sights import NOW_MS, sight, situation, worker, workers
@@ -173,6 +173,7 @@ OUTCOMES = st.lists(
 
 
 @given(OBSERVATIONS, OUTCOMES, st.fixed_dictionaries({"blind_since_ms": st.integers(0, NOW_MS)}))
+@settings(deadline=None)
 def test_whatever_is_seen_and_whatever_comes_of_calls_a_turn_ends_and_repeats_no_call(
     observation: Observation, outcomes: list[str], facts: dict[str, int]
 ) -> None:
@@ -195,6 +196,7 @@ def test_whatever_is_seen_and_whatever_comes_of_calls_a_turn_ends_and_repeats_no
 
 
 @given(OBSERVATIONS, st.fixed_dictionaries({"idle_since_ms": st.integers(0, NOW_MS)}))
+@settings(deadline=None)
 def test_whatever_is_seen_nothing_is_stopped_while_tasks_wait_or_anything_is_unknown(
     observation: Observation, facts: dict[str, int]
 ) -> None:
@@ -207,6 +209,7 @@ def test_whatever_is_seen_nothing_is_stopped_while_tasks_wait_or_anything_is_unk
 
 
 @given(OBSERVATIONS)
+@settings(deadline=None)
 def test_the_rules_never_ask_for_more_than_the_limit_allows(observation: Observation) -> None:
     for name, args in first(observation):
         if name == "launch_instances":
