@@ -53,31 +53,62 @@ class Entry:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A journal message whose bytes were read and checked. ``anchor``: of the anchor register alone."""
+
+    stored: Stored
+    register: Register
+    record: Record
+    anchor: Anchor | None = None
+
+
+def open_record(stored: Stored) -> Opened:
+    """Read a message of the journal.
+
+    Raises:
+        BadInput: its subject is no register. Damaged: it cannot be trusted.
+    """
+    register = parse_register(stored.subject)
+    if register.kind == "p.anchor":
+        anchor, record = decode_anchor(stored.payload)
+        return Opened(stored, register, record, anchor)
+    return Opened(stored, register, decode(stored.payload))
+
+
 def narrate(stored: Stored) -> Entry | None:
     """The entry of a journal message; None where it holds nothing that a person would read (a snapshot).
 
     It never raises: a record that cannot be trusted is told as damaged.
     """
     try:
-        register = parse_register(stored.subject)
-    except BadInput:
-        return damaged(stored, SessionRef("", ""), f"{stored.subject[:100]!r} is no register of a session")
-    try:
-        if register.kind == "p.anchor":
-            anchor, record = decode_anchor(stored.payload)
-            return _anchor_entry(stored, register.ref, anchor, record)
-        return _entry(stored, register, decode(stored.payload))
+        return tell(open_record(stored))
     except AnchorWatchError as error:
-        return damaged(stored, register.ref, error.message)
+        return damaged(stored, error.message)
     except ODD as error:
-        return damaged(stored, register.ref, f"a field is missing or odd: {error!r}")
+        return damaged(stored, f"a field is missing or odd: {error!r}")
 
 
-def damaged(stored: Stored, ref: SessionRef, why: str) -> Entry:
+def tell(opened: Opened) -> Entry | None:
+    """As `narrate`, of a record that was read already.
+
+    Raises:
+        one of `ODD`: a field is missing, or of another type than it must be.
+    """
+    if opened.anchor is not None:
+        return _anchor_entry(opened.stored, opened.register.ref, opened.anchor, opened.record)
+    return _entry(opened.stored, opened.register, opened.record)
+
+
+def damaged(stored: Stored, why: str) -> Entry:
     """The entry of a record that cannot be trusted."""
+    try:
+        ref = parse_register(stored.subject).ref
+    except BadInput:
+        ref = SessionRef("", "")
     what = f"the record at {stored.sequence} cannot be trusted"
     # An error may quote what stood in the record, and that need not be text.
-    why = why.encode(errors="replace").decode()[:TEXT_CHARS_MAX]
+    why = clip(why.encode(errors="replace").decode())
     return Entry(stored.sequence, stored.time_ms, ref.workspace, ref.session, DAMAGED, what, why)
 
 

@@ -1,0 +1,98 @@
+"""From one journal message to rows. A record that cannot be trusted becomes a row that says so, and stops nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from dataclasses import replace
+
+from anchorwatch.bus.port import Stored
+from anchorwatch.core.errors import AnchorWatchError, BadInput
+from anchorwatch.journal.timeline import ODD, Entry, Opened, damaged, open_record, tell
+from anchorwatch.topology.subjects import parse_register
+
+from anchorwatch_memory.fold import effects, inputs, kept, planner
+from anchorwatch_memory.rows import as_json, insert
+
+BROKEN_CHAIN = "the planner record before this one is missing or was altered"
+_ODD = (
+    *ODD,
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.DataError,
+    sqlite3.ProgrammingError,
+)
+"""What a record raises that is whole, and does not hold what its kind must hold."""
+
+
+def fold(db: sqlite3.Connection, stored: Stored) -> None:
+    """Enter one message. Whatever it holds, all of it is entered or none, and the timeline has its line."""
+    db.execute("SAVEPOINT record")
+    try:
+        opened = open_record(stored)
+        entry = _enter(db, opened, tell(opened))
+    except AnchorWatchError as error:
+        entry = _refuse(db, stored, error.message)
+    except _ODD as error:
+        entry = _refuse(db, stored, f"a field is missing or odd: {error!r}")
+    if entry is not None:
+        _write_entry(db, entry)
+    db.execute("RELEASE record")
+
+
+def _enter(db: sqlite3.Connection, opened: Opened, entry: Entry | None) -> Entry | None:
+    match opened.register.path[0]:
+        case "in":
+            inputs.accept(db, opened)
+        case "p":
+            if not planner.follows(db, opened):
+                _count_damaged(db)
+                # A snapshot has no line of its own, and gets one for this.
+                entry = entry or damaged(opened.stored, "")
+                entry = replace(entry, why=f"{BROKEN_CHAIN}; {entry.why}".rstrip("; "))
+            planner.enter(db, opened)
+        case "fx":
+            effects.enter(db, opened)
+        case "late":
+            effects.late(db, opened)
+        case "art":
+            kept.artifact(db, opened)
+        case "sent":
+            kept.delivery(db, opened)
+        case _:
+            # A register of a newer release: told, and not understood.
+            pass
+    return entry
+
+
+def _refuse(db: sqlite3.Connection, stored: Stored, why: str) -> Entry:
+    db.execute("ROLLBACK TO record")
+    _count_damaged(db)
+    entry = damaged(stored, why)
+    with contextlib.suppress(BadInput):
+        register = parse_register(stored.subject)
+        if register.path[0] == "p":
+            planner.break_chain(db, register.ref, stored.sequence)
+    return entry
+
+
+def _count_damaged(db: sqlite3.Connection) -> None:
+    db.execute("UPDATE progress SET damaged = damaged + 1")
+
+
+def _write_entry(db: sqlite3.Connection, entry: Entry) -> None:
+    insert(
+        db,
+        "timeline",
+        sequence=entry.sequence,
+        workspace=entry.workspace,
+        session=entry.session,
+        at_ms=entry.at_ms,
+        kind=entry.kind,
+        what=entry.what,
+        why=entry.why,
+        who=entry.who,
+        run_id=entry.ids.get("run_id"),
+        turn_id=entry.ids.get("turn_id"),
+        ids=as_json(entry.ids),
+    )

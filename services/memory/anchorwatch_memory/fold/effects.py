@@ -1,0 +1,186 @@
+"""Commands and what running them did."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from anchorwatch.core.effect.state import (
+    Claimed,
+    EffectEvent,
+    GateAsked,
+    GateDecided,
+    Outcome,
+    Released,
+)
+from anchorwatch.core.errors import Damaged
+from anchorwatch.core.session.events import CommandDecided
+from anchorwatch.journal.mapping import read_effect
+from anchorwatch.journal.timeline import Opened
+
+from anchorwatch_memory.fold import items, memories
+from anchorwatch_memory.rows import as_json, insert
+
+GATED = "gated"
+
+
+def decided(db: sqlite3.Connection, opened: Opened, command: CommandDecided) -> None:
+    """A command was decided: its turn waits for what comes of it."""
+    ref, call = opened.register.ref, command.call
+    insert(
+        db,
+        "effects",
+        sequence=opened.stored.sequence,
+        workspace=ref.workspace,
+        session=ref.session,
+        run_id=call.run,
+        step=call.step,
+        n=call.n,
+        turn_id=command.turn_id,
+        generation=command.generation,
+        agent=command.agent,
+        pool=command.pool,
+        tool=command.tool,
+        args=as_json(dict(command.args)),
+        resource=command.resource,
+        state="pending",
+        decided_at_ms=opened.record.at_ms,
+        **_BLANK,
+    )
+    db.execute(
+        "UPDATE turns SET status = 'waiting'"
+        " WHERE workspace = ? AND session = ? AND run_id = ? AND ended_at_ms IS NULL",
+        (ref.workspace, ref.session, call.run),
+    )
+
+
+_BLANK = {
+    "attempts": 0,
+    "effect_key": "",
+    "text": "",
+    "data": "{}",
+    "rule": "",
+    "error": "",
+    "settled_by": "",
+    "late": 0,
+}
+
+
+def enter(db: sqlite3.Connection, opened: Opened) -> None:
+    """Enter a record of a command's family."""
+    sequence = _row(db, opened)
+    at_ms = opened.record.at_ms
+    event: EffectEvent = read_effect(opened.stored)
+    match event:
+        case Claimed():
+            db.execute(
+                "UPDATE effects SET state = 'claimed', owner = ?, incarnation = ?, claim_sequence = ?,"
+                " claimed_at_ms = ?, attempts = attempts + 1, effect_key = ? WHERE sequence = ?",
+                (
+                    event.owner.instance,
+                    event.owner.incarnation,
+                    opened.stored.sequence,
+                    at_ms,
+                    event.effect_key,
+                    sequence,
+                ),
+            )
+        case Released():
+            db.execute(
+                "UPDATE effects SET state = 'pending', owner = NULL, incarnation = NULL, claim_sequence = NULL"
+                " WHERE sequence = ?",
+                (sequence,),
+            )
+        case GateAsked():
+            db.execute("UPDATE effects SET state = ? WHERE sequence = ?", (GATED, sequence))
+        case GateDecided():
+            db.execute("UPDATE effects SET state = 'pending' WHERE sequence = ?", (sequence,))
+        case Outcome():
+            _settle(db, opened, event, sequence)
+
+
+def late(db: sqlite3.Connection, opened: Opened) -> None:
+    """A result came in after the command had its outcome: evidence, which changes no state."""
+    sequence = _row(db, opened)
+    db.execute("UPDATE effects SET late = late + 1 WHERE sequence = ?", (sequence,))
+
+
+def _row(db: sqlite3.Connection, opened: Opened) -> int:
+    """The effect's row; made here where the command itself could not be read."""
+    ref, call = opened.register.ref, opened.register.call
+    where = (ref.workspace, ref.session, call.run, call.step, call.n)
+    found = db.execute(
+        "SELECT sequence FROM effects WHERE workspace = ? AND session = ? AND run_id = ? AND step = ? AND n = ?",
+        where,
+    ).fetchone()
+    if found is not None:
+        return int(found[0])
+    insert(
+        db,
+        "effects",
+        sequence=opened.stored.sequence,
+        workspace=ref.workspace,
+        session=ref.session,
+        run_id=call.run,
+        step=call.step,
+        n=call.n,
+        turn_id="",
+        agent="",
+        pool=opened.register.pool if opened.register.path[0] == "fx" else "",
+        tool=str(opened.record.body.get("tool", "")),
+        args="{}",
+        resource="",
+        state="pending",
+        decided_at_ms=opened.record.at_ms,
+        **_BLANK,
+    )
+    return opened.stored.sequence
+
+
+def _settle(db: sqlite3.Connection, opened: Opened, outcome: Outcome, sequence: int) -> None:
+    ref, call = opened.register.ref, opened.register.call
+    if outcome.call != call:
+        raise Damaged(f"an outcome of call {outcome.call} stands in the register of call {call}")
+    db.execute(
+        "UPDATE effects SET state = ?, text = ?, data = ?, durable = ?, rule = ?, error = ?, settled_by = ?,"
+        " outcome_sequence = ?, ended_at_ms = ?, effect_key = CASE WHEN ? = '' THEN effect_key ELSE ? END"
+        " WHERE sequence = ?",
+        (
+            outcome.state,
+            outcome.text,
+            as_json(dict(outcome.data)),
+            int(outcome.durable),
+            outcome.rule,
+            outcome.error,
+            outcome.by,
+            opened.stored.sequence,
+            opened.record.at_ms,
+            outcome.effect_key,
+            outcome.effect_key,
+            sequence,
+        ),
+    )
+    content = {
+        "n": call.n,
+        "call": f"{ref.session}/{call}",
+        "tool": outcome.tool,
+        "state": outcome.state,
+        "text": outcome.text,
+    }
+    place = items.Place(call.run, outcome.turn_id or None, call.step)
+    items.add(db, opened, [items.Item("tool_result", "tool", content)], place)
+    if opened.register.pool == memories.POOL:
+        memories.settle(db, opened, outcome)
+    _resume(db, opened)
+
+
+def _resume(db: sqlite3.Connection, opened: Opened) -> None:
+    """The last command of a turn has its outcome: the turn goes on."""
+    ref, call = opened.register.ref, opened.register.call
+    where = (ref.workspace, ref.session, call.run)
+    db.execute(
+        "UPDATE turns SET status = 'in_progress'"
+        " WHERE workspace = ? AND session = ? AND run_id = ? AND status = 'waiting' AND NOT EXISTS ("
+        "SELECT 1 FROM effects WHERE workspace = ? AND session = ? AND run_id = ?"
+        " AND state IN ('pending', 'claimed', 'gated'))",
+        where + where,
+    )

@@ -1,0 +1,74 @@
+"""The conversation: messages, tool calls and their results, observations, notes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anchorwatch.core.session.events import StepHead
+from anchorwatch.journal.timeline import Opened
+
+from anchorwatch_memory.rows import as_json, insert
+
+PLACES = 1024
+"""How many items one record may hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One entry of the conversation."""
+
+    type: str
+    role: str
+    content: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the session's work an item stands."""
+
+    run_id: int
+    turn_id: str | None
+    step: int
+
+
+def item_id(sequence: int, place: int) -> int:
+    """The number of an item: in the order of the journal, and within its record."""
+    return sequence * PLACES + place
+
+
+def add(db: sqlite3.Connection, opened: Opened, new: Iterable[Item], where: Place | None = None) -> None:
+    """Enter the items of a record, in order."""
+    ref = opened.register.ref
+    for place, item in enumerate(new):
+        insert(
+            db,
+            "items",
+            id=item_id(opened.stored.sequence, place),
+            workspace=ref.workspace,
+            session=ref.session,
+            sequence=opened.stored.sequence,
+            type=item.type,
+            role=item.role,
+            at_ms=opened.record.at_ms,
+            run_id=where.run_id if where else None,
+            turn_id=where.turn_id if where else None,
+            step=where.step if where else None,
+            content=as_json(item.content),
+        )
+
+
+def of_head(head: StepHead) -> list[Item]:
+    """What a step shows beside its commands: what the model saw, said, and asked for in a form that could not be used."""
+    found = []
+    if head.observation is not None and head.observation.text:
+        seen = {"text": head.observation.text, "digest": head.observation.digest}
+        found.append(Item("observation", "system", seen))
+    if head.text:
+        found.append(Item("message", "assistant", {"text": head.text}))
+    for n, tool, label, raw, why in head.rejected:
+        found.append(Item("tool_call", "assistant", {"n": n, "tool": tool, "label": label, "raw": raw}))
+        found.append(Item("tool_result", "tool", {"n": n, "tool": tool, "state": "rejected", "text": why}))
+    return found

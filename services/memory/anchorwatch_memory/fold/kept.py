@@ -1,0 +1,77 @@
+"""Artifacts and deliveries."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from anchorwatch.core.records import Kind
+from anchorwatch.journal.artifacts import Kept
+from anchorwatch.journal.timeline import Opened
+
+from anchorwatch_memory.rows import as_json, insert
+
+
+def artifact(db: sqlite3.Connection, opened: Opened) -> None:
+    """A file was kept."""
+    ref = opened.register.ref
+    kept = Kept.from_body(opened.register.path[1], opened.record.body)
+    insert(
+        db,
+        "artifacts",
+        sequence=opened.stored.sequence,
+        workspace=ref.workspace,
+        session=ref.session,
+        artifact_id=kept.artifact_id,
+        name=kept.name,
+        media_type=kept.media_type,
+        size_bytes=kept.size_bytes,
+        sha256=kept.sha256,
+        run_id=kept.provenance.run_id or None,
+        call=kept.provenance.call,
+        acting_as=kept.provenance.acting_as,
+        derived_from=as_json(list(kept.provenance.derived_from)),
+        who=opened.record.writer,
+        at_ms=opened.record.at_ms,
+    )
+
+
+def delivery(db: sqlite3.Connection, opened: Opened) -> None:
+    """A notification is about to be sent, or what became of it is known."""
+    ref, record = opened.register.ref, opened.record
+    body = record.body
+    delivery_id = opened.register.path[1]
+    sending = record.kind == Kind.DELIVERY_CLAIMED
+    state = "sending" if sending else str(body.get("state", "sent"))
+    insert(
+        db,
+        "deliveries",
+        sequence=opened.stored.sequence,
+        workspace=ref.workspace,
+        session=ref.session,
+        delivery_id=delivery_id,
+        state=state,
+        channel=str(body.get("channel", "")),
+        title=str(body.get("title", "")),
+        about=body.get("about"),
+        attempts=0,
+        error="",
+        first_at_ms=record.at_ms,
+        last_at_ms=record.at_ms,
+        last_sequence=opened.stored.sequence,
+        record="{}",
+    )
+    db.execute(
+        "UPDATE deliveries SET state = ?, error = ?, attempts = ?, last_at_ms = ?, last_sequence = ?, record = ?"
+        " WHERE workspace = ? AND session = ? AND delivery_id = ?",
+        (
+            state,
+            str(body.get("error", "")),
+            int(body.get("attempts", body.get("attempt", 1))),
+            record.at_ms,
+            opened.stored.sequence,
+            as_json(dict(body)),
+            ref.workspace,
+            ref.session,
+            delivery_id,
+        ),
+    )

@@ -1,0 +1,204 @@
+"""The planner's records: anchors make sessions and turns, commands and steps make what a turn did."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Kind
+from anchorwatch.core.session.events import StepHead
+from anchorwatch.journal.mapping import read_command, read_head
+from anchorwatch.journal.timeline import Opened
+
+from anchorwatch_memory.fold import inputs, items
+from anchorwatch_memory.fold.effects import decided
+from anchorwatch_memory.rows import as_json, insert
+
+UNREADABLE = "?"
+_ENDS = frozenset({Kind.TURN_ENDED, Kind.CANCELLED, Kind.DELETED})
+_STATUS_OF_OUTCOME = {"failed": "failed", "over_budget": "failed", "cancelled": "cancelled"}
+
+
+def follows(db: sqlite3.Connection, opened: Opened) -> bool:
+    """Whether the record follows the planner record before it; the chain goes on from it in any case."""
+    ref, record = opened.register.ref, opened.record
+    row = db.execute(
+        "SELECT digest FROM chains WHERE workspace = ? AND session = ?", (ref.workspace, ref.session)
+    ).fetchone()
+    _link(db, ref, opened.stored.sequence, record.digest)
+    return row == (UNREADABLE,) or (row[0] if row else "") == record.previous
+
+
+def break_chain(db: sqlite3.Connection, ref: SessionRef, sequence: int) -> None:
+    """A planner record cannot be read: it is told as damaged, and the next one need not follow it."""
+    _link(db, ref, sequence, UNREADABLE)
+
+
+def _link(db: sqlite3.Connection, ref: SessionRef, sequence: int, digest: str) -> None:
+    db.execute(
+        "INSERT OR REPLACE INTO chains VALUES (?, ?, ?, ?)", (ref.workspace, ref.session, sequence, digest)
+    )
+
+
+def enter(db: sqlite3.Connection, opened: Opened) -> None:
+    """Enter a record of the planner's chain."""
+    match opened.register.kind:
+        case "p.anchor":
+            assert opened.anchor is not None  # noqa: S101 - of this register
+            _anchor(db, opened, opened.anchor)
+        case "p.cmd":
+            _command(db, opened)
+        case "p.log" if opened.record.kind == Kind.STEP:
+            body = opened.record.body
+            _step(db, opened, body["run"], read_head(body["step"]), [])
+
+
+def _anchor(db: sqlite3.Connection, opened: Opened, anchor: Anchor) -> None:
+    record, sequence = opened.record, opened.stored.sequence
+    if record.kind == Kind.ACQUIRED and anchor.turn is not None:
+        inputs.take(db, opened, anchor)
+        _begin(db, opened, anchor)
+    elif record.kind == Kind.TAKEN_OVER and anchor.turn is not None:
+        _hold(db, opened, anchor)
+    elif record.kind in _ENDS:
+        _end(db, opened, anchor)
+    if record.kind == Kind.DELETED:
+        inputs.refuse_rest(db, anchor)
+    db.execute(
+        "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET agent = excluded.agent, status = excluded.status, anchor = excluded.anchor,"
+        " changed_at_ms = excluded.changed_at_ms, sequence = excluded.sequence, run_id = excluded.run_id,"
+        " runs_without_progress = excluded.runs_without_progress",
+        (
+            opened.register.ref.workspace,
+            opened.register.ref.session,
+            anchor.agent,
+            anchor.status,
+            as_json(anchor.to_json()),
+            record.at_ms,
+            record.at_ms,
+            sequence,
+            anchor.run_id,
+            anchor.runs_without_progress,
+        ),
+    )
+
+
+def _holder(opened: Opened, anchor: Anchor) -> dict[str, object]:
+    return {
+        "generation": anchor.generation,
+        "execution_id": anchor.execution_id,
+        "sequence": opened.stored.sequence,
+        "at_ms": opened.record.at_ms,
+    }
+
+
+def _begin(db: sqlite3.Connection, opened: Opened, anchor: Anchor) -> None:
+    assert anchor.turn is not None  # noqa: S101 - the caller looked
+    insert(
+        db,
+        "turns",
+        sequence=opened.stored.sequence,
+        workspace=anchor.workspace,
+        session=anchor.session,
+        run_id=anchor.run_id,
+        turn_id=anchor.turn.id,
+        status="in_progress",
+        reason="",
+        started_at_ms=opened.record.at_ms,
+        woken_by=anchor.turn.woken_by,
+        inputs_through=anchor.turn.inputs_through,
+        holders=as_json([_holder(opened, anchor)]),
+    )
+
+
+def _hold(db: sqlite3.Connection, opened: Opened, anchor: Anchor) -> None:
+    assert anchor.turn is not None  # noqa: S101 - the caller looked
+    db.execute(
+        "UPDATE turns SET holders = json_insert(holders, '$[#]', json(?)), woken_by = ?"
+        " WHERE workspace = ? AND session = ? AND run_id = ?",
+        (
+            as_json(_holder(opened, anchor)),
+            anchor.turn.woken_by,
+            anchor.workspace,
+            anchor.session,
+            anchor.run_id,
+        ),
+    )
+
+
+def _end(db: sqlite3.Connection, opened: Opened, anchor: Anchor) -> None:
+    body = opened.record.body
+    if "step" in body:
+        _step(db, opened, anchor.last_run_id, read_head(body["step"]), [])
+    outcome = anchor.last_run_outcome or "failed"
+    db.execute(
+        "UPDATE turns SET status = ?, outcome = ?, reason = ?, ended_at_ms = ?, ended_sequence = ?"
+        " WHERE workspace = ? AND session = ? AND run_id = ? AND ended_at_ms IS NULL",
+        (
+            _STATUS_OF_OUTCOME.get(outcome, "completed"),
+            outcome,
+            str(body.get("reason") or anchor.last_run_reason),
+            opened.record.at_ms,
+            opened.stored.sequence,
+            anchor.workspace,
+            anchor.session,
+            anchor.last_run_id,
+        ),
+    )
+
+
+def _command(db: sqlite3.Connection, opened: Opened) -> None:
+    command = read_command(opened.register.pool, opened.record.body)
+    call = items.Item(
+        "tool_call",
+        "assistant",
+        {
+            "n": command.call.n,
+            "call": f"{opened.register.ref.session}/{command.call}",
+            "tool": command.tool,
+            "args": dict(command.args),
+            "label": command.label,
+        },
+    )
+    if command.head is not None:
+        _step(db, opened, command.call.run, command.head, [call])
+    else:
+        place = items.Place(command.call.run, command.turn_id, command.call.step)
+        items.add(db, opened, [call], place)
+    decided(db, opened, command)
+
+
+def _step(
+    db: sqlite3.Connection, opened: Opened, run_id: int, head: StepHead, calls: list[items.Item]
+) -> None:
+    ref = opened.register.ref
+    turn = db.execute(
+        "SELECT turn_id FROM turns WHERE workspace = ? AND session = ? AND run_id = ?",
+        (ref.workspace, ref.session, run_id),
+    ).fetchone()
+    insert(
+        db,
+        "steps",
+        sequence=opened.stored.sequence,
+        workspace=ref.workspace,
+        session=ref.session,
+        run_id=run_id,
+        step=head.step,
+        at_ms=opened.record.at_ms,
+        text=head.text,
+        calls=head.calls,
+        observation=as_json(opened_observation(head)) if head.observation else None,
+        prompt=as_json(head.prompt.model_dump()) if head.prompt else None,
+        usage=as_json(dict(head.usage)),
+        rejected=as_json([list(each) for each in head.rejected]),
+    )
+    place = items.Place(run_id, turn[0] if turn else None, head.step)
+    items.add(db, opened, [*items.of_head(head), *calls], place)
+
+
+def opened_observation(head: StepHead) -> dict[str, object]:
+    """What of the step's observation a reader of the step is shown; its text is an item of the conversation."""
+    assert head.observation is not None  # noqa: S101 - the caller looked
+    return {"digest": head.observation.digest, "at_ms": head.observation.at_ms}

@@ -1,0 +1,184 @@
+"""Following the journal: every record, in order, each once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+from anchorwatch.bus.port import Bus, Consumer, ConsumerSpec, Delivery, Stored
+from anchorwatch.core.errors import AnchorWatchError, NotFound, Unavailable
+from anchorwatch.service.context import Clock
+
+from anchorwatch_memory.port import Projections
+from anchorwatch_memory.store import START, Position
+
+BATCH = 256
+FETCH_S = 1.0
+ACK_WAIT_S = 10.0
+RETRY_S = 0.5
+WAIT_S_MAX = 2.0
+COMPLETE_ATTEMPTS_MAX = 1_000
+
+
+class Follower:
+    """Keeps the projections up to the journal. ``durable`` is the consumer's name.
+
+    The consumer brings the records; what counts is the position that stands in the projections themselves, written in
+    the same transaction as the rows. Where the two differ (the process died between them, or the file is another), the
+    consumer is made anew behind the position.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        stream: str,
+        filter_: str,
+        durable: str,
+        projections: Projections,
+        clock: Clock,
+        log: structlog.stdlib.BoundLogger,
+    ) -> None:
+        self._bus = bus
+        self._stream = stream
+        self._filter = filter_
+        self._durable = durable
+        self._projections = projections
+        self._clock = clock
+        self._log = log
+        self._consumer: Consumer | None = None
+        self._position = START
+        self._moved = asyncio.Condition()
+
+    @property
+    def sequence(self) -> int:
+        """The last journal sequence that is in the projections."""
+        return self._position.sequence
+
+    async def start(self) -> None:
+        """Compare file, consumer and journal, and attach.
+
+        Raises:
+            Unavailable: the bus is away.
+        """
+        await self._set(await self._checked_position())
+        self._consumer = await self._attach()
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Follow until ``stopping``."""
+        while not stopping.is_set():
+            try:
+                if self._consumer is None:
+                    await self.start()
+                await self.step(FETCH_S)
+            except NotFound:
+                # The consumer was removed, or the whole journal: look again at what is there.
+                self._consumer = None
+            except AnchorWatchError as error:
+                self._log.warning(
+                    "cannot follow the journal, will try again", code=error.code, why=str(error)
+                )
+                self._consumer = None
+                await self._clock.sleep(RETRY_S)
+
+    async def step(self, timeout_s: float) -> int:
+        """Take the next records in; returns how many messages were handled."""
+        assert self._consumer is not None  # noqa: S101 - started
+        deliveries = await self._consumer.fetch(BATCH, timeout_s)
+        if not deliveries:
+            return 0
+        await self._take(deliveries)
+        # Only now: what is acked is never delivered again.
+        for delivery in deliveries:
+            await delivery.ack()
+        return len(deliveries)
+
+    async def reach(self, sequence: int, wait_s: float = WAIT_S_MAX) -> None:
+        """Wait until the projections are that far, for a bounded time; the answer then says how far they are."""
+        if self._position.sequence >= sequence:
+            return
+        try:
+            async with asyncio.timeout(min(wait_s, WAIT_S_MAX)), self._moved:
+                await self._moved.wait_for(lambda: self._position.sequence >= sequence)
+        except TimeoutError:
+            return
+
+    async def close(self) -> None:
+        if self._consumer is not None:
+            await self._consumer.close()
+            self._consumer = None
+
+    async def _take(self, deliveries: Sequence[Delivery]) -> None:
+        messages = sorted((delivery.stored for delivery in deliveries), key=lambda stored: stored.sequence)
+        new = [stored for stored in messages if stored.sequence > self._position.sequence]
+        if new and not _is_gapless(self._position.sequence, new):
+            new = await self._complete(new)
+        if new:
+            await self._set(await self._projections.project(new))
+
+    async def _complete(self, delivered: Sequence[Stored]) -> list[Stored]:
+        """What was delivered, with what is missing before and between, read from the stream.
+
+        A delivery may be lost, and come again after later ones. What the stream does not have either was erased.
+        """
+        found = {stored.sequence: stored for stored in delivered}
+        through, start = delivered[-1].sequence, self._position.sequence + 1
+        for _ in range(COMPLETE_ATTEMPTS_MAX):
+            page = await self._bus.range(self._stream, self._filter, start, BATCH, reach=through)
+            found |= {each.sequence: each for each in page.messages if each.sequence <= through}
+            start = max(start, page.messages[-1].sequence + 1) if page.messages else start
+            if start > through:
+                return sorted(found.values(), key=lambda stored: stored.sequence)
+            if not page.messages:
+                # The one who answered is behind the one who delivered.
+                await self._clock.sleep(RETRY_S)
+        raise Unavailable(f"the journal from {start} to {through} could not be read")
+
+    async def _set(self, position: Position) -> None:
+        async with self._moved:
+            self._position = position
+            self._moved.notify_all()
+
+    async def _checked_position(self) -> Position:
+        """The file's position, after seeing that the file is of this journal."""
+        position = await self._projections.position()
+        if position == START or await self._is_known(position):
+            return position
+        self._log.warning(
+            "the projections are of another journal; they are made anew", position=position.sequence
+        )
+        await self._projections.reset()
+        return await self._projections.position()
+
+    async def _is_known(self, position: Position) -> bool:
+        state = await self._bus.stream_state(self._stream)
+        if state.last_sequence < position.sequence:
+            return False
+        page = await self._bus.range(self._stream, position.subject, position.sequence, 1)
+        if not page.messages or page.messages[0].sequence != position.sequence:
+            # Erased since; another journal would hold something else there.
+            return True
+        return page.messages[0].time_ms == position.time_ms
+
+    async def _attach(self) -> Consumer:
+        spec = ConsumerSpec(
+            self._stream,
+            (self._filter,),
+            self._durable,
+            ack_wait_s=ACK_WAIT_S,
+            ack_pending_max=4 * BATCH,
+            start_sequence=self._position.sequence + 1,
+        )
+        consumer = await self._bus.consumer(spec)
+        state = await consumer.state()
+        if state.ack_floor_sequence == self._position.sequence:
+            return consumer
+        await consumer.close()
+        await self._bus.delete_consumer(self._stream, self._durable)
+        return await self._bus.consumer(spec)
+
+
+def _is_gapless(before: int, messages: Sequence[Stored]) -> bool:
+    return messages[0].sequence == before + 1 and messages[-1].sequence - before == len(
+        {stored.sequence for stored in messages}
+    )

@@ -1,0 +1,94 @@
+"""The projections as the service uses them, and the two ways to run them: in threads, or in place (for simulations)."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from anchorwatch.bus.port import Stored
+
+from anchorwatch_memory.store import MEMORY, Position, Store
+
+T = TypeVar("T")
+Query = Callable[[sqlite3.Connection], T]
+
+
+class Projections(Protocol):
+    """A file of projections."""
+
+    async def position(self) -> Position: ...
+    async def project(self, messages: Sequence[Stored]) -> Position:
+        """Enter messages that follow the position, all in one transaction; returns the new position."""
+        ...
+
+    async def read(self, query: Query[T]) -> tuple[T, int]:
+        """The query's answer, and the sequence up to which it is complete."""
+        ...
+
+    async def reset(self) -> None:
+        """Forget everything."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class InPlace:
+    """Runs everything in the caller's thread."""
+
+    def __init__(self, path: Path | str = MEMORY) -> None:
+        self.store = Store(path)
+
+    async def position(self) -> Position:
+        return self.store.position()
+
+    async def project(self, messages: Sequence[Stored]) -> Position:
+        return self.store.project(messages)
+
+    async def read(self, query: Query[T]) -> tuple[T, int]:
+        return self.store.read(query)
+
+    async def reset(self) -> None:
+        self.store.reset()
+
+    async def close(self) -> None:
+        self.store.close()
+
+
+class InThreads:
+    """One thread writes and one reads, each with its own connection, so that neither holds up the other or the loop."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._writing = ThreadPoolExecutor(1, thread_name_prefix="projections-write")
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="projections-read")
+        self._writer = Store(path)
+        self._reader = Store(path)
+
+    async def position(self) -> Position:
+        return await self._run(self._writing, self._writer.position)
+
+    async def project(self, messages: Sequence[Stored]) -> Position:
+        return await self._run(self._writing, lambda: self._writer.project(messages))
+
+    async def read(self, query: Query[T]) -> tuple[T, int]:
+        return await self._run(self._reading, lambda: self._reader.read(query))
+
+    async def reset(self) -> None:
+        # The file goes away under both connections: the reader's first.
+        await self._run(self._reading, self._reader.close)
+        await self._run(self._writing, self._writer.reset)
+        self._reader = await self._run(self._reading, lambda: Store(self._path))
+
+    async def close(self) -> None:
+        await self._run(self._reading, self._reader.close)
+        await self._run(self._writing, self._writer.close)
+        self._reading.shutdown()
+        self._writing.shutdown()
+
+    @staticmethod
+    async def _run(executor: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(executor, work)

@@ -1,0 +1,225 @@
+"""Every list, and single things by their name."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from typing import Any
+
+from anchorwatch.core.anchor import read_anchor
+from anchorwatch.core.errors import BadInput, NotFound
+from anchorwatch.core.session.state import Input, SessionState
+from anchorwatch.core.session.wakes import NotBefore, Windows, due
+from anchorwatch.core.times import iso
+
+from anchorwatch_memory.reads import show
+from anchorwatch_memory.reads.pages import Listing, Row, Where, page, read_window, select
+
+Params = Mapping[str, Any]
+Result = dict[str, Any]
+
+SESSIONS = Listing("sessions", "sessions", "session", show.session)
+ITEMS = Listing("items", "items", "id", show.item)
+TIMELINE = Listing("timeline", "timeline", "sequence", show.entry)
+EFFECTS = Listing("effects", "effects", "sequence", show.effect)
+DELIVERIES = Listing("deliveries", "deliveries", "sequence", show.delivery)
+ARTIFACTS = Listing("artifacts", "artifacts", "sequence", show.artifact)
+
+
+def text(params: Params, name: str) -> str | None:
+    """A parameter that is text, where it is given.
+
+    Raises:
+        BadInput: it is something else.
+    """
+    value = params.get(name)
+    if value is not None and not isinstance(value, str):
+        raise BadInput(f"{name} must be text")
+    return value
+
+
+def needed(params: Params, name: str) -> str:
+    """A parameter that must be given.
+
+    Raises:
+        BadInput: it is not.
+    """
+    value = text(params, name)
+    if value is None:
+        raise BadInput(f"{name} is missing")
+    return value
+
+
+def sessions(db: sqlite3.Connection, params: Params) -> Result:
+    """The sessions of a workspace, by name."""
+    where = Where({"workspace": needed(params, "workspace"), "status": text(params, "status")})
+    return page(db, SESSIONS, where, read_window(params))
+
+
+def session(db: sqlite3.Connection, params: Params) -> Result:
+    """A session with its anchor, and what waits and runs in it."""
+    row = session_row(db, params)
+    key = (row["workspace"], row["session"])
+    pending = db.execute(
+        "SELECT count(*) FROM inputs WHERE workspace = ? AND session = ? AND disposition = 'pending'", key
+    ).fetchone()[0]
+    effects = db.execute(
+        "SELECT state, count(*) FROM effects WHERE workspace = ? AND session = ? GROUP BY state", key
+    ).fetchall()
+    damaged = db.execute(
+        "SELECT count(*) FROM timeline WHERE workspace = ? AND session = ? AND kind = 'damaged'", key
+    ).fetchone()[0]
+    more = {"pending_inputs": pending, "effects": dict(effects), "damaged_records": damaged}
+    return {**show.session(row), **more, "anchor": json.loads(row["anchor"])}
+
+
+def session_row(db: sqlite3.Connection, params: Params) -> Row:
+    """The session's row.
+
+    Raises:
+        NotFound: there is none.
+    """
+    name = needed(params, "session")
+    rows = select(
+        db,
+        "SELECT * FROM sessions WHERE workspace = ? AND session = ?",
+        (needed(params, "workspace"), name),
+    )
+    if not rows:
+        raise NotFound(f"there is no session {name}", hint="`anchorwatch sessions` lists them")
+    return rows[0]
+
+
+def in_session(db: sqlite3.Connection, params: Params) -> dict[str, object]:
+    """The conditions of a session's list, its turn included where one is named."""
+    row = session_row(db, params)
+    found: dict[str, object] = {"workspace": row["workspace"], "session": row["session"]}
+    if (turn := text(params, "turn")) is not None:
+        found["run_id"] = run_of(db, row["workspace"], row["session"], turn)
+    return found
+
+
+def run_of(db: sqlite3.Connection, workspace: str, session: str, turn: str) -> int:
+    """The run number of a turn that is named by its id or its number.
+
+    Raises:
+        NotFound: there is no such turn.
+    """
+    column, value = ("run_id", int(turn[:18])) if turn.isdecimal() and turn.isascii() else ("turn_id", turn)
+    found = db.execute(
+        f"SELECT run_id FROM turns WHERE workspace = ? AND session = ? AND {column} = ?",  # noqa: S608 - one of two names
+        (workspace, session, value),
+    ).fetchone()
+    if found is None:
+        raise NotFound(
+            f"session {session} has no turn {turn[:80]}", hint="name it by its id or its run number"
+        )
+    return int(found[0])
+
+
+def items(db: sqlite3.Connection, params: Params) -> Result:
+    """The conversation of a session."""
+    where = Where({**in_session(db, params), "type": text(params, "type")})
+    return page(db, ITEMS, where, read_window(params))
+
+
+def timeline(db: sqlite3.Connection, params: Params) -> Result:
+    """What happened in a session."""
+    return page(db, TIMELINE, Where(in_session(db, params)), read_window(params))
+
+
+def wakes(db: sqlite3.Connection, params: Params, windows: Windows) -> Result:
+    """The inputs of a session; those that still wait say when they are due."""
+    row = session_row(db, params)
+    anchor = read_anchor(json.loads(row["anchor"]))
+
+    def shown(wake: Row) -> dict[str, Any]:
+        entry = show.wake(wake)
+        if wake["disposition"] == "pending":
+            alone = SessionState(anchor=anchor, pending=(_input(wake),))
+            answer = due(alone, 0, windows)
+            entry["due_at"] = iso(answer.at_ms) if isinstance(answer, NotBefore) else None
+        return entry
+
+    listing = Listing("wakes", "inputs", "sequence", shown)
+    where = Where(
+        {
+            "workspace": row["workspace"],
+            "session": row["session"],
+            "disposition": text(params, "disposition"),
+        }
+    )
+    return page(db, listing, where, read_window(params))
+
+
+def _input(row: Row) -> Input:
+    return Input(
+        sequence=row["sequence"],
+        input_id=row["input_id"],
+        kind=row["kind"],
+        priority=row["priority"],
+        at_ms=row["accepted_at_ms"],
+        source=row["source"],
+        type=row["type"],
+        expires_at_ms=row["expires_at_ms"],
+    )
+
+
+def effects(db: sqlite3.Connection, params: Params) -> Result:
+    """Commands of a workspace."""
+    workspace, session_name = needed(params, "workspace"), text(params, "session")
+    found: dict[str, object] = {
+        "workspace": workspace,
+        "session": session_name,
+        "state": text(params, "state"),
+        "tool": text(params, "tool"),
+    }
+    turn = text(params, "turn")
+    if turn is not None and session_name is not None:
+        found["run_id"] = run_of(db, workspace, session_name, turn)
+    elif turn is not None:
+        found["turn_id"] = turn
+    return page(db, EFFECTS, Where(found), read_window(params))
+
+
+def deliveries(db: sqlite3.Connection, params: Params) -> Result:
+    """Notifications of a workspace."""
+    names = ("session", "state", "channel")
+    where = Where({"workspace": needed(params, "workspace"), **{name: text(params, name) for name in names}})
+    return page(db, DELIVERIES, where, read_window(params))
+
+
+def artifacts(db: sqlite3.Connection, params: Params) -> Result:
+    """Kept files of a workspace."""
+    where = Where({"workspace": needed(params, "workspace"), "session": text(params, "session")})
+    return page(db, ARTIFACTS, where, read_window(params))
+
+
+def artifact(db: sqlite3.Connection, params: Params) -> Result:
+    """One artifact's record.
+
+    Raises:
+        NotFound: there is none of that id in the workspace.
+    """
+    artifact_id = needed(params, "artifact_id")
+    rows = select(
+        db,
+        "SELECT * FROM artifacts WHERE workspace = ? AND artifact_id = ?",
+        (needed(params, "workspace"), artifact_id),
+    )
+    if not rows:
+        raise NotFound(f"there is no artifact {artifact_id[:80]}", hint="/api/artifacts lists them")
+    return show.artifact(rows[0])
+
+
+def stats(db: sqlite3.Connection) -> Result:
+    """Figures across all workspaces."""
+    return {
+        "sessions": dict(db.execute("SELECT status, count(*) FROM sessions GROUP BY status").fetchall()),
+        "effects": dict(db.execute("SELECT state, count(*) FROM effects GROUP BY state").fetchall()),
+        "runs_without_progress_max": db.execute(
+            "SELECT coalesce(max(runs_without_progress), 0) FROM sessions"
+        ).fetchone()[0],
+        "damaged": db.execute("SELECT damaged FROM progress").fetchone()[0],
+    }

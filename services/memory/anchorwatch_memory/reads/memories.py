@@ -1,0 +1,62 @@
+"""Durable memory: by list, and by search."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+
+from anchorwatch_memory.reads import show
+from anchorwatch_memory.reads.lists import Params, Result, needed, text
+from anchorwatch_memory.reads.pages import Listing, Row, Where, page, read_window, select
+
+MEMORIES = Listing("memories", "memories", "sequence", show.memory)
+WORDS_MAX = 16
+_WORD = re.compile(r"\w+")
+
+
+def memories(db: sqlite3.Connection, params: Params) -> Result:
+    """A page of memories; with ``q`` the best matches, which have no second page."""
+    workspace, query = needed(params, "workspace"), text(params, "q")
+    window = read_window(params)
+    if query is not None:
+        return {
+            "data": [show.memory(row) for row in search(db, workspace, query, window.limit)],
+            "next": None,
+        }
+    where = Where(
+        {"workspace": workspace, "session": text(params, "session"), "topic": text(params, "topic")}
+    )
+    return page(db, MEMORIES, where, window)
+
+
+def search(db: sqlite3.Connection, workspace: str, query: str, limit: int) -> list[Row]:
+    """The memories of the workspace that hold a word of the query, the best first."""
+    words = _WORD.findall(query)[:WORDS_MAX]
+    if not words:
+        return []
+    if _has_words(db):
+        # Each word in quotation marks: none of them is an operator of the search.
+        wanted = " OR ".join(f'"{word}"' for word in words)
+        return select(
+            db,
+            "SELECT memories.* FROM memories_words JOIN memories ON memories.sequence = memories_words.rowid"
+            " WHERE memories_words MATCH ? AND workspace = ? ORDER BY rank, sequence DESC LIMIT ?",
+            (wanted, workspace, limit),
+        )
+    return _search_plainly(db, workspace, words, limit)
+
+
+def _search_plainly(db: sqlite3.Connection, workspace: str, words: list[str], limit: int) -> list[Row]:
+    """The same without an index of words: the more words a memory holds, the better."""
+    scores = " + ".join(r"(text || ' ' || topic LIKE ? ESCAPE '\')" for _ in words)
+    patterns = ["%" + re.sub(r"([%_\\])", r"\\\1", word) + "%" for word in words]
+    sql = (
+        f"SELECT *, {scores} AS score FROM memories"  # noqa: S608 - a fixed term, once for each word
+        " WHERE workspace = ? AND score > 0 ORDER BY score DESC, sequence DESC LIMIT ?"
+    )
+    return select(db, sql, [*patterns, workspace, limit])
+
+
+def _has_words(db: sqlite3.Connection) -> bool:
+    found = db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'memories_words'").fetchone()
+    return found is not None

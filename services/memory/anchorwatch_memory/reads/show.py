@@ -1,0 +1,227 @@
+"""Rows as clients see them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from anchorwatch.core.times import iso
+
+from anchorwatch_memory.fold.items import PLACES
+from anchorwatch_memory.reads.pages import Row
+
+
+def at(value: int | None) -> str | None:
+    """An instant, where there is one."""
+    return None if value is None else iso(value)
+
+
+def agent(reference: str) -> dict[str, Any]:
+    """``name@version``, apart."""
+    name, _, version = reference.partition("@")
+    return {"agent": name, "agent_version": int(version) if version.isdecimal() else 0}
+
+
+def session(row: Row) -> dict[str, Any]:
+    """A session in a list."""
+    anchor = json.loads(row["anchor"])
+    shown = (
+        "run_id",
+        "run_count",
+        "generation",
+        "last_run_id",
+        "last_run_timestamp",
+        "last_run_outcome",
+        "last_run_reason",
+        "runs_without_progress",
+        "next_check_at",
+    )
+    return {
+        "name": row["session"],
+        "workspace": row["workspace"],
+        **agent(row["agent"]),
+        "status": row["status"],
+        **{name: anchor[name] for name in shown},
+        "turn_id": anchor["turn"]["id"] if anchor["turn"] else None,
+        "created_at": iso(row["created_at_ms"]),
+        "changed_at": iso(row["changed_at_ms"]),
+        "sequence": row["sequence"],
+    }
+
+
+def turn(row: Row) -> dict[str, Any]:
+    """A turn without its steps."""
+    return {
+        "turn_id": row["turn_id"],
+        "run_id": row["run_id"],
+        "session": row["session"],
+        "status": row["status"],
+        "outcome": row["outcome"],
+        "reason": row["reason"],
+        "started_at": iso(row["started_at_ms"]),
+        "ended_at": at(row["ended_at_ms"]),
+        "sequence": row["sequence"],
+        "ended_sequence": row["ended_sequence"],
+        "woken_by": row["woken_by"],
+        "inputs_through": row["inputs_through"],
+        "generations": [
+            {**{k: v for k, v in holder.items() if k != "at_ms"}, "at": iso(holder["at_ms"])}
+            for holder in json.loads(row["holders"])
+        ],
+    }
+
+
+def step(row: Row) -> dict[str, Any]:
+    """A step without its calls."""
+    observation = json.loads(row["observation"]) if row["observation"] else None
+    if observation:
+        observation = {"digest": observation["digest"], "at": iso(observation["at_ms"])}
+    return {
+        "step": row["step"],
+        "at": iso(row["at_ms"]),
+        "sequence": row["sequence"],
+        "text": row["text"],
+        "observation": observation,
+        "prompt": json.loads(row["prompt"]) if row["prompt"] else None,
+        "usage": json.loads(row["usage"]),
+        "rejected": [
+            {"n": n, "tool": tool, "label": label, "raw": raw, "reason": why}
+            for n, tool, label, raw, why in json.loads(row["rejected"])
+        ],
+    }
+
+
+def item(row: Row) -> dict[str, Any]:
+    """An entry of the conversation."""
+    return {
+        "id": f"item-{row['id'] // PLACES}-{row['id'] % PLACES}",
+        "type": row["type"],
+        "role": row["role"],
+        "at": iso(row["at_ms"]),
+        "session": row["session"],
+        "run_id": row["run_id"],
+        "turn_id": row["turn_id"],
+        "step": row["step"],
+        "sequence": row["sequence"],
+        **json.loads(row["content"]),
+    }
+
+
+def wake(row: Row) -> dict[str, Any]:
+    """An input and what became of it."""
+    return {
+        "input_id": row["input_id"],
+        "session": row["session"],
+        "sequence": row["sequence"],
+        "kind": row["kind"],
+        "priority": f"P{row['priority']}",
+        "source": row["source"],
+        "type": row["type"],
+        "text": row["text"],
+        "by": row["who"],
+        "accepted_at": iso(row["accepted_at_ms"]),
+        "expires_at": at(row["expires_at_ms"]),
+        "disposition": row["disposition"],
+        "run_id": row["run_id"],
+        "turn_id": row["turn_id"],
+        "reason": row["reason"],
+    }
+
+
+def effect(row: Row) -> dict[str, Any]:
+    """A command and what running it did."""
+    return {
+        "call": f"{row['session']}/{row['run_id']}.{row['step']}.{row['n']}",
+        "session": row["session"],
+        "run_id": row["run_id"],
+        "turn_id": row["turn_id"],
+        "generation": row["generation"],
+        "agent": row["agent"],
+        "pool": row["pool"],
+        "tool": row["tool"],
+        "args": json.loads(row["args"]),
+        "resource": row["resource"],
+        "state": row["state"],
+        "owner": row["owner"],
+        "incarnation": row["incarnation"],
+        "claim_sequence": row["claim_sequence"],
+        "attempts": row["attempts"],
+        "effect_key": row["effect_key"],
+        "text": row["text"],
+        "data": json.loads(row["data"]),
+        "rule": row["rule"],
+        "error": row["error"],
+        "settled_by": row["settled_by"],
+        "late": row["late"],
+        "sequence": row["sequence"],
+        "outcome_sequence": row["outcome_sequence"],
+        "decided_at": iso(row["decided_at_ms"]),
+        "claimed_at": at(row["claimed_at_ms"]),
+        "ended_at": at(row["ended_at_ms"]),
+    }
+
+
+def delivery(row: Row) -> dict[str, Any]:
+    """A notification and what became of it."""
+    return {
+        "delivery_id": row["delivery_id"],
+        "session": row["session"],
+        "channel": row["channel"],
+        "state": row["state"],
+        "title": row["title"],
+        "about": row["about"],
+        "attempts": row["attempts"],
+        "error": row["error"],
+        "first_at": iso(row["first_at_ms"]),
+        "last_at": iso(row["last_at_ms"]),
+        "sequence": row["sequence"],
+        "record": json.loads(row["record"]),
+    }
+
+
+def artifact(row: Row) -> dict[str, Any]:
+    """What an artifact is and where it came from."""
+    return {
+        "artifact_id": row["artifact_id"],
+        "session": row["session"],
+        "name": row["name"],
+        "media_type": row["media_type"],
+        "size_bytes": row["size_bytes"],
+        "sha256": row["sha256"],
+        "run_id": row["run_id"],
+        "call": row["call"],
+        "acting_as": row["acting_as"],
+        "derived_from": json.loads(row["derived_from"]),
+        "by": row["who"],
+        "at": iso(row["at_ms"]),
+        "sequence": row["sequence"],
+    }
+
+
+def memory(row: Row) -> dict[str, Any]:
+    """Something that was remembered."""
+    return {
+        "memory_id": row["memory_id"],
+        "session": row["session"],
+        "call": row["call"],
+        "topic": row["topic"],
+        "text": row["text"],
+        "at": iso(row["at_ms"]),
+        "sequence": row["sequence"],
+    }
+
+
+def entry(row: Row) -> dict[str, Any]:
+    """A line of the timeline."""
+    return {
+        "sequence": row["sequence"],
+        "at": iso(row["at_ms"]),
+        "session": row["session"],
+        "kind": row["kind"],
+        "what": row["what"],
+        "why": row["why"],
+        "who": row["who"],
+        **json.loads(row["ids"]),
+        "run_id": row["run_id"],
+        "turn_id": row["turn_id"],
+    }

@@ -1,0 +1,66 @@
+"""Turns: a page of them, and one with all that it did."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from typing import Any
+
+from anchorwatch_memory.reads import show
+from anchorwatch_memory.reads.lists import Params, Result, in_session, needed, run_of, session_row, text
+from anchorwatch_memory.reads.pages import Listing, Row, Where, fit, page, read_window, select
+
+
+def turns(db: sqlite3.Connection, params: Params) -> Result:
+    """A page of a session's turns, each with what its steps amount to."""
+    listing = Listing("turns", "turns", "sequence", lambda row: {**show.turn(row), **_sums(db, row)})
+    where = Where({**in_session(db, params), "status": text(params, "status")})
+    return page(db, listing, where, read_window(params))
+
+
+def turn(db: sqlite3.Connection, params: Params) -> Result:
+    """One turn, by its id or its run number: its inputs, steps, calls and what came of them.
+
+    Raises:
+        NotFound: there is no such session or turn.
+    """
+    session = session_row(db, params)
+    key = (
+        session["workspace"],
+        session["session"],
+        run_of(db, session["workspace"], session["session"], needed(params, "turn")),
+    )
+    row = _of_run(db, "turns", key)[0]
+    inputs = [show.wake(each) for each in _of_run(db, "inputs", key)]
+    effects = [show.effect(each) for each in _of_run(db, "effects", key)]
+    steps = []
+    for each in _of_run(db, "steps", key):
+        prefix = f"{row['session']}/{row['run_id']}.{each['step']}."
+        calls = [effect for effect in effects if effect["call"].startswith(prefix)]
+        steps.append({**show.step(each), "calls": calls})
+    whole = {**show.turn(row), **_sums(db, row), "inputs": inputs, "steps": steps}
+    return fit(whole)[0]
+
+
+def _sums(db: sqlite3.Connection, row: Row) -> dict[str, Any]:
+    """How many steps and inputs a turn had, the tokens it used, and the proof of its last prompt."""
+    key = (row["workspace"], row["session"], row["run_id"])
+    usage: Counter[str] = Counter()
+    prompt = None
+    steps = _of_run(db, "steps", key)
+    for each in steps:
+        usage.update(
+            {name: value for name, value in json.loads(each["usage"]).items() if isinstance(value, int)}
+        )
+        prompt = json.loads(each["prompt"]) if each["prompt"] else prompt
+    inputs = db.execute(
+        "SELECT count(*) FROM inputs WHERE workspace = ? AND session = ? AND run_id = ?", key
+    ).fetchone()[0]
+    return {"steps_count": len(steps), "inputs_count": inputs, "usage": dict(usage), "prompt": prompt}
+
+
+def _of_run(db: sqlite3.Connection, table: str, key: tuple[str, str, int]) -> list[Row]:
+    """The rows of one run, in the order of the journal."""
+    sql = f"SELECT * FROM {table} WHERE workspace = ? AND session = ? AND run_id = ? ORDER BY sequence"  # noqa: S608 - our own tables
+    return select(db, sql, key)
