@@ -172,3 +172,15 @@ async def test_the_servers_clock_can_be_asked(world: World, bus: Bus) -> None:
     assert abs(before_ms - world.now_ms()) < 1000
     await world.advance(0.2)
     assert 150 < await bus.server_time_ms() - before_ms < 2000
+
+
+async def test_a_read_of_nothing_reaches_to_the_end_although_the_last_message_is_gone(
+    world: World, bus: Bus
+) -> None:
+    stream = await world.make_stream(bus)
+    for name in ("s.a", "s.a", "s.b"):
+        await bus.publish(Message(world.subject(name), b"x"))
+    await bus.purge(stream, world.subject("s.b"))
+    nothing = world.subject("s.none")
+    assert (await bus.last(stream, [nothing])).up_to == 3
+    assert (await bus.range(stream, nothing, 1)).up_to == 3

@@ -139,13 +139,15 @@ class Reader:
         raise Unavailable(f"{stream} changes too fast to be read")
 
     async def _find_witness(self, stream: str, deadline: float) -> str | None:
-        """The subject of the stream's last message; None when the stream is empty."""
-        left_s = deadline - asyncio.get_running_loop().time()
-        stored = await self.get_last(stream, ">", max(left_s, 0.0))
-        if stored is None:
+        """The subject of the stream's first message; None when the stream is empty.
+
+        Not of its last: when that was removed, the server says that ``>`` has none.
+        """
+        messages, _ = await self._ask(stream, {"batch": 1, "seq": 1, "next_by_subj": ">"}, deadline)
+        if not messages:
             return None
-        self._witnesses[stream] = stored.subject
-        return stored.subject
+        self._witnesses[stream] = messages[0].subject
+        return messages[0].subject
 
     async def _ask(
         self, stream: str, request: Mapping[str, Any], deadline: float

@@ -29,6 +29,7 @@ class _Pending:
     order: int
     attempt: int
     due_s: float
+    naks: int = 0
     acked: bool = False
     duplicated: bool = False
 
@@ -75,6 +76,7 @@ class ConsumerCore:
         self._pulls: dict[Pull, None] = {}
         self._wanted: dict[str, bool] = {}
         self._orders = 0
+        self._naks = 0
         self._delivered = self._floor = self._cursor - 1
         self._floor_order = 0
         self._timer: Timer | None = None
@@ -96,6 +98,12 @@ class ConsumerCore:
     def on_stored(self, stored: Stored) -> None:
         if self._pulls and self._wants(stored.subject):
             self.dispatch()
+
+    def on_removed(self, sequence: int) -> None:
+        """A message that is gone need not be acked any more."""
+        pending = self._pending.get(sequence)
+        if pending is not None:
+            self._forget(pending)
 
     def dispatch(self) -> None:
         """Give what is there to those who wait, first come first served."""
@@ -127,13 +135,16 @@ class ConsumerCore:
             return
         pending.acked = True
         if self._store.spec.work_queue:
-            self._store.remove(sequence)
-        elif pending.duplicated and pending.due_s > self._clock.now_s():
-            return  # it comes once more all the same
-        self._forget(pending)
+            self._store.remove(sequence)  # which settles it
+        elif not pending.duplicated or self._clock.reached(pending.due_s):
+            self._forget(pending)
+        # Else it comes once more all the same.
         self.dispatch()
 
     def nak(self, sequence: int, delay_s: float) -> None:
+        if (pending := self._pending.get(sequence)) is not None:
+            self._naks += 1
+            pending.naks = self._naks
         self._postpone(sequence, delay_s)
         self.dispatch()
 
@@ -155,16 +166,19 @@ class ConsumerCore:
     # Inside.
 
     def _start(self) -> int:
+        """The first sequence to look at."""
+        state = self._store.state()
+        first = max(1, state.first_sequence)
         if self.spec.start_sequence is not None:
-            return max(1, self.spec.start_sequence)
+            return max(self.spec.start_sequence, first)
         if self.spec.start_time_ms is not None:
             later = (
                 stored.sequence
                 for stored in self._store.messages.values()
                 if stored.time_ms >= self.spec.start_time_ms
             )
-            return next(later, self._store.last_sequence + 1)
-        return 1
+            return next(later, state.last_sequence + 1)
+        return first
 
     def _wants(self, subject: str) -> bool:
         wanted = self._wanted.get(subject)
@@ -177,10 +191,8 @@ class ConsumerCore:
         self._store.expire()
         now_s = self._clock.now_s()
         taken = [pending for pending in self._pending.values() if self._clock.reached(pending.due_s)]
-        taken.sort(key=lambda pending: pending.stored.sequence)
-        for pending in [each for each in taken if each.stored.sequence not in self._store.messages]:
-            taken.remove(pending)
-            self._forget(pending)
+        # What was naked comes in the order of the naks, what was not acked in time in its own.
+        taken.sort(key=lambda pending: (pending.due_s, pending.naks, pending.stored.sequence))
         del taken[limit:]
         while len(taken) < limit and len(self._pending) < self.spec.ack_pending_max:
             fresh = self._next(now_s)

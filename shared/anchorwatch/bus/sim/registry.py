@@ -53,6 +53,7 @@ class Consumers:
         core = ConsumerCore(name, spec, store, self._clock, self._faults, self._trace)
         self._cores[spec.stream, name] = core
         store.on_stored.append(core.on_stored)
+        store.on_removed.append(core.on_removed)
         return name
 
     def find(self, stream: str, name: str) -> ConsumerCore | None:
@@ -77,7 +78,9 @@ class Consumers:
         """
         core = self.get(stream, name)
         del self._cores[stream, name]
-        self._stream(stream).on_stored.remove(core.on_stored)
+        store = self._stream(stream)
+        store.on_stored.remove(core.on_stored)
+        store.on_removed.remove(core.on_removed)
         core.delete()
 
     def states(self, stream: str) -> dict[str, ConsumerState]:

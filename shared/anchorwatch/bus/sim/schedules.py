@@ -24,6 +24,10 @@ NOT_COPIED = frozenset(
         "Nats-Schedule",
         "Nats-Schedule-Target",
         "Nats-TTL",
+        "Nats-Rollup",
+        "Nats-Batch-Id",
+        "Nats-Batch-Sequence",
+        "Nats-Batch-Commit",
     }
 )
 

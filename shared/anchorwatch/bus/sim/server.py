@@ -236,12 +236,14 @@ class SimServer:
         return store.lasts(filters, self._seen(store))
 
     def range(self, stream: str, filter_: str, from_sequence: int, limit: int, reach: int | None) -> Page:
-        """As the port says; like the real bus, it says no more of ``up_to`` than it was asked for."""
+        """As the port says; of ``up_to`` it says as much as the real bus would."""
         store = self.stream(stream)
-        page = store.range(filter_, from_sequence, limit, self._seen(store))
-        if page.messages and (page.more or (reach is not None and page.messages[-1].sequence >= reach)):
-            return dataclasses.replace(page, up_to=page.messages[-1].sequence)
-        return page
+        seen = self._seen(store)
+        page = store.range(filter_, from_sequence, limit, seen)
+        up_to = page.messages[-1].sequence if page.messages else from_sequence - 1
+        if not page.more and (reach is None or up_to < reach):
+            up_to = max(up_to, seen)
+        return dataclasses.replace(page, up_to=up_to)
 
     def key(self, stream: str, subject: str) -> Stored | None:
         """A key's entry, as a replica has it: perhaps the one before."""
@@ -252,8 +254,10 @@ class SimServer:
         return page.messages[0] if page.messages else None
 
     def _seen(self, store: StreamStore) -> int:
-        """How far the answering server is: all the way, unless it is stale."""
-        if store.last_sequence and self.faults.strikes(FaultKind.STALE_READ):
+        """How far the answering server is: all the way, unless it is stale; an empty stream says 0."""
+        if not store.state().messages:
+            return 0
+        if self.faults.strikes(FaultKind.STALE_READ):
             return self.faults.earlier(store.last_sequence)
         return store.last_sequence
 

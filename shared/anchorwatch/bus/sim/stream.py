@@ -28,7 +28,9 @@ def headers_bytes(headers: Mapping[str, str]) -> int:
 
 def message_bytes(stored: Stored) -> int:
     """What a stored message counts in its stream's size."""
-    return len(stored.subject) + len(stored.payload) + headers_bytes(stored.headers)
+    headers = headers_bytes(stored.headers)
+    # The rest is the file store's own: a header of 22 bytes, a checksum of 8, and the length of the headers.
+    return len(stored.subject) + len(stored.payload) + headers + 30 + (4 if headers else 0)
 
 
 class StreamStore:
@@ -39,6 +41,7 @@ class StreamStore:
         self.last_sequence = 0
         self.messages: OrderedDict[int, Stored] = OrderedDict()
         self.on_stored: list[Callable[[Stored], None]] = []
+        self.on_removed: list[Callable[[int], None]] = []
         self.replaced: dict[str, Stored] = {}  # what stood at a subject before, for stale reads
         self._now_ms = now_ms
         self._index = SubjectIndex()
@@ -99,6 +102,8 @@ class StreamStore:
         if stored is not None:
             self._bytes -= message_bytes(stored)
             self._index.discard(stored.subject, sequence)
+            for tell in self.on_removed:
+                tell(sequence)
 
     def expire(self) -> None:
         """Remove what is past its time to live or the stream's age."""

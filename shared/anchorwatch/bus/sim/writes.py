@@ -7,6 +7,7 @@ before it looks for the message id, a replicated one the other way round; within
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from anchorwatch.bus.port import MESSAGE_ID_HEADER, Ack, BatchRefused, Message, WrongLastSequence
@@ -32,6 +33,18 @@ def wire_headers(message: Message) -> dict[str, str]:
     if message.ttl_s is not None:
         headers["Nats-TTL"] = f"{message.ttl_s}s"
     return headers
+
+
+def in_batch(messages: Sequence[Message], number: int) -> list[Message]:
+    """The messages with the headers that hold a batch together."""
+    batch = {"Nats-Batch-Id": f"{number:032x}"}
+    marked = []
+    for sequence, message in enumerate(messages, 1):
+        headers = {**message.headers, **batch, "Nats-Batch-Sequence": str(sequence)}
+        if sequence == len(messages):
+            headers["Nats-Batch-Commit"] = "1"
+        marked.append(replace(message, headers=headers))
+    return marked
 
 
 def rfc3339(at_ms: int) -> str:
@@ -60,6 +73,7 @@ class Writer:
         if self._replicated and (known := self._store.duplicate_of(message.message_id)) is not None:
             return Ack(name, known, duplicate=True)
         self._check_fence(message)
+        self._check_target(message)
         if (known := self._store.duplicate_of(message.message_id)) is not None:
             return Ack(name, known, duplicate=True)
         return Ack(name, self._insert(message, tell=True))
@@ -74,6 +88,7 @@ class Writer:
         name = self._store.spec.name
         if not self._store.spec.atomic_batches:
             raise BatchRefused(f"stream {name} takes no atomic batches")
+        messages = in_batch(messages, self._store.last_sequence + 1)
         for message in messages:
             self._check_form(message)
         ids: set[str] = set()
@@ -89,6 +104,7 @@ class Writer:
                     "fenced on a subject that this batch writes itself", spurious_possible=True
                 )
             self._check_fence(message)
+            self._check_target(message)
             written.add(message.subject)
         sequences = [self._insert(message, tell=False) for message in messages]
         for sequence in sequences:
@@ -97,7 +113,10 @@ class Writer:
         return Ack(name, sequences[-1])
 
     def _insert(self, message: Message, *, tell: bool) -> int:
-        stored = self._store.insert(message.subject, message.payload, wire_headers(message), message.ttl_s)
+        headers = wire_headers(message)
+        if message.schedule is not None:
+            headers["Nats-Rollup"] = "sub"  # the server's own: it replaces what stands at the subject
+        stored = self._store.insert(message.subject, message.payload, headers, message.ttl_s)
         self._schedules.on_written(self._store, stored, message.schedule)
         if tell:
             self._store.announce(stored)
@@ -125,11 +144,15 @@ class Writer:
             raise TooLarge(f"a message of {size} bytes", hint=f"stream {spec.name} takes at most {limit}")
         if message.ttl_s is not None and not spec.message_ttl:
             raise BadInput(f"stream {spec.name} takes no time to live")
-        if message.schedule is not None:
-            if not spec.schedules:
-                raise BadInput(f"stream {spec.name} takes no schedules")
-            if message.schedule.target == message.subject or not self._store.takes(message.schedule.target):
-                raise BadInput(f"{message.schedule.target!r} cannot be a target here")
+        if message.schedule is not None and not spec.schedules:
+            raise BadInput(f"stream {spec.name} takes no schedules")
+
+    def _check_target(self, message: Message) -> None:
+        if message.schedule is None:
+            return
+        target = message.schedule.target
+        if target == message.subject or not self._store.takes(target):
+            raise BadInput(f"{target!r} cannot be a target here")
 
 
 __all__ = ["PAYLOAD_BYTES_MAX", "Writer", "wire_headers"]
