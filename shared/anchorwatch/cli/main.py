@@ -12,21 +12,23 @@ from anchorwatch.core.errors import AnchorWatchError
 PROGRAM = "anchorwatch"
 USAGE = 2
 INTERRUPTED = 130
+TRACEBACK = "ANCHORWATCH_TRACEBACK"
 
 
 def build() -> typer.Typer:
     """The verbs."""
-    from anchorwatch.cli import mesh_verbs
+    from anchorwatch.cli import list_verbs, mesh_verbs, own_verbs, session_verbs
 
     app = typer.Typer(
         name=PROGRAM,
         help="Anchor Watch: autonomous agents on real systems, made safe to leave alone.",
         add_completion=False,
-        no_args_is_help=True,
+        context_settings={"max_content_width": 110},
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    mesh_verbs.add_to(app)
+    for module in (mesh_verbs, session_verbs, list_verbs, own_verbs):
+        module.add_to(app)
     return app
 
 
@@ -38,6 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
         from anchorwatch.service import runner
 
         return runner.main(words[1])
+    if not words:
+        build()(["--help"], prog_name=PROGRAM, standalone_mode=False)
+        return USAGE
     try:
         result = build()(words, prog_name=PROGRAM, standalone_mode=False)
         # Flushed here, where a closed pipe can still be told from a failure.
@@ -47,9 +52,6 @@ def main(arguments: list[str] | None = None) -> int:
     except typer.exceptions.TyperException as error:
         context = getattr(error, "ctx", None)
         said = error.format_message().rstrip(".")
-        if not said:
-            # No verb was given: the help was printed.
-            return USAGE
         path = context.command_path if context is not None else PROGRAM
         return fail(f"{said} (see `{path} --help`)", USAGE)
     except (typer.exceptions.Abort, KeyboardInterrupt):
@@ -58,6 +60,11 @@ def main(arguments: list[str] | None = None) -> int:
         # Whoever read our output has had enough of it (`| head`).
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as error:
+        # A fault of this program. People get a line, and those who mend it the rest.
+        if os.environ.get(TRACEBACK):
+            raise
+        return fail(f"internal error: {error!r} (please report it; {TRACEBACK}=1 shows where)", 1)
     return result if isinstance(result, int) else 0
 
 

@@ -46,7 +46,7 @@ def up(
     only: OnlyOption = None,
     data_dir: DataDirOption = None,
 ) -> int:
-    """Start the mesh: the NATS server, the services, the gateway, and the fleet agent. Ctrl-C stops it."""
+    """Start the mesh and the fleet agent. Ctrl-C stops it."""
     from anchorwatch.cli import up as verb
 
     wish = verb.Wish(
@@ -93,7 +93,7 @@ def scale(
 def serve(
     service: Annotated[str, typer.Argument(metavar="SERVICE", help="Its name, such as planner.")],
 ) -> int:
-    """Run one service in this process, against ANCHORWATCH_NATS_URL."""
+    """Run one service, against ANCHORWATCH_NATS_URL."""
     from anchorwatch.service import runner
 
     return runner.main(service)
@@ -103,7 +103,7 @@ def init(
     data_dir: DataDirOption = None,
     nats_host: Annotated[str, typer.Option("--nats-host", help="Where services will find NATS.")] = "nats",
 ) -> None:
-    """Make credentials and a NATS configuration, and start nothing: for containers."""
+    """Make credentials and a NATS configuration, for containers."""
     from anchorwatch.cli import provision, running
 
     typer.echo(provision.init(running.data_directory(data_dir), nats_host))

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from anchorwatch.core.errors import BadInput
+
 DataDirOption = Annotated[
     Path | None,
     typer.Option("--data-dir", help="The mesh's data directory.", metavar="DIR", show_default=".anchorwatch"),
@@ -24,3 +26,13 @@ LimitOption = Annotated[int, typer.Option("--limit", help="Show at most so many.
 SessionArgument = Annotated[
     str, typer.Argument(metavar="SESSION", help="The session's name.", show_default=False)
 ]
+
+
+def refuse_before(verb: str, *given: object) -> None:
+    """Refuse options that stand before a verb of a group, where they would be lost: the verb has its own.
+
+    Raises:
+        BadInput: there are some.
+    """
+    if any(given):
+        raise BadInput("options stand in the wrong place", hint=f"put them behind `{verb}`")

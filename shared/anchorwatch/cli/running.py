@@ -10,6 +10,7 @@ from anchorwatch.core.errors import Unavailable
 from anchorwatch.mesh import control
 from anchorwatch.mesh.files import DataDir
 from anchorwatch.mesh.lock import held_by
+from anchorwatch.mesh.state import MeshFile, read_mesh
 
 # Services, then the yard, then NATS: each may take as long as the supervisor allows.
 STOP_S_MAX = 30.0
@@ -27,6 +28,27 @@ def data_directory(flag: Path | None) -> DataDir:
     from anchorwatch.settings import load
 
     return DataDir.at(load().data_dir)
+
+
+def running_mesh(data: DataDir) -> MeshFile:
+    """The mesh that runs on a data directory.
+
+    Raises:
+        Unavailable: none runs, or it is not ready yet.
+    """
+    holder = held_by(data)
+    if holder is None:
+        raise Unavailable(
+            f"no mesh is running on {data.root}",
+            hint="start it with `anchorwatch up`, or name one with --data-dir or --url",
+        )
+    mesh = read_mesh(data)
+    if mesh is None:
+        raise Unavailable(
+            f"the mesh on {data.root} is starting or stopping",
+            hint="`anchorwatch status` says when it is ready",
+        )
+    return mesh
 
 
 def status(data: DataDir) -> dict[str, Any]:

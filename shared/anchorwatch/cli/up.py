@@ -104,7 +104,7 @@ def _ready(front: Front, data: DataDir, settings: Settings, wish: Wish) -> int:
         # It was told to stop in between.
         return 0
     failed = 0
-    if wish.fleet and not wish.only:
+    if wish.fleet and (not wish.only or "gateway" in wish.only):
         from anchorwatch.cli.first_start import set_up_fleet
 
         try:

@@ -1,0 +1,205 @@
+"""The HTTP API, from a client's side: addresses, pages, and errors by their kind."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from types import TracebackType
+from typing import Any, Self
+
+import httpx2
+
+from anchorwatch.core.errors import (
+    AnchorWatchError,
+    BadInput,
+    Conflict,
+    Denied,
+    NotFound,
+    Refused,
+    SessionDeleted,
+    Unavailable,
+)
+
+TIMEOUT_S = 10.0
+# A service that was killed is back within a second or two: worth waiting for, while a person looks on.
+RETRY_S_MAX = 8.0
+RETRY_PAUSE_S = 0.2
+PAGE_MAX = 200
+KEY_HEADER = "Idempotency-Key"
+
+_BY_STATUS: dict[int, type[AnchorWatchError]] = {
+    HTTPStatus.BAD_REQUEST: BadInput,
+    HTTPStatus.UNAUTHORIZED: Denied,
+    HTTPStatus.FORBIDDEN: Denied,
+    HTTPStatus.NOT_FOUND: NotFound,
+    HTTPStatus.CONFLICT: Conflict,
+    HTTPStatus.GONE: SessionDeleted,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: BadInput,
+    HTTPStatus.UNPROCESSABLE_ENTITY: BadInput,
+    HTTPStatus.TOO_MANY_REQUESTS: Unavailable,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A server-sent event."""
+
+    name: str
+    id: str
+    data: Any
+
+
+class Api:
+    """A client of one gateway. What may be sent twice is tried again while the gateway is away, for a bounded time."""
+
+    def __init__(self, url: str, token: str, *, retry_s: float = RETRY_S_MAX) -> None:
+        self._url = url.rstrip("/")
+        self._retry_s = retry_s
+        self._client = httpx2.Client(
+            base_url=self._url,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=TIMEOUT_S,
+            trust_env=False,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def get(self, path: str, **params: Any) -> Any:  # noqa: ANN401 - JSON
+        """What stands at ``path``; parameters that are None are left out."""
+        return self._send("GET", path, params=params)
+
+    def pages(self, path: str, limit: int, *, newest: bool = False, **params: Any) -> list[dict[str, Any]]:  # noqa: ANN401
+        """The first ``limit`` entries of a list; ``newest``: the last ones, still oldest first."""
+        if newest:
+            params["order"] = "desc"
+        found: list[dict[str, Any]] = []
+        cursor = None
+        while len(found) < limit:
+            page = self.get(path, **params, cursor=cursor, limit=min(PAGE_MAX, limit - len(found)))
+            found += page["data"]
+            cursor = page["next"]
+            if cursor is None:
+                break
+        return found[::-1] if newest else found
+
+    def post(self, path: str, body: Any, *, key: str | None = None) -> Any:  # noqa: ANN401 - JSON
+        """Post ``body``. Under an idempotency key (one is made), trying again is harmless."""
+        return self._send("POST", path, body=body, headers={KEY_HEADER: key or secrets.token_urlsafe(18)})
+
+    def put(self, path: str, body: Any) -> Any:  # noqa: ANN401 - JSON
+        return self._send("PUT", path, body=body)
+
+    def stream(self, path: str, **params: Any) -> Iterator[Event]:  # noqa: ANN401 - query parameters
+        """Server-sent events, without end: after a lost connection it goes on behind the last one.
+
+        Raises:
+            Unavailable: the gateway stayed away.
+        """
+        last = ""
+        lost_at: float | None = None
+        while True:
+            headers = {"Last-Event-ID": last} if last else {}
+            try:
+                with self._client.stream(
+                    "GET",
+                    path,
+                    params=_given(params),
+                    headers=headers,
+                    timeout=httpx2.Timeout(TIMEOUT_S, read=None),
+                ) as response:
+                    if response.status_code != HTTPStatus.OK:
+                        response.read()
+                        raise _error(response)
+                    lost_at = None
+                    for event in _events(response.iter_lines()):
+                        last = event.id or last
+                        yield event
+            except (httpx2.TransportError, Unavailable) as error:
+                lost_at = lost_at if lost_at is not None else time.monotonic()
+                if time.monotonic() - lost_at > self._retry_s:
+                    raise self._away(error) from None
+            time.sleep(RETRY_PAUSE_S)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: dict[str, Any] | None = None,
+        body: Any = None,  # noqa: ANN401 - JSON
+        headers: dict[str, str] | None = None,
+    ) -> Any:  # noqa: ANN401 - JSON
+        deadline = time.monotonic() + self._retry_s
+        while True:
+            try:
+                response = self._client.request(
+                    method, path, params=_given(params or {}), json=body, headers=headers or {}
+                )
+                if response.is_success:
+                    return response.json()
+                error = _error(response)
+                if not isinstance(error, Unavailable):
+                    raise error
+            except httpx2.TransportError as away:
+                error = self._away(away)
+            except ValueError:
+                raise Unavailable(f"what answers at {self._url} is no gateway", hint="check --url") from None
+            if time.monotonic() > deadline:
+                raise error
+            time.sleep(RETRY_PAUSE_S)
+
+    def _away(self, error: Exception) -> Unavailable:
+        if isinstance(error, Unavailable):
+            return error
+        return Unavailable(f"no gateway answers at {self._url}", hint="is the mesh up? `anchorwatch status`")
+
+
+def _given(params: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in params.items() if value is not None}
+
+
+def _error(response: httpx2.Response) -> AnchorWatchError:
+    """The error that a response is: in our one shape, or in whatever a proxy made of it."""
+    try:
+        told = response.json()
+        message, hint, code = str(told["message"]), str(told.get("hint", "")), str(told.get("code", ""))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        message, hint, code = f"the gateway answers {response.status_code}", "", ""
+    if response.status_code == HTTPStatus.NOT_FOUND and not code:
+        return Unavailable("what answers there is no gateway", hint="check --url")
+    kind = _BY_STATUS.get(response.status_code)
+    if kind is None:
+        kind = Unavailable if response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR else Refused
+    if kind is Unavailable and response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
+        # It would be the same again.
+        return AnchorWatchError(message, hint=hint)
+    return kind(message, hint=hint)
+
+
+def _events(lines: Iterator[str]) -> Iterator[Event]:
+    """Read server-sent events: fields, ended by an empty line; a line that begins with a colon is a comment."""
+    name, ident, data = "message", "", list[str]()
+    for line in lines:
+        if line == "":
+            if data:
+                yield Event(name, ident, json.loads("\n".join(data)))
+            name, ident, data = "message", "", []
+            continue
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "event":
+            name = value
+        elif field == "id":
+            ident = value
+        elif field == "data":
+            data.append(value)

@@ -1,0 +1,40 @@
+"""What a check says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+MARKS = {"passed": "ok    ", "failed": "FAILED", "note": "note  "}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at. A ``note`` is neither good nor bad."""
+
+    name: str
+    state: Literal["passed", "failed", "note"]
+    detail: str
+    hint: str = ""
+
+    def line(self) -> str:
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{MARKS[self.state]}  {self.name}: {self.detail}{hint}"
+
+    def as_json(self) -> dict[str, str]:
+        return {"name": self.name, "state": self.state, "detail": self.detail, "hint": self.hint}
+
+
+def passed(name: str, detail: str) -> Check:
+    """It is as it should be."""
+    return Check(name, "passed", detail)
+
+
+def failed(name: str, detail: str, hint: str = "") -> Check:
+    """It is not, and this is the way out."""
+    return Check(name, "failed", detail, hint)
+
+
+def note(name: str, detail: str) -> Check:
+    """Something to know."""
+    return Check(name, "note", detail)

@@ -1,0 +1,105 @@
+"""The doctor's look at the bus: whether what was acknowledged is safe, and the streams are as they must be."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from anchorwatch.bus.port import Bus, StreamMissing
+from anchorwatch.cli.checks import Check, failed, note, passed
+from anchorwatch.core.errors import AnchorWatchError, NotFound
+from anchorwatch.packs.fleet import cli as fleet
+from anchorwatch.service.connect import connect
+from anchorwatch.settings import Settings
+from anchorwatch.topology.streams import BUCKETS, STREAMS
+
+CONNECT_S_MAX = 5.0
+ASK_S_MAX = 5.0
+ASK_SERVER = "$SYS.REQ.SERVER.PING.JSZ"
+REPLICAS_DURABLE = 3
+"""A cluster that keeps fewer copies loses what was acknowledged with one node."""
+
+
+async def examine(mesh: Settings, system: Settings) -> list[Check]:
+    """Look at the bus as the mesh's own user, and ask the server about itself as the system's."""
+    checks = [await _durability(system)]
+    try:
+        bus = await connect(mesh, "anchorwatch-doctor", timeout_s=CONNECT_S_MAX)
+    except AnchorWatchError as error:
+        return [*checks, failed("bus", error.message, error.hint)]
+    try:
+        return [*checks, await _streams(bus), await _buckets(bus), await _yard(bus)]
+    finally:
+        await bus.close()
+
+
+async def _durability(system: Settings) -> Check:
+    """From the server itself: what a file says is not what a server does."""
+    try:
+        bus = await connect(system, "anchorwatch-doctor-system", timeout_s=CONNECT_S_MAX)
+        try:
+            answer = json.loads(
+                await bus.request(ASK_SERVER, json.dumps({"config": True}).encode(), ASK_S_MAX)
+            )
+        finally:
+            await bus.close()
+    except AnchorWatchError as error:
+        return failed("durable", f"the server does not say how it writes: {error.message}", error.hint)
+    return judge(answer, system.nats_replicas)
+
+
+def judge(answer: dict[str, Any], replicas: int) -> Check:
+    """Whether a server that says this of itself keeps what it acknowledged."""
+    config = answer.get("data", {}).get("config", {})
+    if not config.get("sync_always", False):
+        interval_s = config.get("sync_interval", 0) / 1e9
+        return failed(
+            "durable",
+            f"no: the server syncs to disk every {interval_s:.0f} s, and a power cut takes what it acknowledged since",
+            "set jetstream { sync_interval: always } on every server",
+        )
+    size = answer.get("data", {}).get("meta_cluster", {}).get("cluster_size", 1)
+    if size > 1 and replicas < REPLICAS_DURABLE:
+        return failed(
+            "durable",
+            f"no: {size} servers, and {replicas} copies of each stream: one lost disk takes what it held",
+            "set ANCHORWATCH_NATS_REPLICAS=3",
+        )
+    where = f"{size} servers, {replicas} copies" if size > 1 else "one server: a lost disk takes everything"
+    return passed("durable", f"yes: the server syncs each write before it acknowledges it ({where})")
+
+
+async def _streams(bus: Bus) -> Check:
+    for spec in STREAMS:
+        try:
+            # Looked for first: to ensure it would make it, and a doctor changes nothing.
+            await bus.stream_state(spec.name)
+            await bus.ensure_stream(spec)
+        except (StreamMissing, NotFound):
+            return failed(
+                "streams", f"{spec.name} is missing", "start the services: each makes what is missing"
+            )
+        except AnchorWatchError as error:
+            return failed("streams", f"{spec.name}: {error.message}", error.hint)
+    return passed("streams", f"{', '.join(spec.name for spec in STREAMS)} are as they must be")
+
+
+async def _buckets(bus: Bus) -> Check:
+    for spec in BUCKETS:
+        try:
+            await (await bus.bucket(spec.name)).revision()
+            await bus.ensure_bucket(spec)
+        except (StreamMissing, NotFound):
+            return failed(
+                "buckets", f"{spec.name} is missing", "start the services: each makes what is missing"
+            )
+        except AnchorWatchError as error:
+            return failed("buckets", f"{spec.name}: {error.message}", error.hint)
+    return passed("buckets", f"{', '.join(spec.name for spec in BUCKETS)} are as they must be")
+
+
+async def _yard(bus: Bus) -> Check:
+    told = await fleet.status(bus)
+    if told["instances"] is None:
+        return note("fleet", "the yard does not answer (without the local fleet it need not)")
+    return passed("fleet", f"the yard answers: {len(told['instances'])} instances")

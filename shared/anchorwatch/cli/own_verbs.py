@@ -1,0 +1,82 @@
+"""The other verbs: the fleet pack's own, the demo, the doctor, and the settings."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from anchorwatch.cli.options import DataDirOption, JsonOption
+
+FLEET = typer.Typer(
+    no_args_is_help=False, rich_markup_mode=None, help="Look at the local fleet, give it work, hurt it."
+)
+JOBS = typer.Typer(no_args_is_help=False, rich_markup_mode=None, help="The fleet's work queue.")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verbs."""
+    FLEET.add_typer(JOBS, name="jobs")
+    app.add_typer(FLEET, name="fleet")
+    for verb in (demo, doctor, config):
+        app.command()(verb)
+
+
+@FLEET.command("status")
+def fleet_status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:  # noqa: FBT002 - a flag of the command line
+    """Show demand, capacity, and a line for each instance."""
+    from anchorwatch.cli import fleet
+
+    fleet.status(data_dir, as_json=as_json)
+
+
+@JOBS.command("add")
+def jobs_add(
+    count: Annotated[int, typer.Argument(metavar="N", help="How many.", min=1)],
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,  # noqa: FBT002
+) -> None:
+    """Queue N jobs: certificates of primality, 0.05 to 1 s of CPU each."""
+    from anchorwatch.cli import fleet
+
+    fleet.add_jobs(count, data_dir, as_json=as_json)
+
+
+@FLEET.command("kill")
+def fleet_kill(
+    ident: Annotated[str, typer.Argument(metavar="ID", help="An instance, as `fleet status` shows it.")],
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,  # noqa: FBT002
+) -> None:
+    """Kill an instance's process (signal 9), to see what the agent does."""
+    from anchorwatch.cli import fleet
+
+    fleet.kill(ident, data_dir, as_json=as_json)
+
+
+def demo(as_json: JsonOption = False) -> int:  # noqa: FBT002
+    """Play the incident on real processes, checking itself."""
+    from importlib import import_module
+
+    # By name: it starts whole meshes, and is looked for only when it is wanted.
+    code: int = import_module("anchorwatch.cli.demo").run(as_json=as_json)
+    return code
+
+
+def doctor(data_dir: DataDirOption = None, as_json: JsonOption = False) -> int:  # noqa: FBT002
+    """Check this installation and its mesh; exit 1 if a check fails."""
+    from anchorwatch.cli import doctor as verb
+
+    return verb.run(data_dir, as_json=as_json)
+
+
+def config(
+    as_json: JsonOption = False,  # noqa: FBT002
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="As in docs/settings.md.", hidden=True)
+    ] = False,
+) -> None:
+    """Show every setting, its value, where it comes from, and what it does."""
+    from anchorwatch.cli import config as verb
+
+    verb.run(as_json=as_json, markdown=markdown)

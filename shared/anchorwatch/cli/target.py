@@ -1,0 +1,67 @@
+"""Which mesh a verb speaks to: the one that runs on a data directory, or one elsewhere, by its address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anchorwatch.cli.api import Api
+from anchorwatch.cli.running import running_mesh
+from anchorwatch.core.errors import BadInput
+from anchorwatch.mesh.credentials import CLI, Credentials
+from anchorwatch.mesh.files import DataDir
+from anchorwatch.mesh.lock import held_by
+from anchorwatch.settings import Settings, load
+
+
+def open_api(data_dir: Path | None, url: str | None, token: str | None) -> Api:
+    """A client: of ``--url``, else of ``--data-dir``, else of the settings' ``url``, else of the settings' data directory.
+
+    Raises:
+        BadInput: both were given, or a token is missing.
+        Unavailable: no mesh runs on the data directory.
+    """
+    if url is not None and data_dir is not None:
+        raise BadInput("--url and --data-dir name two meshes", hint="give one of them")
+    settings = load()
+    if url is None and data_dir is None:
+        url = settings.url
+    if url is not None:
+        return Api(_checked(url), token or _token(settings))
+    mesh = running_mesh(DataDir.at(data_dir or settings.data_dir))
+    return Api(mesh.api_url, token or mesh.token)
+
+
+def bus_settings(data_dir: Path | None, user: str = CLI) -> Settings:
+    """Settings that connect to the bus of a mesh: as ``user`` of the one on the data directory, else as they are given.
+
+    Raises:
+        Unavailable: no mesh runs on the data directory, and no NATS user is given.
+    """
+    settings = load()
+    data = DataDir.at(data_dir or settings.data_dir)
+    credentials = Credentials.load(data)
+    if held_by(data) is not None and credentials is not None:
+        given = {"nats_url": running_mesh(data).nats_url}
+    elif "nats_url" in settings.model_fields_set and (
+        credentials is not None or settings.nats_user is not None
+    ):
+        # In containers: the server has an address, and `init` made the credentials.
+        given = {"nats_url": settings.nats_url}
+    else:
+        running_mesh(data)
+        given = {}
+    if credentials is not None:
+        given |= {"nats_user": user, "nats_password": credentials.passwords[user]}
+    return load(**given)
+
+
+def _token(settings: Settings) -> str:
+    if settings.token is None:
+        raise BadInput("a token is needed for a mesh elsewhere", hint="--token or ANCHORWATCH_TOKEN")
+    return settings.token.get_secret_value()
+
+
+def _checked(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise BadInput(f"{url} is no address", hint="http://HOST:PORT or https://HOST")
+    return url

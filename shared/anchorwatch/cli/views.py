@@ -1,0 +1,154 @@
+"""Answers of the gateway, for people or as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from anchorwatch.cli.show import local_time, one_line, table
+
+Row = Mapping[str, Any]
+Column = tuple[str, Callable[[Row], Any]]
+
+
+def _field(*names: str) -> Callable[[Row], Any]:
+    """The first of these fields that a row has."""
+    return lambda row: next((row[name] for name in names if row.get(name) is not None), None)
+
+
+def _time(*names: str) -> Callable[[Row], str]:
+    find = _field(*names)
+    return lambda row: local_time(find(row))
+
+
+SESSIONS: Sequence[Column] = (
+    ("session", _field("name", "session")),
+    ("agent", _field("agent")),
+    ("status", _field("status")),
+    ("runs", _field("run_count")),
+    ("last outcome", _field("last_run_outcome")),
+    ("last run", _time("last_run_timestamp")),
+    ("next check", _time("next_check_at")),
+)
+AGENTS: Sequence[Column] = (
+    ("agent", _field("name")),
+    ("version", _field("version")),
+    ("pack", _field("pack")),
+    ("model", _field("model")),
+    ("heartbeat", _field("heartbeat_s")),
+    ("description", _field("description")),
+)
+TIMELINE: Sequence[Column] = (
+    ("at", _time("at")),
+    ("seq", _field("sequence")),
+    ("who", _field("who")),
+    ("what", lambda row: row["what"] + (f" - {row['why']}" if row.get("why") else "")),
+)
+WAKES: Sequence[Column] = (
+    ("accepted", _time("accepted_at")),
+    ("seq", _field("sequence")),
+    ("prio", lambda row: _priority(row.get("priority"))),
+    ("kind", _field("kind")),
+    ("disposition", _field("disposition")),
+    ("run", _field("run_id")),
+    ("what", _field("text", "type")),
+)
+EFFECTS: Sequence[Column] = (
+    ("call", _field("call")),
+    ("tool", _field("tool")),
+    ("state", _field("state")),
+    ("attempts", _field("attempts")),
+    ("owner", _field("owner")),
+    ("decided", _time("decided_at")),
+    ("ended", _time("ended_at")),
+    ("result", _field("text", "error")),
+)
+DELIVERIES: Sequence[Column] = (
+    ("delivery", _field("delivery_id")),
+    ("session", _field("session")),
+    ("channel", _field("channel")),
+    ("state", _field("state")),
+    ("attempts", _field("attempts")),
+    ("last", _time("last_at")),
+    ("title", _field("title")),
+    ("error", _field("error")),
+)
+
+
+def show(rows: Sequence[Row], columns: Sequence[Column], *, as_json: bool, empty: str) -> None:
+    """A list."""
+    if as_json:
+        json_out(rows)
+    elif not rows:
+        print(empty)
+    else:
+        print(table([title for title, _ in columns], [[of(row) for _, of in columns] for row in rows]))
+
+
+def tell(value: Row, *, as_json: bool) -> None:
+    """One thing with all its fields; what has an inside of its own is shown as JSON."""
+    if as_json:
+        json_out(value)
+        return
+    width = max(len(name) for name in value)
+    for name, field in value.items():
+        if isinstance(field, dict | list):
+            text = json.dumps(field, ensure_ascii=False)
+        elif name.endswith("_at") or name == "at":
+            text = local_time(field)
+        else:
+            text = one_line(field, chars_max=2000)
+        print(f"{name.ljust(width)}  {text}")
+
+
+def history(changes: Sequence[Row], *, as_json: bool) -> None:
+    """An anchor's changes."""
+    if as_json:
+        json_out(changes)
+        return
+    for change in changes:
+        print(
+            f"{local_time(change['at'])}  seq {change['sequence']}  {change['kind']}  by {change['by']}  {change['reason']}"
+        )
+        for name, values in change["changes"].items():
+            print(f"    {name}: {json.dumps(values.get('from'))} -> {json.dumps(values.get('to'))}")
+
+
+def record(entry: Row, *, as_json: bool) -> None:
+    """One record of a live session; flushed, since somebody is watching."""
+    if as_json:
+        print(json.dumps(entry, ensure_ascii=False), flush=True)
+        return
+    why = f" - {entry['why']}" if entry.get("why") else ""
+    call = f" [{entry['call']}]" if entry.get("call") else ""
+    print(f"{local_time(entry['at'])}  {entry['sequence']:>6}  {entry['what']}{call}{why}", flush=True)
+
+
+def receipt(value: Row, *, as_json: bool) -> None:
+    """Proof that an input was accepted."""
+    text = f"accepted by {value['session']} as {value['input_id']} (journal sequence {value['sequence']})"
+    if value.get("replayed"):
+        text += "; it had been accepted before"
+    if value.get("session_status") == "paused":
+        text += "; the session is paused and keeps it until it is resumed"
+    say(value, text, as_json=as_json)
+
+
+def say(value: Any, text: str, *, as_json: bool) -> None:  # noqa: ANN401 - JSON
+    """``text`` for people, ``value`` for programs."""
+    if as_json:
+        json_out(value)
+    else:
+        print(text)
+
+
+def json_out(value: Any) -> None:  # noqa: ANN401 - JSON
+    """JSON, indented when somebody looks at it."""
+    json.dump(value, sys.stdout, ensure_ascii=False, indent=2, default=str)
+    print()
+
+
+def _priority(value: Any) -> Any:  # noqa: ANN401 - a number, or text already
+    return f"P{value}" if isinstance(value, int) else value
