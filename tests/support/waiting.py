@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -21,6 +22,20 @@ def until(condition: Callable[[], T], within_s: float = 10.0, what: str = "") ->
         if time.monotonic() > deadline:
             raise AssertionError(f"did not hold within {within_s:g} s: {what or condition}")
         time.sleep(POLL_S)
+    return value
+
+
+async def eventually(condition: Callable[[], Awaitable[T]], within_s: float = 10.0, what: str = "") -> T:
+    """As `until`, for a condition that is asked on the event loop.
+
+    Raises:
+        AssertionError: there was none within ``within_s``.
+    """
+    deadline = time.monotonic() + within_s
+    while not (value := await condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"did not hold within {within_s:g} s: {what or condition}")
+        await asyncio.sleep(POLL_S)
     return value
 
 

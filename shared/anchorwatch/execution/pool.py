@@ -113,9 +113,12 @@ class PoolRunner:
             while not self._context.stopping.is_set():
                 for delivery in await self._intake.next(await self._room()):
                     self._begin(delivery.stored, delivery.attempt, delivery)
-            await self._finish()
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=FINISH_S_MAX)
         finally:
-            alive.cancel()
+            for task in (alive, *self._tasks):
+                task.cancel()
+            await asyncio.gather(alive, *self._tasks, return_exceptions=True)
             await self._intake.close()
 
     async def _room(self) -> int:
@@ -123,13 +126,6 @@ class PoolRunner:
         while len(self._tasks) >= self._concurrency:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         return self._concurrency - len(self._tasks)
-
-    async def _finish(self) -> None:
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=FINISH_S_MAX)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _begin(self, stored: Stored, attempt: int, delivery: Delivery | None) -> None:
         if delivery is not None:

@@ -1,0 +1,194 @@
+"""Executors that die, pause, lose acks and races: nothing is done twice, and nothing is guessed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+from anchorwatch.bus.port import Bus
+from anchorwatch.core.effect.state import Claimed, Outcome, Owner
+from anchorwatch.core.records import Kind
+from anchorwatch.execution.pool import pool_consumer
+
+from tests.integration.executor.conftest import Executors, scripted
+from tests.support.nats_server import NatsServer
+from tests.support.packs import Sink
+from tests.support.sessions import ScriptedSession
+from tests.support.waiting import eventually
+
+DEAD = Owner("executor-9", "gone")
+KEY = "aw-key"
+
+
+@pytest.mark.parametrize(
+    ("tool", "was_done", "state", "effects"),
+    [
+        ("set", False, "succeeded", 1),
+        ("set", True, "succeeded", 1),
+        ("build", False, "succeeded", 1),
+        ("build", True, "succeeded", 1),
+        ("fire", False, "unknown", 0),
+        ("fire", True, "unknown", 1),
+    ],
+)
+@pytest.mark.parametrize("honours_keys", [True, False])
+async def test_a_claim_that_a_dead_executor_left_is_settled_as_its_class_allows(
+    executors: Executors,
+    bus: Bus,
+    tmp_path: Path,
+    sink: Sink,
+    tool: str,
+    state: str,
+    effects: int,
+    *,
+    was_done: bool,
+    honours_keys: bool,
+) -> None:
+    if tool == "set" and not honours_keys:
+        # Such a tool promises that its provider honours keys.
+        return
+    session = await scripted(bus, tmp_path / "world", honour=honours_keys)
+    command = await session.command(tool)
+    await session.record(command, Claimed(DEAD, 1, KEY))
+    if was_done:
+        sink.do(tool, "x", KEY, honour=honours_keys)
+    executors.peers.dead.add(DEAD.instance)
+    await executors.start()
+    done = await session.outcome(command)
+    assert done.state == state
+    assert len(sink.effects()) == effects
+    assert {effect["key"] for effect in sink.effects()} <= {KEY}
+
+
+async def test_a_provider_that_cannot_say_leaves_it_unknown(
+    executors: Executors, bus: Bus, tmp_path: Path, sink: Sink
+) -> None:
+    session = await scripted(bus, tmp_path / "world", answers="unknown")
+    command = await session.command("build")
+    await session.record(command, Claimed(DEAD, 1, KEY))
+    executors.peers.dead.add(DEAD.instance)
+    await executors.start()
+    assert (await session.outcome(command)).state == "unknown"
+    assert sink.effects() == []
+
+
+async def test_a_living_owner_is_waited_for(
+    executors: Executors, session: ScriptedSession, sink: Sink
+) -> None:
+    command, other = await session.commands(("set", {"item": "x"}), ("look", {"item": "x"}))
+    await session.record(command, Claimed(DEAD, 1, KEY))
+    await executors.start()
+    await session.outcome(other)
+    assert await session.records(command) == [Kind.CLAIM]
+    executors.peers.dead.add(DEAD.instance)
+    assert (await session.outcome(command)).state == "succeeded"
+    assert len(sink.effects()) == 1
+
+
+async def test_a_restarted_instance_takes_its_claims_up_at_once(
+    executors: Executors, session: ScriptedSession, sink: Sink
+) -> None:
+    await executors.start()
+    command = await session.command("build", "hang")
+
+    async def done_outside() -> bool:
+        return bool(sink.effects())
+
+    await eventually(done_outside)
+    await executors.kill()
+    began = time.monotonic()
+    await executors.start()
+    done = await session.outcome(command)
+    assert time.monotonic() - began < 1.5, "it waited for a redelivery"
+    assert (done.state, done.text) == ("succeeded", "reconciled")
+    assert len(sink.effects()) == 1
+
+
+async def test_an_executor_killed_in_an_irreversible_call_leaves_it_unknown(
+    executors: Executors, session: ScriptedSession, sink: Sink
+) -> None:
+    await executors.start()
+    command = await session.command("fire", "hang")
+
+    async def done_outside() -> bool:
+        return bool(sink.effects())
+
+    await eventually(done_outside)
+    await executors.kill()
+    await executors.start()
+    assert (await session.outcome(command)).state == "unknown"
+    assert len(sink.effects()) == 1
+
+
+async def test_a_lost_ack_means_one_more_delivery_and_nothing_else(
+    executors: Executors, session: ScriptedSession, bus: Bus, sink: Sink
+) -> None:
+    await executors.start()
+    command = await session.command("fire")
+    await session.outcome(command)
+    await executors.kill()
+    # The same message again, as if its ack had been lost.
+    await bus.delete_consumer("JOURNAL_0", "executor-default")
+    await executors.start()
+    consumer = await bus.consumer(pool_consumer("default"))
+
+    async def all_acked() -> bool:
+        state = await consumer.state()
+        return state.ack_floor_sequence >= command.sequence and state.ack_pending == 0
+
+    await eventually(all_acked)
+    assert len(sink.effects()) == 1
+    assert await session.records(command) == [Kind.CLAIM, Kind.OUTCOME]
+
+
+async def test_an_outcome_that_comes_after_another_is_kept_as_evidence(
+    executors: Executors, session: ScriptedSession, sink: Sink
+) -> None:
+    await executors.start()
+    command = await session.command("build", "hang")
+
+    async def claimed() -> bool:
+        return bool(await session.records(command)) and bool(sink.effects())
+
+    await eventually(claimed)
+    settled = Outcome(command.call, "build", "resolved", "a person says it is done", {}, by="ada")
+    await session.record(command, settled)
+
+    async def late() -> bool:
+        return bool(await session.last("late.>"))
+
+    await eventually(late)
+    body = (await session.last("late.>"))[0].body
+    assert (body["tool"], body["state"], body["owner"][0]) == ("build", "succeeded", "executor-1")
+    assert (await session.outcome(command)).state == "resolved"
+
+
+async def test_two_executors_that_get_the_same_commands_do_each_once(
+    executors: Executors, session: ScriptedSession, bus: Bus, sink: Sink
+) -> None:
+    commands = await session.commands(*[("fire", {"item": f"i{n}"}) for n in range(16)])
+    # Both begin with everything that was ever handed out and not acked: the same sixteen.
+    consumer = await bus.consumer(pool_consumer("default"))
+    assert len(await consumer.fetch(16, 2.0)) == 16
+    await consumer.close()
+    await asyncio.gather(executors.start("executor-1"), executors.start("executor-2"))
+    assert {(await session.outcome(each)).state for each in commands} == {"succeeded"}
+    assert sorted(effect["item"] for effect in sink.effects()) == sorted(f"i{n}" for n in range(16))
+
+
+async def test_an_outcome_rides_out_a_server_restart(
+    executors: Executors, session: ScriptedSession, server: NatsServer, sink: Sink
+) -> None:
+    await executors.start()
+    command = await session.command("build", "hang")
+
+    async def done_outside() -> bool:
+        return bool(sink.effects())
+
+    await eventually(done_outside)
+    server.restart()
+    done = await session.outcome(command, within_s=20)
+    assert done.state == "succeeded"
+    assert len(sink.effects()) == 1

@@ -1,0 +1,185 @@
+"""What the executor refuses, and with which rule; and what a fence does to a command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anchorwatch.bus.port import Bus
+from anchorwatch.core.effect.state import Claimed, GateAsked, GateDecided, Owner
+from anchorwatch.core.facts import Observation
+from anchorwatch.core.records import Kind
+from anchorwatch.service.agents import AgentDirectory
+from anchorwatch.service.observations import answer
+from anchorwatch.topology.subjects import RPC_OBSERVE
+
+from tests.integration.executor.conftest import WS, Executors
+from tests.support.packs import Sink, bench_agent, load
+from tests.support.sessions import ScriptedSession, now_ms
+from tests.support.waiting import eventually
+
+DEAD = Owner("executor-9", "gone")
+
+
+async def see(bus: Bus, **facts: bool | None) -> None:
+    """Answer as the observer would."""
+
+    async def observed(_subject: str, _payload: bytes) -> bytes:
+        return answer(Observation("seen", facts, now_ms(), "d2"))
+
+    await bus.subscribe(RPC_OBSERVE.filter(), observed, queue="observer")
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "more", "rule"),
+    [
+        ("explode", {"item": "x"}, {}, "unknown_tool"),
+        ("fire", {}, {}, "schema"),
+        ("fire", {"item": 7}, {}, "schema"),
+        ("fire", {"item": "x", "other": 1}, {}, "schema"),
+        ("fire", {"item": "x", "count": 0}, {}, "schema"),
+        ("fire", {"item": "x"}, {"digest": ""}, "observation_age"),
+        ("fire", {"item": "x"}, {"seen_ms": 1}, "observation_age"),
+    ],
+)
+async def test_a_refusal_is_an_outcome_that_names_its_rule(
+    executors: Executors,
+    session: ScriptedSession,
+    sink: Sink,
+    tool: str,
+    args: dict[str, Any],
+    more: dict[str, Any],
+    rule: str,
+) -> None:
+    await executors.start()
+    command = (await session.commands((tool, args), **more))[0]
+    done = await session.outcome(command)
+    assert (done.state, done.rule) == ("refused", rule)
+    assert done.text
+    assert await session.records(command) == [Kind.OUTCOME]
+    assert sink.effects() == []
+
+
+async def test_a_read_may_be_old_or_blind(executors: Executors, session: ScriptedSession) -> None:
+    await executors.start()
+    assert (await session.outcome(await session.command("look", digest=""))).state == "succeeded"
+
+
+async def test_what_is_not_granted_is_refused(
+    executors: Executors, bus: Bus, tmp_path: Path, sink: Sink
+) -> None:
+    agents = await AgentDirectory.open(bus, load)
+    await agents.apply(WS, bench_agent(tmp_path / "world", grants=("look",)))
+    session = ScriptedSession(bus)
+    await session.create()
+    await session.acquire()
+    await executors.start()
+    done = await session.outcome(await session.command("fire"))
+    assert (done.state, done.rule) == ("refused", "grant")
+    assert sink.effects() == []
+
+
+async def test_a_command_keeps_the_definition_that_it_was_decided_under(
+    executors: Executors, session: ScriptedSession, bus: Bus, tmp_path: Path
+) -> None:
+    agents = await AgentDirectory.open(bus, load)
+    await agents.apply(WS, bench_agent(tmp_path / "world", grants=("look",)))
+    await executors.start()
+    assert (await session.outcome(await session.command("fire"))).state == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("facts", "state"),
+    [({"ready": True}, "succeeded"), ({"ready": False}, "refused"), ({"ready": None}, "refused")],
+)
+async def test_an_invariant_is_judged_on_a_fresh_observation(
+    executors: Executors, session: ScriptedSession, bus: Bus, facts: dict[str, bool | None], state: str
+) -> None:
+    await see(bus, **facts)
+    await executors.start()
+    done = await session.outcome(await session.command("guarded"))
+    assert (done.state, done.rule) == (state, "only-when-ready" if state == "refused" else "")
+
+
+async def test_nobody_who_observes_means_unknown_and_unknown_refuses(
+    executors: Executors, session: ScriptedSession, sink: Sink
+) -> None:
+    await executors.start()
+    done = await session.outcome(await session.command("guarded"))
+    assert (done.state, done.rule) == ("refused", "only-when-ready")
+    assert "ready unknown" in done.text
+    assert sink.effects() == []
+
+
+# --- the fence
+
+
+async def test_a_command_of_a_run_that_is_over_is_refused(
+    executors: Executors, session: ScriptedSession, sink: Sink
+) -> None:
+    fired, looked = await session.commands(("fire", {"item": "x"}), ("look", {"item": "x"}))
+    await session.control(Kind.CANCELLED)
+    await executors.start()
+    for command in (fired, looked):
+        done = await session.outcome(command)
+        assert (done.state, done.rule) == ("refused", "fence")
+    assert await session.records(fired) == [Kind.CLAIM, Kind.OUTCOME]
+    assert sink.effects() == []
+
+
+async def test_after_a_dead_owner_s_claim_a_fenced_command_is_never_called_refused(
+    executors: Executors, session: ScriptedSession, sink: Sink
+) -> None:
+    calls = [
+        ("set", {"item": "a"}),
+        ("build", {"item": "b"}),
+        ("build", {"item": "c"}),
+        ("fire", {"item": "d"}),
+    ]
+    commands = await session.commands(*calls)
+    for command in commands:
+        await session.record(command, Claimed(DEAD, 1, f"key-{command.call.n}"))
+    sink.do("build", "b", "key-2", honour=True)
+    await session.control(Kind.CANCELLED)
+    executors.peers.dead.add(DEAD.instance)
+    await executors.start()
+    states = [(await session.outcome(command)).state for command in commands]
+    # b was done, and the provider says so; c was not, and by now it cannot be any more or may still be: never "refused".
+    assert states == ["unknown", "succeeded", "unknown", "unknown"]
+    assert len(sink.effects()) == 1
+
+
+async def test_a_paused_session_s_command_waits_and_runs_once_it_is_resumed(
+    executors: Executors, session: ScriptedSession, sink: Sink
+) -> None:
+    command = await session.command("fire")
+    await session.control(Kind.PAUSED)
+    await executors.start()
+
+    async def given_back() -> bool:
+        return Kind.RELEASE in await session.records(command)
+
+    await eventually(given_back)
+    assert sink.effects() == []
+    await session.control(Kind.RESUMED)
+    assert (await session.outcome(command)).state == "succeeded"
+    assert await session.records(command) == [Kind.CLAIM, Kind.RELEASE, Kind.CLAIM, Kind.OUTCOME]
+    assert len(sink.effects()) == 1
+
+
+# --- the gate
+
+
+@pytest.mark.parametrize(("approved", "state"), [(True, "succeeded"), (False, "refused")])
+async def test_a_command_that_waits_for_a_person_goes_on_with_the_answer(
+    executors: Executors, session: ScriptedSession, *, approved: bool, state: str
+) -> None:
+    command = await session.command("fire")
+    await session.record(command, GateAsked("a-person-decides", "b", now_ms() + 60_000, command.sequence))
+    await executors.start()
+    other = await session.effects.load(session.ref, "default", command.call, command.sequence)
+    assert other.outcome is None
+    await session.record(command, GateDecided(approved, "b", "ada"))
+    done = await session.outcome(command)
+    assert (done.state, done.rule) == (state, "" if approved else "a-person-decides")
