@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
+import secrets
 import socket
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -221,6 +224,21 @@ async def test_under_a_plain_loop_advance_moves_time_past_all_that_falls_due() -
     (second,) = await again
     assert (first.attempt, second.attempt) == (1, 2)
     assert 3631 <= (server.now_ms() - start_ms) / 1000 < 3635
+
+
+def test_chance_is_by_seed_inside_a_run_and_as_ever_outside() -> None:
+    async def main() -> tuple[str, str, bytes, float]:
+        return secrets.token_hex(8), str(uuid.uuid4()), os.urandom(4), random.random()
+
+    assert run(main(), 1) == run(main(), 1)
+    assert len({*run(main(), 1), *run(main(), 2)}) == 8
+    assert secrets.token_hex(8) != secrets.token_hex(8)
+    assert uuid.uuid4() != uuid.uuid4()
+    random.seed(5)
+    before = random.random()
+    random.seed(5)
+    run(main(), 1)
+    assert random.random() == before, "a run leaves the state of random as it was"
 
 
 def test_no_socket_module_is_needed() -> None:

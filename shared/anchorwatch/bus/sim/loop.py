@@ -21,6 +21,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
+from anchorwatch.bus.sim.chance import seeded_chance
+
 if TYPE_CHECKING:
     _AnyTask = asyncio.Task[Any]
 else:
@@ -186,7 +188,7 @@ def in_order(tasks: Iterable[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
 def run(
     main: Coroutine[Any, Any, _T], seed: int = 0, *, shuffle: bool = True, time_limit_s: float = TIME_LIMIT_S
 ) -> _T:
-    """Run ``main`` in a loop of its own, in virtual time; the same seed runs the same way.
+    """Run ``main`` in a loop of its own, in virtual time, with chance by seed; the same seed runs the same way.
 
     Tasks that are left when it ends are cancelled, and run to their end.
 
@@ -198,14 +200,15 @@ def run(
     # A collection closes forgotten generators, at a moment that depends on what ran before in this process.
     gc.disable()
     try:
-        return loop.run_until_complete(main)
+        with seeded_chance(seed):
+            try:
+                return loop.run_until_complete(main)
+            finally:
+                _finish(loop)
     finally:
-        try:
-            _finish(loop)
-        finally:
-            loop.close()
-            if collecting:
-                gc.enable()
+        loop.close()
+        if collecting:
+            gc.enable()
 
 
 def _finish(loop: VirtualTimeLoop) -> None:

@@ -55,6 +55,7 @@ class SimConsumer:
         self._stream = stream
         self._name = name
         self._ephemeral = ephemeral
+        self._closed = False
         self._pulls: dict[Pull, ConsumerCore] = {}
 
     async def fetch(self, limit: int, timeout_s: float) -> list[Delivery]:
@@ -64,6 +65,7 @@ class SimConsumer:
             raise Disconnected(f"consumer {self._name} of {self._stream} was closed here")
         link, server = self._bus.link, self._bus.server
         try:
+            self._check_open()
             await link.up(min(timeout_s, AWAY_PAUSE_S))
             await link.travel(server.latency())
             subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._name}"
@@ -74,7 +76,7 @@ class SimConsumer:
                 slow = server.faults.strikes(FaultKind.SLOW_FETCH)
                 await link.travel(server.latency() + (server.faults.delay_s() if slow else 0.0))
         except Disconnected:
-            if link.killed or link.closed:
+            if link.killed or link.closed or self._closed:
                 raise
             await server.clock.sleep(AWAY_PAUSE_S)
             return []
@@ -87,6 +89,10 @@ class SimConsumer:
         )
 
     async def close(self) -> None:
+        self._closed = True
+        for pull in self._pulls:
+            if not pull.future.done():
+                pull.future.set_exception(Disconnected("the consumer was closed"))
         self.leave(orphaned=False)
         self.end()
         self._bus.readers.pop(self, None)
@@ -119,6 +125,10 @@ class SimConsumer:
         server = self._bus.server
         if self._ephemeral and server.consumers.find(self._stream, self._name) is not None:
             server.consumers.delete(self._stream, self._name)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Disconnected(f"consumer {self._name} of {self._stream} was closed here")
 
     async def _pull(self, limit: int, timeout_s: float) -> list[Handed]:
         server = self._bus.server
