@@ -26,6 +26,7 @@ ENV PATH=/opt/anchorwatch/bin:$PATH \
 RUN mkdir -p /run/anchorwatch /var/lib/anchorwatch \
  && chown 10001:10001 /run/anchorwatch /var/lib/anchorwatch
 COPY --from=build /opt/anchorwatch /opt/anchorwatch
+COPY shared/anchorwatch/packs/fleet/agent.toml /etc/anchorwatch/fleet-keeper.toml
 WORKDIR /var/lib/anchorwatch
 USER 10001:10001
 ENTRYPOINT ["anchorwatch"]
