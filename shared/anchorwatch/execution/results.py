@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from anchorwatch.codec.plain import plain
 from anchorwatch.core.errors import TooLarge
 from anchorwatch.journal.artifacts import Kept
 from anchorwatch.packs.port import ToolResult
@@ -15,9 +15,7 @@ from anchorwatch.packs.port import ToolResult
 TEXT_BYTES_MAX = 8 * 1024
 DATA_BYTES_MAX = 64 * 1024
 PREVIEW_CHARS = 2_000
-DEPTH_MAX = 32
 MEANT_FOR_THE_MESH = ("next_check_at_ms", "notify")
-_INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**63 - 1
 
 Keep = Callable[[str, str, bytes], Awaitable[Kept]]
 """Keeps (name, media type, bytes)."""
@@ -29,27 +27,6 @@ class Shaped:
 
     text: str
     data: dict[str, Any]
-
-
-def plain(value: Any, depth: int = 0) -> Any:  # noqa: ANN401 - a pack may give anything
-    """``value`` as data that every reader can read; what has no such form becomes text."""
-    match value:
-        case None | bool():
-            return value
-        case str():
-            return value.encode("utf-8", "replace").decode()
-        case int():
-            return value if _INTEGER_MIN <= value <= _INTEGER_MAX else str(value)
-        case float():
-            return value if math.isfinite(value) else str(value)
-        case _ if depth >= DEPTH_MAX:
-            return plain(str(value))
-        case Mapping():
-            return {str(plain(str(key))): plain(item, depth + 1) for key, item in value.items()}
-        case list() | tuple() | set() | frozenset():
-            return [plain(item, depth + 1) for item in value]
-        case _:
-            return plain(str(value))
 
 
 async def shape(result: ToolResult, keep: Keep) -> Shaped:

@@ -9,6 +9,7 @@ read here may be a moment old: `AgentDirectory.refresh` brings it up to everythi
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -87,6 +88,24 @@ class AgentDirectory:
         """The agent's name for every session of the workspace, as of now."""
         await self.refresh()
         return dict(self._of(workspace).bindings)
+
+    async def subscribers(self, workspace: str) -> list[tuple[AgentSpec, list[str]]]:
+        """Every agent that has sessions, in its current version, with its sessions, as of now.
+
+        A session whose agent has no definition that can be read is left out.
+        """
+        await self.refresh()
+        known = self._of(workspace)
+        sessions: dict[str, list[str]] = {}
+        for session, agent in sorted(known.bindings.items()):
+            sessions.setdefault(agent, []).append(session)
+        found = []
+        for agent, theirs in sessions.items():
+            version = known.versions.get(agent)
+            if version is not None:
+                with contextlib.suppress(NotFound, Damaged):
+                    found.append((await self._version(workspace, agent, version), theirs))
+        return found
 
     async def workspaces(self) -> list[str]:
         """The workspaces that have an agent or a session."""

@@ -1,0 +1,28 @@
+"""The observer: routes events to sessions, answers how the world is, and looks by itself."""
+
+from __future__ import annotations
+
+import asyncio
+
+from anchorwatch.service.agents import AgentDirectory
+from anchorwatch.service.context import ServiceContext
+from anchorwatch.service.runtimes import Runtimes
+
+from anchorwatch_observer.looking import Lookout
+from anchorwatch_observer.probing import Probes
+from anchorwatch_observer.routing import Router
+
+
+async def run(context: ServiceContext) -> None:
+    """Observe until told to stop."""
+    agents = await AgentDirectory.open(context.bus)
+    runtimes = Runtimes(context.bus)
+    lookout = Lookout(context, agents, runtimes)
+    answering = await lookout.listen()
+    try:
+        async with asyncio.TaskGroup() as work:
+            work.create_task(Router(context, agents).run(), name="router")
+            work.create_task(Probes(context, agents, runtimes, lookout).run(), name="probes")
+    finally:
+        await answering.close()
+        await runtimes.close()

@@ -1,0 +1,156 @@
+"""Gives each event to the sessions whose agents want it: one input for each, and an ack when all of them stand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anchorwatch.bus.port import ConsumerSpec, Delivery, Stored
+from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.errors import AnchorWatchError, IdempotencyConflict, Unavailable
+from anchorwatch.core.names import SessionRef
+from anchorwatch.journal.artifacts import ArtifactJournal, Provenance
+from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.inputs import accept
+from anchorwatch.journal.mapping import input_body
+from anchorwatch.service.agents import AgentDirectory, subscribed
+from anchorwatch.service.context import ServiceContext
+from anchorwatch.service.intake import Intake
+from anchorwatch.service.keepalive import ACK_WAIT_S, KeepAlive
+from anchorwatch.topology.streams import EVENTS, journal_stream
+from anchorwatch.topology.subjects import EVENT_ALL
+
+from anchorwatch_observer.events import Event, read_event
+
+BATCH = 64
+DATA_BYTES_MAX = 16 * 1024
+"""An event's data up to this size stands in its input; larger data is an artifact."""
+AGAIN_S = 1.0
+CONSUMER = ConsumerSpec(stream=EVENTS, filters=(EVENT_ALL,), durable="observer", ack_wait_s=ACK_WAIT_S)
+
+Subscribers = Sequence[tuple[AgentSpec, list[str]]]
+
+
+@dataclass(slots=True)
+class _Item:
+    """An event in hand. ``failed``: a session could not take it now, so it has to come again."""
+
+    stored: Stored
+    delivery: Delivery | None
+    failed: bool = False
+
+
+class Router:
+    """Routes until ``context.stopping``. ``counts`` says what became of events since it began."""
+
+    def __init__(self, context: ServiceContext, agents: AgentDirectory) -> None:
+        self._context = context
+        self._agents = agents
+        self._writer = context.identity.execution_id
+        self._committer = Committer(context.bus, journal_stream())
+        self._artifacts = ArtifactJournal(context.bus, self._committer, self._writer)
+        self._intake = Intake(context.bus, CONSUMER, context.stopping)
+        self._alive = KeepAlive()
+        self.counts: Counter[str] = Counter()
+
+    async def run(self) -> None:
+        """Route what comes, in batches; the events of one session stay in order."""
+        alive = asyncio.create_task(self._alive.run(), name="in-progress")
+        try:
+            await self._intake.open()
+            await self._route([_Item(stored, None) for stored in await self._intake.unfinished()])
+            self._context.ready.set()
+            while not self._context.stopping.is_set():
+                deliveries = await self._intake.next(BATCH)
+                await self._route([_Item(delivery.stored, delivery) for delivery in deliveries])
+        finally:
+            alive.cancel()
+            await asyncio.gather(alive, return_exceptions=True)
+            await self._intake.close()
+
+    async def _route(self, items: Sequence[_Item]) -> None:
+        for item in items:
+            if item.delivery is not None:
+                self._alive.hold(item.delivery)
+        queues: dict[SessionRef, list[tuple[_Item, Event]]] = {}
+        # Looked up after the events came: a session that was made before an event was published is known here.
+        known: dict[str, Subscribers] = {}
+        for item in items:
+            event = read_event(item.stored)
+            if event is None:
+                self.counts["malformed"] += 1
+                self._context.log.warning("an event names no workspace", subject=item.stored.subject[:200])
+                continue
+            try:
+                targets = await self._targets(event, known)
+            except Unavailable:
+                item.failed = True
+                continue
+            self.counts["routed" if targets else "unwanted"] += 1
+            for ref in targets:
+                queues.setdefault(ref, []).append((item, event))
+        await asyncio.gather(*(self._give(ref, queue) for ref, queue in queues.items()))
+        for item in items:
+            await self._answer(item)
+
+    async def _targets(self, event: Event, known: dict[str, Subscribers]) -> list[SessionRef]:
+        if event.workspace not in known:
+            known[event.workspace] = await self._agents.subscribers(event.workspace)
+        return [
+            SessionRef(event.workspace, session)
+            for agent, sessions in known[event.workspace]
+            if subscribed(agent, event.name)
+            for session in sessions
+        ]
+
+    async def _give(self, ref: SessionRef, queue: Sequence[tuple[_Item, Event]]) -> None:
+        for item, event in queue:
+            try:
+                await self._accept(ref, event)
+            except IdempotencyConflict:
+                self._context.log.warning(
+                    "an event's id was used before for another; the first stands",
+                    session=str(ref),
+                    subject=item.stored.subject[:200],
+                )
+            except Exception as error:  # noqa: BLE001 - one event and one session must not hold up the others
+                reason = error.message if isinstance(error, AnchorWatchError) else repr(error)[:200]
+                self._context.log.warning("an event waits", session=str(ref), reason=reason)
+                item.failed = True
+
+    async def _accept(self, ref: SessionRef, event: Event) -> None:
+        now_ms = self._context.clock.now_ms()
+        body = input_body(
+            "event",
+            event.priority,
+            text=event.text,
+            source=event.source,
+            type_=event.type,
+            data=await self._data(ref, event, now_ms),
+            body_sha256=event.body_sha256,
+        )
+        await accept(self._committer, ref, event.input_id, body, at_ms=now_ms, writer=self._writer)
+
+    async def _data(self, ref: SessionRef, event: Event, now_ms: int) -> Any:  # noqa: ANN401 - JSON is of any type
+        encoded = json.dumps(event.data, ensure_ascii=False).encode()
+        if len(encoded) <= DATA_BYTES_MAX:
+            return event.data
+        origin = Provenance(maker=event.input_id, acting_as=self._writer)
+        kept = await self._artifacts.keep(
+            ref, "event.json", "application/json", encoded, origin, at_ms=now_ms
+        )
+        reference: Mapping[str, Any] = {"id": kept.artifact_id, "size_bytes": kept.size_bytes}
+        return {"artifact": reference}
+
+    async def _answer(self, item: _Item) -> None:
+        if item.delivery is None:
+            return
+        self._alive.drop(item.delivery)
+        if item.failed:
+            await item.delivery.nak(AGAIN_S)
+        else:
+            await item.delivery.ack()
