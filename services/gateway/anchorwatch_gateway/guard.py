@@ -5,13 +5,14 @@ Plain ASGI around the application, so that nothing inside can be reached past it
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hmac
 from collections.abc import Callable
 from typing import Any
 
 import structlog
 from anchorwatch.core.errors import AnchorWatchError, TooLarge
-from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anchorwatch_gateway import strict_json
@@ -19,6 +20,8 @@ from anchorwatch_gateway.errors import BadRequest, HeadersTooLarge, Unauthorized
 
 BODY_BYTES_MAX = 1024 * 1024
 HEADER_BYTES_MAX = 16 * 1024
+DRAIN_BYTES_MAX = 8 * BODY_BYTES_MAX
+DRAIN_S_MAX = 2.0
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"})
 ONCE_ONLY = (b"authorization", b"idempotency-key", b"content-length")
 
@@ -39,12 +42,16 @@ class Guard:
         if scope["type"] != "http":
             # No websockets, and nothing to do at start and end.
             return
-        answer = _Answer(send)
+        answer, incoming = _Answer(send), _Incoming(receive)
         try:
-            body = await self._admit(scope, receive)
+            body = await self._admit(scope, incoming)
             await self._app(scope, _replay(body, receive), answer.send)
         except AnchorWatchError as error:
-            await _respond(from_error(error), scope, receive, answer)
+            response = from_error(error)
+            if not incoming.whole:
+                await incoming.drain()
+                response.headers["Connection"] = "close"
+            await response(scope, receive, answer.send)
         except Exception as error:
             # The application has answered and logged it; what comes out once more is for servers that do not.
             if not answer.status:
@@ -53,7 +60,7 @@ class Guard:
         finally:
             self._counted(scope["method"], _route(scope), answer.status)
 
-    async def _admit(self, scope: Scope, receive: Receive) -> bytes:
+    async def _admit(self, scope: Scope, incoming: _Incoming) -> bytes:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         if sum(len(name) + len(value) for name, value in headers) > HEADER_BYTES_MAX:
             raise HeadersTooLarge(f"the headers are larger than {HEADER_BYTES_MAX} bytes")
@@ -63,7 +70,7 @@ class Guard:
                 raise BadRequest(f"the header {name.decode()} stands more than once")
         if scope["path"] not in OPEN_PATHS:
             self._authenticate(dict(headers))
-        body = await _read(scope, receive)
+        body = await incoming.read(dict(headers).get(b"content-length", b""))
         if body and scope["method"] in ("POST", "PUT", "PATCH"):
             scope.setdefault("state", {})["json"] = strict_json.parse(body)
             scope["headers"] = _declared_json(headers)
@@ -92,28 +99,49 @@ class _Answer:
         await self._send(message)
 
 
-async def _respond(response: JSONResponse, scope: Scope, receive: Receive, answer: _Answer) -> None:
-    # What is left of a body that is refused is not read: the connection ends with the answer.
-    response.headers["Connection"] = "close"
-    await response(scope, receive, answer.send)
+class _Incoming:
+    """The request's body as it comes in. ``whole``: its end was seen."""
 
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.whole = False
 
-async def _read(scope: Scope, receive: Receive) -> bytes:
-    declared = dict(scope["headers"]).get(b"content-length", b"0")
-    if declared.isdigit() and int(declared[:20]) > BODY_BYTES_MAX:
-        raise _too_large()
-    chunks, size = [], 0
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise BadRequest("the client went away before its request was whole")
-        chunk: bytes = message.get("body", b"")
-        size += len(chunk)
-        if size > BODY_BYTES_MAX:
+    async def read(self, declared: bytes) -> bytes:
+        """All of it.
+
+        Raises:
+            TooLarge: it is above the limit, or declares to be. BadRequest: it ended early.
+        """
+        if declared.isdigit() and int(declared[:20]) > BODY_BYTES_MAX:
             raise _too_large()
-        chunks.append(chunk)
-        if not message.get("more_body", False):
-            return b"".join(chunks)
+        chunks, size = [], 0
+        while not self.whole:
+            chunk = await self._next()
+            size += len(chunk)
+            if size > BODY_BYTES_MAX:
+                raise _too_large()
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    async def drain(self) -> None:
+        """Take in what is left of a body that is refused, within bounds.
+
+        Whoever is still sending does not listen: a connection that ended now would take the answer with it.
+        """
+        size = 0
+        with contextlib.suppress(TimeoutError, BadRequest):
+            async with asyncio.timeout(DRAIN_S_MAX):
+                while not self.whole and size < DRAIN_BYTES_MAX:
+                    size += len(await self._next())
+
+    async def _next(self) -> bytes:
+        message = await self._receive()
+        if message["type"] != "http.request":
+            self.whole = True
+            raise BadRequest("the client went away before its request was whole")
+        self.whole = not message.get("more_body", False)
+        chunk: bytes = message.get("body", b"")
+        return chunk
 
 
 def _too_large() -> TooLarge:

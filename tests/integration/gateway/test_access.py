@@ -1,0 +1,62 @@
+"""Who may come in, and how a refusal looks."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+from anchorwatch.core.errors import BadSettings
+
+from tests.integration.gateway.conftest import TOKEN, House
+from tests.support.services import Services
+
+OPEN = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")
+
+
+async def test_a_token_is_needed_for_all_that_says_or_does_something(house: House) -> None:
+    async with httpx2.AsyncClient(base_url=house.url) as stranger:
+        for path in OPEN:
+            assert (await stranger.get(path)).status_code == 200, path
+        paths = (await stranger.get("/openapi.json")).json()["paths"]
+        for path in {"/", "/nothing", *paths} - set(OPEN):
+            for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}):
+                answer = await stranger.request("POST", path, headers=given)
+                assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized"), path
+                assert answer.headers["WWW-Authenticate"] == "Bearer"
+
+
+async def test_what_is_not_there_is_said_in_the_one_shape(house: House) -> None:
+    for method, path, status in (
+        ("GET", "/nothing", 404),
+        ("GET", "/api/sessions/", 404),
+        ("GET", "/api/sessions/fleet/nothing", 404),
+        ("DELETE", "/api/effects", 405),
+        ("GET", "/api/sessions/FLEET", 422),
+        ("GET", "/api/sessions/fl%00eet/anchor", 422),
+        ("GET", "/api/effects?limit=0", 422),
+        ("GET", "/api/effects?limit=201", 422),
+        ("GET", "/api/effects?limit=99999999999999999999999", 422),
+        ("GET", "/api/effects?cursor=nonsense", 422),
+        ("GET", "/api/effects?order=up", 422),
+        ("GET", "/api/effects?at_least=-1", 422),
+        ("GET", "/api/artifacts/none/content", 404),
+        ("GET", "/api/artifacts/a.b/content", 422),
+    ):
+        answer = await house.http.request(method, path)
+        assert answer.status_code == status, (path, answer.text)
+        assert set(answer.json()) >= {"code", "message", "hint"}, path
+
+
+async def test_headers_have_a_limit(house: House) -> None:
+    answer = await house.http.get("/api/sessions", headers={"X-Large": "x" * 17_000})
+    assert (answer.status_code, answer.json()["code"]) == (431, "headers_too_large")
+
+
+async def test_a_gateway_without_a_token_does_not_start(services: Services) -> None:
+    with pytest.raises(BadSettings, match="token"):
+        await services.start("gateway", port=0)
+
+
+async def test_a_port_that_is_taken_is_said(house: House, services: Services) -> None:
+    port = httpx2.URL(house.url).port
+    with pytest.raises(BadSettings, match="listen"):
+        await services.start("gateway", "gateway-2", port=port, token=TOKEN)

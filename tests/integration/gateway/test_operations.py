@@ -1,0 +1,131 @@
+"""Health, readiness, metrics, events."""
+
+from __future__ import annotations
+
+import json
+
+from anchorwatch.bus.port import ConsumerSpec
+
+from tests.integration.gateway.conftest import House
+from tests.support.sessions import ScriptedSession
+
+
+async def test_it_is_ready_when_memory_answers_and_says_when_it_does_not(house: House) -> None:
+    ready = await house.http.get("/readyz")
+    assert ready.json()["checks"] == {
+        "bus": "ok",
+        "JOURNAL_0": "ok",
+        "EVENTS": "ok",
+        "TICKS": "ok",
+        "memory": "ok",
+    }
+    await house.services.stop("memory-1")
+    away = await house.http.get("/readyz")
+    assert away.status_code == 503
+    assert away.json()["checks"]["memory"] != "ok"
+    assert (await house.http.get("/healthz")).status_code == 200
+    reading = await house.http.get("/api/sessions")
+    assert (reading.status_code, reading.json()["code"]) == (503, "unavailable")
+    assert reading.headers["Retry-After"] == "1"
+    await house.make_session()
+    assert (await house.http.get("/api/sessions/fleet/anchor")).status_code == 200
+    await house.services.start("memory")
+    assert (await house.http.get("/readyz")).status_code == 200
+
+
+async def test_metrics_show_what_happened(house: House) -> None:
+    await house.make_session()
+    session = ScriptedSession(house.bus)
+    for _ in range(2):
+        await house.http.post(
+            "/api/sessions/fleet/inputs", json={"content": "a"}, headers={"Idempotency-Key": "k"}
+        )
+    await house.http.post(
+        "/api/sessions/fleet/inputs", json={"content": "b"}, headers={"Idempotency-Key": "k"}
+    )
+    await session.acquire()
+    await session.command("set")
+    await house.bus.consumer(ConsumerSpec("JOURNAL_0", ("aw.journal.0.>",), "slow"))
+    last = await house.bus.stream_state("JOURNAL_0")
+    answer = await house.http.get(f"/api/sessions/fleet?at_least={last.last_sequence}")
+    assert answer.status_code == 200
+    text = (await house.http.get("/metrics")).text
+    for line in (
+        'anchorwatch_inputs_total{result="accepted"} 1.0',
+        'anchorwatch_inputs_total{result="replayed"} 1.0',
+        'anchorwatch_inputs_total{result="conflict"} 1.0',
+        'anchorwatch_http_requests_total{method="POST",route="/api/sessions/{session}/inputs",status="202"} 2.0',
+        'anchorwatch_sessions{status="active"} 1.0',
+        'anchorwatch_effects{state="pending"} 1.0',
+        "anchorwatch_runs_without_progress_max 0.0",
+        "anchorwatch_damaged_records 0.0",
+        "anchorwatch_memory_up 1.0",
+        f'anchorwatch_consumer_lag{{consumer="slow",stream="JOURNAL_0"}} {last.messages}.0',
+    ):
+        assert line in text.splitlines(), line
+
+
+async def test_an_event_is_stored_as_a_cloudevent_once_for_its_id(house: House) -> None:
+    event = {"source": "fleet", "type": "instance.dead", "data": {"id": "w-1"}, "priority": "P0", "id": "e-1"}
+    first = await house.http.post("/api/events", json=event)
+    assert first.status_code == 202
+    assert first.json() == {"id": "e-1", "sequence": 1, "duplicate": False}
+    assert (await house.http.post("/api/events", json=event)).json() == {**first.json(), "duplicate": True}
+    other = await house.http.post("/api/events?workspace=other", json=event)
+    assert other.json()["duplicate"] is False
+    page = await house.bus.last("EVENTS", ["aw.event.default.fleet.instance.dead"])
+    stored = json.loads(page.messages[0].payload)
+    assert {name: stored[name] for name in event} == event
+    assert stored["specversion"] == "1.0"
+    unnamed = [
+        (await house.http.post("/api/events", json={**event, "id": None})).json()["id"] for _ in range(2)
+    ]
+    assert unnamed[0] != unnamed[1]
+
+
+async def test_an_event_that_cannot_be_a_subject_or_is_too_large_is_refused(house: House) -> None:
+    good = {"source": "fleet", "type": "instance.dead"}
+    for bad in (
+        {"source": "a.b"},
+        {"source": "a b"},
+        {"source": "*"},
+        {"type": ">"},
+        {"type": "a..b"},
+        {"type": ""},
+        {"id": "a\r\nNats-Rollup: all"},
+        {"priority": "P3"},
+    ):
+        answer = await house.http.post("/api/events", json=good | bad)
+        assert answer.status_code == 422, bad
+    large = await house.http.post("/api/events", json={**good, "data": "x" * 300_000})
+    assert (large.status_code, large.json()["code"]) == (413, "too_large")
+
+
+async def test_the_description_names_every_endpoint_of_the_api(house: House) -> None:
+    paths = (await house.http.get("/openapi.json")).json()["paths"]
+    for method, path in (
+        ("post", "/api/events"),
+        ("post", "/api/sessions"),
+        ("post", "/api/sessions/{session}/inputs"),
+        ("post", "/api/sessions/{session}/trigger"),
+        ("get", "/api/sessions"),
+        ("get", "/api/sessions/{session}"),
+        ("get", "/api/sessions/{session}/anchor"),
+        ("get", "/api/sessions/{session}/turns"),
+        ("get", "/api/sessions/{session}/turns/{turn}"),
+        ("get", "/api/sessions/{session}/items"),
+        ("get", "/api/sessions/{session}/timeline"),
+        ("get", "/api/sessions/{session}/wakes"),
+        ("get", "/api/sessions/{session}/stream"),
+        ("get", "/api/effects"),
+        ("get", "/api/deliveries"),
+        ("get", "/api/artifacts"),
+        ("get", "/api/artifacts/{artifact}/content"),
+        ("get", "/api/memories"),
+        ("get", "/api/agents"),
+        ("put", "/api/agents/{name}"),
+        ("get", "/healthz"),
+        ("get", "/readyz"),
+        ("get", "/metrics"),
+    ):
+        assert method in paths[path], path

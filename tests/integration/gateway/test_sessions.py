@@ -1,0 +1,123 @@
+"""Making sessions, and their anchor from the journal."""
+
+from __future__ import annotations
+
+import asyncio
+
+from anchorwatch.service.agents import AgentDirectory
+
+from tests.integration.gateway.conftest import AGENT, House
+from tests.support.sessions import ScriptedSession
+
+NEW = {"name": "fleet", "agent": "keeper"}
+
+
+async def test_a_session_is_made_once_however_often_it_is_asked(house: House) -> None:
+    answers = await asyncio.gather(*(house.http.post("/api/sessions", json=NEW) for _ in range(20)))
+    assert sorted(answer.status_code for answer in answers) == [200] * 19 + [201]
+    sessions = [answer.json() for answer in answers]
+    assert {session["sequence"] for session in sessions} == {sessions[0]["sequence"]}
+    assert {(each["name"], each["agent"], each["agent_version"]) for each in sessions} == {
+        ("fleet", "keeper", 1)
+    }
+    agents = await AgentDirectory.open(house.bus)
+    assert await agents.bindings("default") == {"fleet": "keeper"}
+
+
+async def test_a_session_starts_with_its_agents_objectives_and_constraints(house: House) -> None:
+    await house.http.post("/api/sessions", json=NEW)
+    anchor = (await house.http.get("/api/sessions/fleet/anchor")).json()
+    assert anchor["objectives"] == ["500 proofs per hour"]
+    assert anchor["constraints"] == ["be careful"]
+    own = {"name": "other", "agent": "keeper", "objectives": ["rest"], "constraints": ["be quiet"]}
+    made = (await house.http.post("/api/sessions", json=own)).json()
+    assert made["objectives"] == ["rest"]
+    assert made["constraints"] == ["be careful", "be quiet"]
+
+
+async def test_a_name_that_is_taken_by_another_agent_is_a_conflict(house: House) -> None:
+    await house.http.put("/api/agents/other", json={**AGENT, "name": "other"})
+    await house.http.post("/api/sessions", json=NEW)
+    answer = await house.http.post("/api/sessions", json={**NEW, "agent": "other"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
+
+
+async def test_a_session_of_no_agent_or_of_a_bad_name_is_refused(house: House) -> None:
+    answer = await house.http.post("/api/sessions", json={**NEW, "agent": "nobody"})
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    for name in ("", "-a", "A", "a.b", "a" * 64, "a\n", 3, None):
+        answer = await house.http.post("/api/sessions", json={**NEW, "name": name})
+        assert answer.status_code == 422, name
+    assert (await house.http.post("/api/sessions?workspace=B!", json=NEW)).status_code == 422
+
+
+async def test_an_anchor_that_would_be_too_large_is_refused(house: House) -> None:
+    answer = await house.http.post("/api/sessions", json={**NEW, "objectives": ["x" * 1000] * 20})
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+    assert (await house.http.get("/api/sessions/fleet/anchor")).status_code == 404
+
+
+async def test_workspaces_do_not_see_each_other(house: House) -> None:
+    await house.make_session()
+    other = "?workspace=other"
+    assert (await house.http.get(f"/api/sessions/fleet/anchor{other}")).status_code == 404
+    assert (await house.http.get(f"/api/sessions{other}")).json() == {"data": [], "next": None}
+    assert (await house.http.post(f"/api/sessions{other}", json=NEW)).status_code == 404
+    await house.http.put(f"/api/agents/keeper{other}", json=AGENT)
+    assert (await house.http.post(f"/api/sessions{other}", json=NEW)).status_code == 201
+
+
+async def test_the_anchor_tells_where_it_stands_and_who_changed_it(house: House) -> None:
+    await house.make_session()
+    await house.control("paused")
+    anchor = (await house.http.get("/api/sessions/fleet/anchor")).json()
+    assert (anchor["session"], anchor["status"], anchor["schema"]) == ("fleet", "paused", 1)
+    assert anchor["record"]["kind"] == "paused"
+    assert anchor["record"]["by"] == "test"
+    page = await house.bus.last("JOURNAL_0", ["aw.journal.0.default.fleet.p.anchor"])
+    assert anchor["record"]["sequence"] == page.messages[0].sequence
+
+
+async def test_the_history_shows_every_change_over_pages(house: House) -> None:
+    await house.make_session()
+    session = ScriptedSession(house.bus)
+    for run in range(1, 4):
+        await session.acquire(f"turn_{run}")
+        await session.end(reason=f"run {run}")
+    changes, cursor = [], ""
+    while cursor is not None:
+        more = f"&cursor={cursor}" if cursor else ""
+        page = (await house.http.get(f"/api/sessions/fleet/anchor?history=1&limit=2{more}")).json()
+        assert len(page["data"]) <= 2
+        changes += page["data"]
+        cursor = page["next"]
+    assert [change["kind"] for change in changes] == ["created"] + ["acquired", "turn_ended"] * 3
+    assert changes[3]["changes"]["run_id"] == {"from": 1, "to": 2}
+    assert changes[3]["changes"]["status"] == {"from": "idle", "to": "active"}
+    assert "objectives" not in changes[3]["changes"]
+    assert changes[-1]["reason"] == "run 3"
+    assert changes[-1]["by"] == "planner-1:test"
+    for cursor in ("x", "9" * 30, "-1"):
+        answer = await house.http.get(f"/api/sessions/fleet/anchor?history=1&cursor={cursor}")
+        assert answer.status_code == 422
+
+
+async def test_agents_have_versions(house: House) -> None:
+    assert (await house.http.get("/api/agents/keeper")).json()["version"] == 1
+    again = await house.http.put("/api/agents/keeper", json=AGENT)
+    assert again.json()["version"] == 1
+    changed = await house.http.put("/api/agents/keeper", json={**AGENT, "description": "new"})
+    assert changed.json()["version"] == 2
+    assert (await house.http.get("/api/agents/keeper@1")).json()["description"] == ""
+    listed = (await house.http.get("/api/agents")).json()
+    assert [agent["name"] for agent in listed["data"]] == ["keeper"]
+    for bad in (
+        {**AGENT, "name": "x"},
+        {**AGENT, "pack": "none"},
+        {**AGENT, "grants": ["fly"]},
+        {},
+        {**AGENT, "x": 1},
+    ):
+        assert (await house.http.put("/api/agents/keeper", json=bad)).status_code == 422, bad
+    assert (await house.http.get("/api/agents/nobody")).status_code == 404
+    assert (await house.http.get("/api/agents/keeper@9")).status_code == 404
