@@ -8,6 +8,7 @@ import typer
 
 from anchorwatch.cli.options import DataDirOption, JsonOption
 
+MarkdownOption = Annotated[bool, typer.Option("--markdown", help="As in docs/settings.md.", hidden=True)]
 FLEET = typer.Typer(
     no_args_is_help=False, rich_markup_mode=None, help="Look at the local fleet, give it work, hurt it."
 )
@@ -72,9 +73,7 @@ def doctor(data_dir: DataDirOption = None, as_json: JsonOption = False) -> int: 
 
 def config(
     as_json: JsonOption = False,  # noqa: FBT002
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="As in docs/settings.md.", hidden=True)
-    ] = False,
+    markdown: MarkdownOption = False,  # noqa: FBT002
 ) -> None:
     """Show every setting, its value, where it comes from, and what it does."""
     from anchorwatch.cli import config as verb

@@ -90,9 +90,7 @@ def show(
 
 def anchor(
     session: SessionArgument,
-    history: Annotated[
-        bool, typer.Option("--history", help="Every change: what, when, by whom, and why.")
-    ] = False,
+    history: HistoryOption = False,  # noqa: FBT002
     limit: LimitOption = 200,
     as_json: JsonOption = False,  # noqa: FBT002
     data_dir: DataDirOption = None,

@@ -19,7 +19,7 @@ SECRET_KEYS = frozenset(
     {"authorization", "password", "secret", "token", "api_key", "model_key", "nats_password"}
 )
 # These tell at `info` what we tell ourselves, some of it with URLs that hold a key.
-TALKATIVE = ("httpx2", "httpcore2", "openai", "nats", "urllib3", "asyncio", "uvicorn.access")
+TALKATIVE = ("httpx2", "httpcore2", "openai", "nats", "urllib3", "asyncio", "uvicorn.access", "uvicorn.error")
 
 
 class Redactor:

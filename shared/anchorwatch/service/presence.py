@@ -1,10 +1,13 @@
 """Who is there: each process keeps an entry in the bucket ``leases``, and judges others by whether theirs still moves.
 
-An entry stands under ``presence.<service>.<instance>`` and names one incarnation. It is renewed by compare-and-set,
-three times a lease, so an incarnation that was replaced can never bring its entry back: it finds out, and ends.
+An entry stands under ``presence.<service>.<instance>`` and names one incarnation, and those that it replaced. It is
+renewed by compare-and-set, three times a lease, so an incarnation that was replaced cannot bring its entry back: it
+finds out, and ends.
 
-No clock is compared with another machine's: what counts is how long *this* process has seen an entry stand still, while its own
-entry could be renewed. When the bus was away, nobody could renew, so the time before says nothing.
+No clock is compared with another machine's: what counts is how long *this* process has seen an incarnation not renew,
+while its own entry could be renewed. When the bus was away, nobody could renew, so the time before says nothing. And
+what a key holds may be read late: that another incarnation stands there proves nothing, unless it names this one as
+replaced.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from anchorwatch.bus.port import Bus, Entry, KeyExists, KeyValue
 from anchorwatch.core.errors import Unavailable
@@ -28,6 +31,9 @@ from anchorwatch.topology.streams import LEASES_BUCKET
 BEATS_PER_LEASE = 3
 # Long after anyone could care; it only clears away the names of containers that never come back.
 ENTRY_TTL_S = 24 * 3600
+REPLACED_MAX = 16
+"""Former incarnations that an entry names; older ones are dead by not having renewed."""
+WATCHED_MAX = 256
 
 Verdict = Literal["alive", "dead", "unknown"]
 
@@ -37,9 +43,32 @@ def presence_key(service: str, instance: str) -> str:
     return f"presence.{service}.{instance}"
 
 
+@dataclass(frozen=True, slots=True)
+class Present:
+    """What an entry says. ``revision`` 0: there is no entry."""
+
+    revision: int = 0
+    incarnation: str = ""
+    ended: bool = False
+    replaced: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, entry: Entry | None) -> Present:
+        """Read an entry; one that cannot be read says nothing of anyone."""
+        if entry is None:
+            return cls()
+        try:
+            value = json.loads(entry.value)
+            return cls(
+                entry.revision, str(value["incarnation"]), bool(value["ended"]), tuple(value["replaced"])
+            )
+        except (ValueError, KeyError, TypeError):
+            return cls(entry.revision)
+
+
 @dataclass(slots=True)
-class _Seen:
-    """An entry's revision (0: there is none), and since when it has stood still."""
+class _Watch:
+    """Another process: its entry's last revision (0: it has none), and since when that has stood still."""
 
     revision: int
     since: float
@@ -70,10 +99,11 @@ class Presence:
         self._key = presence_key(identity.service, identity.instance)
         self._started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._beats = 0
+        self._former: tuple[str, ...] = ()
         self._revision = 0
         self._bucket: KeyValue | None = None
         self._task: asyncio.Task[None] | None = None
-        self._seen: dict[str, _Seen] = {}
+        self._watched: dict[tuple[str, str], _Watch] = {}
         # Since when every renewal of our own has gone through in time; None while they do not.
         self._steady_since: float | None = None
         self._renewed_at = 0.0
@@ -103,24 +133,18 @@ class Presence:
     async def alive(self, instance: str, incarnation: str) -> Verdict:
         """Whether that process of this service may still be at work.
 
-        ``dead`` is proved: a newer incarnation holds the name, it said that it ended, or its entry stood still for a lease
-        while renewing was possible. ``unknown``: the bus is away.
+        ``dead`` is proved: it was replaced, it said that it ended, or it has not renewed for a lease, while renewing was
+        possible. Whoever was never asked about is ``alive`` for that long. ``unknown``: the bus is away.
         """
         if instance == self._identity.instance:
             return "alive" if incarnation == self._identity.incarnation else "dead"
         try:
-            entry = await self._look(instance)
+            present = await self._look(instance, incarnation)
         except Unavailable:
             return "unknown"
-        if entry is not None:
-            try:
-                value = json.loads(entry.value)
-                present, ended = value["incarnation"], value.get("ended", False)
-            except (ValueError, KeyError, TypeError, AttributeError):
-                return "unknown"
-            if ended or present != incarnation:
-                return "dead"
-        return "dead" if self._stood_still(instance) else "alive"
+        if incarnation in present.replaced or (present.ended and present.incarnation == incarnation):
+            return "dead"
+        return "dead" if self._stood_still(instance, incarnation) else "alive"
 
     @property
     def _kv(self) -> KeyValue:
@@ -128,54 +152,69 @@ class Presence:
             raise Unavailable("presence was not started")
         return self._bucket
 
-    async def _look(self, instance: str) -> Entry | None:
-        entry = await self._kv.get(presence_key(self._identity.service, instance))
-        revision = entry.revision if entry is not None else 0
-        seen = self._seen.get(instance)
-        if seen is None or seen.revision != revision:
-            self._seen[instance] = _Seen(revision, self._monotonic())
-        return entry
+    async def _look(self, instance: str, incarnation: str) -> Present:
+        present = Present.of(await self._kv.get(presence_key(self._identity.service, instance)))
+        revision = present.revision if present.incarnation == incarnation else 0
+        watch = self._watched.get((instance, incarnation))
+        if watch is None or watch.revision != revision:
+            self._watched.pop((instance, incarnation), None)
+            self._watched[instance, incarnation] = _Watch(revision, self._monotonic())
+        while len(self._watched) > WATCHED_MAX:
+            # The one that has stood still longest: dead, or asked about long ago.
+            del self._watched[next(iter(self._watched))]
+        return present
 
-    def _stood_still(self, instance: str) -> bool:
+    def _stood_still(self, instance: str, incarnation: str) -> bool:
         if self._steady_since is None:
             return False
-        since = max(self._seen[instance].since, self._steady_since)
+        since = max(self._watched[instance, incarnation].since, self._steady_since)
         return self._monotonic() - since >= self._lease_s
 
     async def _keep(self) -> None:
-        while True:
-            await self._sleep(self._interval_s)
+        pause_s = self._interval_s
+        while not self.replaced.is_set():
+            await self._sleep(pause_s)
+            pause_s = self._interval_s
             try:
-                await self._renew()
-                for instance in tuple(self._seen):
-                    await self._look(instance)
+                # One answer that is lost must not cost the lease.
+                async with asyncio.timeout(self._interval_s):
+                    await self._renew()
+                    for instance, incarnation in tuple(self._watched):
+                        await self._look(instance, incarnation)
             except Unavailable:
                 self._steady_since = None
-            if self.replaced.is_set():
-                return
+            except TimeoutError:
+                self._steady_since = None
+                pause_s = 0.0
 
     async def _take(self) -> None:
         """Write the entry, whoever had it before."""
         while True:
-            entry = await self._kv.get(self._key)
             with contextlib.suppress(KeyExists):
-                await self._write(entry.revision if entry is not None else None)
+                await self._write_over(Present.of(await self._kv.get(self._key)))
                 return
+            # Read late, or another process is at the same: look again.
+            await self._sleep(self._interval_s / 10)
 
     async def _renew(self) -> None:
         try:
             await self._write(self._revision)
         except KeyExists:
-            entry = await self._kv.get(self._key)
-            if entry is not None and not self._is_mine(entry):
+            present = Present.of(await self._kv.get(self._key))
+            if self._identity.incarnation in present.replaced:
                 self.replaced.set()
                 return
-            # Our own write, whose answer was lost, or an entry that is gone: go on from what stands there.
+            # Our own write, whose answer was lost; an entry that is gone; or one that was read late: go on from there.
             with contextlib.suppress(KeyExists):
-                await self._write(entry.revision if entry is not None else None)
+                await self._write_over(present)
 
-    async def _write(self, revision: int | None) -> None:
-        if revision is None:
+    async def _write_over(self, present: Present) -> None:
+        if present.incarnation not in ("", self._identity.incarnation, *self._former):
+            self._former = (*present.replaced, *self._former, present.incarnation)[-REPLACED_MAX:]
+        await self._write(present.revision)
+
+    async def _write(self, revision: int) -> None:
+        if revision == 0:
             self._revision = await self._kv.create(self._key, self._value(), ENTRY_TTL_S)
         else:
             self._revision = await self._kv.update(self._key, self._value(), revision, ENTRY_TTL_S)
@@ -185,19 +224,15 @@ class Presence:
             self._steady_since = now
         self._renewed_at = now
 
-    def _is_mine(self, entry: Entry) -> bool:
-        try:
-            return bool(json.loads(entry.value)["incarnation"] == self._identity.incarnation)
-        except (ValueError, KeyError, TypeError):
-            return False
-
     def _value(self, *, ended: bool = False) -> bytes:
         self._beats += 1
-        value = {
+        value: dict[str, Any] = {
             "incarnation": self._identity.incarnation,
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "started_at": self._started_at,
             "beat": self._beats,
+            "ended": ended,
+            "replaced": self._former,
         }
-        return json.dumps(value | {"ended": True} if ended else value).encode()
+        return json.dumps(value).encode()

@@ -1,0 +1,196 @@
+"""A session's journal as a list of what happened, for checks. Pure: from the records alone.
+
+It does not go through the session machine's fold on purpose: what is checked here is what the machine has written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from anchorwatch.bus.port import Stored
+from anchorwatch.codec import decode
+from anchorwatch.core.anchor import Anchor, PromptProof
+from anchorwatch.core.effect.state import Claimed, Outcome
+from anchorwatch.core.names import CallId
+from anchorwatch.core.records import Kind
+from anchorwatch.core.session.events import (
+    AnchorChanged,
+    CommandDecided,
+    InputAccepted,
+    StepDecided,
+    StepHead,
+)
+from anchorwatch.core.session.state import Input
+from anchorwatch.journal.mapping import read_effect, read_session_record
+from anchorwatch.topology.subjects import parse_register
+
+HOLDING = frozenset({Kind.ACQUIRED, Kind.TAKEN_OVER})
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorRecord:
+    """One record of the anchor register."""
+
+    sequence: int
+    kind: str
+    anchor: Anchor
+    digest: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Which anchor a step of a run was shown; None when the step says nothing about it."""
+
+    sequence: int
+    run: int
+    step: int
+    proof: PromptProof | None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A committed tool call."""
+
+    sequence: int
+    decided: CommandDecided
+
+    @property
+    def call(self) -> CallId:
+        return self.decided.call
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An executor's claim on a command."""
+
+    sequence: int
+    call: CallId
+    claimed: Claimed
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A command's outcome."""
+
+    sequence: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A record of a delivery: claimed for a channel, or delivered, or given up."""
+
+    sequence: int
+    delivery_id: str
+    kind: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All of it, each list in journal order."""
+
+    anchors: tuple[AnchorRecord, ...] = ()
+    inputs: tuple[Input, ...] = ()
+    prompts: tuple[Prompt, ...] = ()
+    commands: tuple[Command, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    outcomes: tuple[Done, ...] = ()
+    sent: tuple[Sent, ...] = ()
+    last_sequence: int = 0
+
+    def of_kind(self, kind: str) -> tuple[AnchorRecord, ...]:
+        """The anchor records of one kind, such as ``turn_ended``."""
+        return tuple(each for each in self.anchors if each.kind == kind)
+
+    def acquired(self, run: int) -> AnchorRecord | None:
+        """The record that began a run."""
+        return next((each for each in self.of_kind(Kind.ACQUIRED) if each.anchor.run_id == run), None)
+
+    def ended(self, run: int) -> AnchorRecord | None:
+        """The record that ended a run."""
+        return next((each for each in self.of_kind(Kind.TURN_ENDED) if each.anchor.run_id == run), None)
+
+    def taken(self, run: int) -> tuple[Input, ...]:
+        """The inputs that a run took up, by what its acquire pinned."""
+        begun = self.acquired(run)
+        if begun is None or begun.anchor.turn is None:
+            return ()
+        after, through = begun.anchor.inputs_through, begun.anchor.turn.inputs_through
+        return tuple(each for each in self.inputs if after < each.sequence <= through)
+
+    def claims_of(self, call: CallId) -> tuple[Claim, ...]:
+        return tuple(each for each in self.claims if each.call == call)
+
+    def outcome_of(self, call: CallId) -> Done | None:
+        return next((each for each in self.outcomes if each.outcome.call == call), None)
+
+    def shown(self, before: int) -> AnchorRecord | None:
+        """The newest anchor before a sequence that a prompt shows: what is merely held is not told."""
+        told = [each for each in self.anchors if each.kind not in HOLDING and each.sequence < before]
+        return told[-1] if told else None
+
+
+def read_history(records: Sequence[Stored]) -> History:
+    """The history of one session from its journal records, in order.
+
+    Raises:
+        Damaged: a record cannot be trusted.
+    """
+    anchors: list[AnchorRecord] = []
+    inputs: list[Input] = []
+    prompts: list[Prompt] = []
+    commands: list[Command] = []
+    claims: list[Claim] = []
+    outcomes: list[Done] = []
+    sent: list[Sent] = []
+    for stored in records:
+        register = parse_register(stored.subject)
+        if register.kind.startswith("fx."):
+            effect = read_effect(stored)
+            if isinstance(effect, Claimed):
+                claims.append(Claim(stored.sequence, register.call, effect))
+            elif isinstance(effect, Outcome):
+                outcomes.append(Done(stored.sequence, effect))
+            continue
+        if register.kind == "sent":
+            record = decode(stored.payload)
+            state = str(record.body.get("state", ""))
+            sent.append(Sent(stored.sequence, register.path[1], record.kind, state))
+            continue
+        recorded = read_session_record(stored)
+        if recorded is None:
+            continue
+        match recorded.event:
+            case AnchorChanged() as event:
+                changed = AnchorRecord(
+                    recorded.sequence, event.kind, event.anchor, recorded.digest, event.reason
+                )
+                anchors.append(changed)
+                prompts += _prompts(recorded.sequence, event.anchor.run_id, event.head)
+            case InputAccepted(input=accepted):
+                inputs.append(accepted)
+            case CommandDecided() as event:
+                commands.append(Command(recorded.sequence, event))
+                prompts += _prompts(recorded.sequence, event.call.run, event.head)
+            case StepDecided() as event:
+                prompts += _prompts(recorded.sequence, event.run, event.head)
+            case _:
+                # Outcomes were read above; a snapshot says nothing new.
+                pass
+    return History(
+        anchors=tuple(anchors),
+        inputs=tuple(inputs),
+        prompts=tuple(prompts),
+        commands=tuple(commands),
+        claims=tuple(claims),
+        outcomes=tuple(outcomes),
+        sent=tuple(sent),
+        last_sequence=records[-1].sequence if records else 0,
+    )
+
+
+def _prompts(sequence: int, run: int, head: StepHead | None) -> Iterable[Prompt]:
+    return () if head is None else (Prompt(sequence, run, head.step, head.prompt),)

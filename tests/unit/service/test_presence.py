@@ -1,0 +1,225 @@
+"""Who is proved dead, and who only looks so. In virtual time, on the bus in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from anchorwatch.bus.sim import FaultKind, Faults, SimBus, SimServer, run
+from anchorwatch.service.context import Identity
+from anchorwatch.service.presence import REPLACED_MAX, Presence
+from anchorwatch.topology.streams import BUCKETS, STREAMS
+
+LEASE_S = 6.0
+
+
+class Mesh:
+    """A server, and processes of the service ``executor`` on it."""
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self.server = SimServer(faults=faults)
+        self.buses: dict[str, SimBus] = {}
+        for stream in STREAMS:
+            self.server.ensure_stream(stream)
+        for bucket in BUCKETS:
+            self.server.ensure_bucket(bucket)
+
+    async def start(self, instance: str, incarnation: str) -> Presence:
+        bus = self.server.connect(name=incarnation)
+        self.buses[incarnation] = bus
+        identity = Identity("executor", instance, incarnation)
+        presence = Presence(bus, identity, LEASE_S, monotonic=asyncio.get_running_loop().time)
+        await presence.start()
+        return presence
+
+    def kill(self, incarnation: str) -> None:
+        """As signal 9: it says nothing any more."""
+        self.buses[incarnation].kill()
+
+
+def simulate(main: Coroutine[Any, Any, None], seed: int = 0) -> None:
+    run(main, seed)
+
+
+def test_a_process_that_renews_is_alive_however_long() -> None:
+    async def main() -> None:
+        mesh = Mesh()
+        await mesh.start("executor-1", "a")
+        other = await mesh.start("executor-2", "b")
+        for _ in range(20):
+            assert await other.alive("executor-1", "a") == "alive"
+            await asyncio.sleep(LEASE_S)
+
+    simulate(main())
+
+
+def test_a_killed_one_is_dead_a_lease_after_it_was_asked_about_and_not_before() -> None:
+    async def main() -> None:
+        mesh = Mesh()
+        await mesh.start("executor-1", "a")
+        other = await mesh.start("executor-2", "b")
+        await asyncio.sleep(20)
+        mesh.kill("a")
+        assert await other.alive("executor-1", "a") == "alive"
+        await asyncio.sleep(LEASE_S - 0.1)
+        assert await other.alive("executor-1", "a") == "alive"
+        await asyncio.sleep(0.2)
+        assert await other.alive("executor-1", "a") == "dead"
+
+    simulate(main())
+
+
+def test_a_replaced_one_is_dead_at_once_and_its_replacement_is_not() -> None:
+    async def main() -> None:
+        mesh = Mesh()
+        await mesh.start("executor-1", "a")
+        mesh.kill("a")
+        again = await mesh.start("executor-1", "a2")
+        other = await mesh.start("executor-2", "b")
+        assert await other.alive("executor-1", "a") == "dead"
+        assert await other.alive("executor-1", "a2") == "alive"
+        assert await again.alive("executor-1", "a") == "dead"
+        assert await again.alive("executor-1", "a2") == "alive"
+
+    simulate(main())
+
+
+def test_one_that_ended_in_order_is_dead_at_once() -> None:
+    async def main() -> None:
+        mesh = Mesh()
+        first = await mesh.start("executor-1", "a")
+        other = await mesh.start("executor-2", "b")
+        await first.stop()
+        assert await other.alive("executor-1", "a") == "dead"
+
+    simulate(main())
+
+
+def test_one_that_never_was_is_dead_only_after_a_lease() -> None:
+    async def main() -> None:
+        other = await Mesh().start("executor-2", "b")
+        assert await other.alive("executor-9", "x") == "alive"
+        await asyncio.sleep(LEASE_S + 0.1)
+        assert await other.alive("executor-9", "x") == "dead"
+
+    simulate(main())
+
+
+def test_the_bus_away_says_nothing_and_the_time_away_does_not_count() -> None:
+    async def main() -> None:
+        mesh = Mesh()
+        await mesh.start("executor-1", "a")
+        other = await mesh.start("executor-2", "b")
+        assert await other.alive("executor-1", "a") == "alive"
+        mesh.server.stop()
+        assert await other.alive("executor-1", "a") == "unknown"
+        await asyncio.sleep(10 * LEASE_S)
+        mesh.server.start()
+        # Whoever could not renew meanwhile is not dead for that, at any moment from here on.
+        for _ in range(40):
+            assert await other.alive("executor-1", "a") == "alive"
+            await asyncio.sleep(0.3)
+
+    simulate(main())
+
+
+def test_one_that_died_while_the_bus_was_away_is_found_out_a_lease_after_its_return() -> None:
+    async def main() -> None:
+        mesh = Mesh()
+        await mesh.start("executor-1", "a")
+        other = await mesh.start("executor-2", "b")
+        assert await other.alive("executor-1", "a") == "alive"
+        mesh.server.stop()
+        mesh.kill("a")
+        await asyncio.sleep(30)
+        mesh.server.start()
+        assert await other.alive("executor-1", "a") == "alive"
+        await asyncio.sleep(2 * LEASE_S)
+        assert await other.alive("executor-1", "a") == "dead"
+
+    simulate(main())
+
+
+def test_a_replaced_process_finds_out_and_leaves_the_entry_alone() -> None:
+    async def main() -> None:
+        mesh = Mesh()
+        stopped = await mesh.start("executor-1", "a")
+        await mesh.start("executor-1", "a2")
+        other = await mesh.start("executor-2", "b")
+        async with asyncio.timeout(LEASE_S):
+            await stopped.replaced.wait()
+        await stopped.stop()
+        await asyncio.sleep(2 * LEASE_S)
+        assert await other.alive("executor-1", "a2") == "alive"
+        assert await other.alive("executor-1", "a") == "dead"
+
+    simulate(main())
+
+
+def test_a_lost_entry_is_written_again_by_its_owner() -> None:
+    async def main() -> None:
+        mesh = Mesh()
+        first = await mesh.start("executor-1", "a")
+        other = await mesh.start("executor-2", "b")
+        bucket = await mesh.buses["b"].bucket("leases")
+        await bucket.delete("presence.executor.executor-1")
+        for _ in range(10):
+            assert await other.alive("executor-1", "a") == "alive"
+            await asyncio.sleep(LEASE_S / 3)
+        assert not first.replaced.is_set()
+
+    simulate(main())
+
+
+def test_more_former_incarnations_than_an_entry_names_are_dead_all_the_same() -> None:
+    async def main() -> None:
+        mesh = Mesh()
+        for number in range(REPLACED_MAX + 4):
+            await mesh.start("executor-1", f"a{number}")
+            mesh.kill(f"a{number}")
+        await mesh.start("executor-1", "now")
+        other = await mesh.start("executor-2", "b")
+        assert await other.alive("executor-1", f"a{REPLACED_MAX + 3}") == "dead"
+        assert await other.alive("executor-1", "a0") == "alive"
+        await asyncio.sleep(LEASE_S + 0.1)
+        assert await other.alive("executor-1", "a0") == "dead"
+        assert await other.alive("executor-1", "now") == "alive"
+
+    simulate(main())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_reads_that_come_late_kill_nobody(seed: int) -> None:
+    """A stale read may show the incarnation before: that must neither prove the present one dead nor end it."""
+
+    async def main() -> None:
+        mesh = Mesh(Faults(rates={FaultKind.STALE_KEY: 0.3}, stale_sequences_max=8))
+        await mesh.start("executor-1", "a")
+        mesh.kill("a")
+        again = await mesh.start("executor-1", "a2")
+        other = await mesh.start("executor-2", "b")
+        for _ in range(200):
+            assert await other.alive("executor-1", "a2") == "alive"
+            await asyncio.sleep(0.5)
+        assert not again.replaced.is_set()
+        assert not other.replaced.is_set()
+
+    simulate(main(), seed)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lost_answers_end_nobody(seed: int) -> None:
+    async def main() -> None:
+        mesh = Mesh(Faults(rates={FaultKind.LOST_ACK: 0.3}))
+        mesh.server.faults.enabled = False
+        first = await mesh.start("executor-1", "a")
+        other = await mesh.start("executor-2", "b")
+        mesh.server.faults.enabled = True
+        for _ in range(100):
+            assert await other.alive("executor-1", "a") in ("alive", "unknown")
+            await asyncio.sleep(0.5)
+        assert not first.replaced.is_set()
+
+    simulate(main(), seed)
