@@ -1,95 +1,68 @@
-"""Services in this process, on a real server: each with a connection of its own, started and ended by the test."""
+"""Services in this process, as their own ``run`` starts them: started, stopped in order, or killed where they stand."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import structlog
-from anchorwatch.bus import jetstream
 from anchorwatch.bus.port import Bus
-from anchorwatch.service.context import Identity, ServiceContext, WallClock
-from anchorwatch.service.runner import find
+from anchorwatch.service.context import Identity, NoPeers, Peers, ServiceContext, WallClock
 from anchorwatch.settings import Settings
 
-READY_S_MAX = 20.0
+Run = Callable[[ServiceContext], Awaitable[None]]
+STOP_S_MAX = 10.0
+
+
+def make_context(
+    bus: Bus, service: str, instance: str | None = None, peers: Peers | None = None, **settings: Any
+) -> ServiceContext:
+    """What a service is given, with a fresh incarnation."""
+    return ServiceContext(
+        settings=Settings(**settings),
+        bus=bus,
+        identity=Identity(service, instance or f"{service}-1", uuid.uuid4().hex),
+        clock=WallClock(),
+        log=structlog.stdlib.get_logger("test"),
+        peers=peers or NoPeers(),
+    )
 
 
 @dataclass
 class Running:
-    """A service at work."""
+    """Services at work."""
 
-    name: str
-    context: ServiceContext
-    bus: Bus
-    task: asyncio.Task[None]
+    tasks: list[tuple[asyncio.Future[None], ServiceContext]] = field(default_factory=list)
 
-    async def stop(self) -> None:
-        """End it as SIGTERM does."""
-        self.context.stopping.set()
-        await self.task
-        await self.bus.close()
-
-    async def kill(self) -> None:
-        """End it where it stands."""
-        self.task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self.task
-        await self.bus.close()
-
-
-@dataclass
-class Services:
-    """Starts services against ``url``, with their data below ``directory``."""
-
-    url: str
-    directory: Path
-    running: dict[str, Running] = field(default_factory=dict)
-
-    async def start(self, service: str, instance: str | None = None, **settings: Any) -> Running:
-        """Start it, and wait until it is ready."""
-        instance = instance or f"{service}-1"
-        bus = await jetstream.connect(self.url, user=None, password=None, name=instance)
-        context = ServiceContext(
-            settings=Settings(data_dir=self.directory, **settings),
-            bus=bus,
-            identity=Identity(service, instance, uuid.uuid4().hex),
-            clock=WallClock(),
-            log=structlog.stdlib.get_logger("test"),
-        )
-        task = asyncio.ensure_future(find(service)(context))
-        ready = asyncio.create_task(context.ready.wait())
-        async with asyncio.timeout(READY_S_MAX):
-            await asyncio.wait({ready, task}, return_when=asyncio.FIRST_COMPLETED)
+    async def start(self, run: Run, context: ServiceContext) -> ServiceContext:
+        """Start it, and wait until it says that it is ready."""
+        task = asyncio.ensure_future(run(context))
+        self.tasks.append((task, context))
+        ready = asyncio.ensure_future(context.ready.wait())
+        await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()
         if task.done():
-            await bus.close()
             task.result()
-        started = Running(instance, context, bus, task)
-        self.running[instance] = started
-        return started
+        return context
 
-    async def stop(self, instance: str) -> None:
-        await self.running.pop(instance).stop()
+    async def kill(self, context: ServiceContext) -> None:
+        """Cancel it where it stands; it says nothing more."""
+        for task, its in self.tasks:
+            if its is context:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        self.tasks = [(task, its) for task, its in self.tasks if its is not context]
 
-    async def kill(self, instance: str) -> None:
-        await self.running.pop(instance).kill()
-
-    async def close(self) -> None:
-        for instance in reversed(list(self.running)):
-            await self.stop(instance)
-
-
-@contextlib.asynccontextmanager
-async def services_on(url: str, directory: Path) -> AsyncIterator[Services]:
-    """Services for the length of a ``with`` block."""
-    made = Services(url, directory)
-    try:
-        yield made
-    finally:
-        await made.close()
+    async def stop(self) -> None:
+        """Stop all of them in order."""
+        for _, context in self.tasks:
+            context.stopping.set()
+        for task, _ in self.tasks:
+            async with asyncio.timeout(STOP_S_MAX):
+                await task
+        self.tasks.clear()

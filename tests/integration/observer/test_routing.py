@@ -1,0 +1,166 @@
+"""Events become inputs: each once, in every session that wants it, whatever they look like."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anchorwatch.bus.port import Bus, Message
+from anchorwatch.codec import decode
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Record
+from anchorwatch.journal.artifacts import ArtifactJournal
+from anchorwatch.journal.commit import Committer
+from anchorwatch.service.agents import AgentDirectory
+from anchorwatch.service.context import ServiceContext
+from anchorwatch.topology.subjects import SessionSubjects
+from anchorwatch_observer.main import run
+from anchorwatch_observer.routing import CONSUMER
+
+from tests.support.packs import bench_agent
+from tests.support.services import Running, make_context
+from tests.support.waiting import eventually
+
+SUBJECT = "aw.event.default.fleet.instance.dead"
+
+
+async def publish(bus: Bus, content: object, subject: str = SUBJECT, id_: str | None = None) -> int:
+    payload = content if isinstance(content, bytes) else json.dumps(content).encode()
+    return (await bus.publish(Message(subject, payload, message_id=id_))).sequence
+
+
+async def inputs(bus: Bus, ref: SessionRef) -> list[Record]:
+    page = await bus.range("JOURNAL_0", SessionSubjects(ref).everything, 1)
+    return [decode(stored.payload) for stored in page.messages if ".in." in stored.subject]
+
+
+async def routed_through(bus: Bus, sequence: int) -> None:
+    """Wait until every event up to here is acked."""
+    consumer = await bus.consumer(CONSUMER)
+
+    async def acked() -> bool:
+        return (await consumer.state()).ack_floor_sequence >= sequence
+
+    await eventually(acked)
+
+
+async def texts(bus: Bus, ref: SessionRef) -> list[Any]:
+    return [record.body.get("data") for record in await inputs(bus, ref)]
+
+
+@pytest.mark.usefixtures("observer")
+async def test_an_event_becomes_one_input_of_the_session_that_wants_it(bus: Bus, fleet: SessionRef) -> None:
+    await routed_through(bus, await publish(bus, {"id": "w-1", "priority": "P0"}))
+    (record,) = await inputs(bus, fleet)
+    assert record.body["kind"] == "event"
+    assert (record.body["source"], record.body["type"], record.body["priority"]) == (
+        "fleet",
+        "instance.dead",
+        0,
+    )
+    assert record.body["text"] == '{"id":"w-1","priority":"P0"}'
+
+
+@pytest.mark.usefixtures("observer")
+async def test_every_session_that_wants_it_gets_it_and_no_other(
+    bus: Bus, fleet: SessionRef, agents: AgentDirectory, tmp_path: Path
+) -> None:
+    await agents.apply("default", bench_agent(tmp_path, name="other", subscriptions=("web.*",)))
+    second, deaf = SessionRef("default", "second"), SessionRef("default", "deaf")
+    foreign = SessionRef("elsewhere", "fleet")
+    await agents.apply("elsewhere", bench_agent(tmp_path, subscriptions=(">",)))
+    for ref, agent in ((second, "keeper"), (deaf, "other"), (foreign, "keeper")):
+        await agents.bind(ref, agent)
+    await routed_through(bus, await publish(bus, {"n": 1}))
+    assert [len(await inputs(bus, ref)) for ref in (fleet, second, deaf, foreign)] == [1, 1, 0, 0]
+
+
+@pytest.mark.usefixtures("observer")
+async def test_a_session_that_was_made_before_the_event_is_never_missed(
+    bus: Bus, fleet: SessionRef, agents: AgentDirectory
+) -> None:
+    last = await publish(bus, {"n": 0})
+    await routed_through(bus, last)
+    made = [SessionRef("default", f"s{n}") for n in range(10)]
+    for ref in made:
+        await agents.bind(ref, "keeper")
+        last = await publish(bus, {"for": ref.session})
+    await routed_through(bus, last)
+    for n, ref in enumerate(made):
+        # Events from before it was made may have come as well; those from then on must have.
+        wanted = [{"for": f"s{later}"} for later in range(n, 10)]
+        assert (await texts(bus, ref))[-len(wanted) :] == wanted
+    assert len(await inputs(bus, fleet)) == 11
+
+
+@pytest.mark.usefixtures("observer")
+async def test_the_same_event_published_again_is_the_same_input(bus: Bus, fleet: SessionRef) -> None:
+    event = {"specversion": "1.0", "id": "e1", "source": "/x", "type": "t", "data": {"n": 1}}
+    for _ in range(3):
+        last = await publish(bus, event)
+    last = await publish(bus, {**event, "data": {"n": 2}})
+    await routed_through(bus, last)
+    assert await texts(bus, fleet) == [{"n": 1}]
+
+
+@pytest.mark.usefixtures("observer")
+async def test_what_is_malformed_or_unwanted_holds_up_nothing(bus: Bus, fleet: SessionRef) -> None:
+    await publish(bus, b"\xff\xfe", "aw.event.default")
+    await publish(bus, b"{}", "aw.event.NOT-A-NAME.x.y")
+    await publish(bus, {"n": 1}, "aw.event.default.nobody.cares")
+    await publish(bus, {"n": 1}, "aw.event.nowhere.fleet.x")
+    await publish(bus, b"\xff\xfe")
+    await routed_through(bus, await publish(bus, {"n": 2}))
+    assert await texts(bus, fleet) == ["��", {"n": 2}]
+
+
+@pytest.mark.usefixtures("observer")
+async def test_large_data_is_an_artifact_of_the_session(bus: Bus, fleet: SessionRef) -> None:
+    content = {"log": "x" * 50_000}
+    await routed_through(bus, await publish(bus, content))
+    (record,) = await inputs(bus, fleet)
+    reference = record.body["data"]["artifact"]
+    store = ArtifactJournal(bus, Committer(bus, "JOURNAL_0"), "test")
+    kept, data = await store.read(fleet, reference["id"])
+    assert json.loads(data) == content
+    assert kept.size_bytes == reference["size_bytes"]
+    assert len(record.body["text"]) == 2000
+
+
+async def test_an_observer_that_starts_takes_up_what_its_predecessor_left(
+    bus: Bus, fleet: SessionRef, running: Running
+) -> None:
+    consumer = await bus.consumer(CONSUMER)
+    last = 0
+    for n in range(5):
+        last = await publish(bus, {"n": n})
+    assert len(await consumer.fetch(5, 2.0)) == 5
+    await consumer.close()
+    await running.start(run, make_context(bus, "observer"))
+    assert await texts(bus, fleet) == [{"n": n} for n in range(5)]
+    await routed_through(bus, last)
+    assert len(await inputs(bus, fleet)) == 5
+
+
+async def test_an_observer_killed_at_any_moment_loses_nothing_and_doubles_nothing(
+    bus: Bus, fleet: SessionRef, running: Running
+) -> None:
+    last = 0
+    for n in range(200):
+        last = await publish(bus, {"n": n})
+    context: ServiceContext | None = None
+    for part in range(1, 4):
+        context = await running.start(run, make_context(bus, "observer"))
+
+        async def some(wanted: int = part * 40) -> bool:
+            return len(await inputs(bus, fleet)) >= wanted
+
+        await eventually(some)
+        await running.kill(context)
+    await running.start(run, make_context(bus, "observer"))
+    await routed_through(bus, last)
+    page = await bus.range("JOURNAL_0", SessionSubjects(fleet).everything, 1, limit=512)
+    seen = sorted(decode(stored.payload).body["data"]["n"] for stored in page.messages)
+    assert seen == list(range(200))
