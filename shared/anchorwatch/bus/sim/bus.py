@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ from anchorwatch.core.errors import BadInput, Denied, Unavailable
 from anchorwatch.topology.streams import BucketSpec, StreamSpec
 
 BATCH_MESSAGES_MAX = 1000
+# Tokens between single dots, none of them a wildcard.
+_SUBJECT = re.compile(r"(?![*>](?:\.|$))[^.\s]+(?:\.(?![*>](?:\.|$))[^.\s]+)*")
 
 if TYPE_CHECKING:
     from anchorwatch.bus.sim.server import SimServer
@@ -245,8 +248,7 @@ def check_subject(subject: str) -> str:
     Raises:
         BadInput: it has an empty token, a wildcard or white space.
     """
-    tokens = subject.split(".")
-    if not all(tokens) or "*" in tokens or ">" in tokens or any(char.isspace() for char in subject):
+    if not _SUBJECT.fullmatch(subject):
         raise BadInput(f"cannot publish to {subject[:200]!r}")
     return subject
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from anchorwatch.bus.port import Disconnected, Page
+from anchorwatch.bus.port import Disconnected, Page, Stored
 from anchorwatch.bus.sim.faults import FaultKind
 from anchorwatch.bus.sim.link import Link
 from anchorwatch.bus.sim.users import SimUser
@@ -111,6 +111,11 @@ def _shown(answer: object) -> str:
         return f"{answer.code}: {answer.message}"
     if isinstance(answer, Page):
         return f"{len(answer.messages)} messages up to {answer.up_to}"
+    if isinstance(answer, Stored):
+        # Not its content: that may name a process or a machine, which are others in the next run.
+        return f"{answer.subject} {answer.sequence}"
+    if isinstance(answer, bytes):
+        return f"{len(answer)} bytes"
     return repr(answer)[:200]
 
 
