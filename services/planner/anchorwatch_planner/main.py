@@ -143,7 +143,8 @@ async def _extend(context: ServiceContext, actors: Actors) -> None:
 
 
 async def _sweep(context: ServiceContext, actors: Actors) -> None:
-    leases = Leases(context.bus, context.identity, context.settings.lease_s)
+    monotonic = asyncio.get_running_loop().time
+    leases = Leases(context.bus, context.identity, context.settings.lease_s, monotonic=monotonic)
     first = True
     while not context.stopping.is_set():
         try:
