@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.topology.streams import journal_stream
 
+from tests.support.in_process import Services, services_on
 from tests.support.nats_server import NatsServer
-from tests.support.services import Services, services_on
 from tests.support.sessions import now_ms
 
 TOKEN = "a token for tests"
@@ -72,7 +72,19 @@ class House:
         return len(page.messages)
 
 
-Say = Callable[..., Any]
+async def all_pages(house: House, path: str, **params: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    cursor = None
+    while True:
+        given = {"limit": "2", **params} | ({"cursor": cursor} if cursor else {})
+        answer = await house.http.get(path, params=given)
+        assert answer.status_code == 200, answer.text
+        page = answer.json()
+        assert len(page["data"]) <= 2
+        found += page["data"]
+        cursor = page["next"]
+        if cursor is None:
+            return found
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from anchorwatch.core.errors import BadSettings
 
 from tests.integration.gateway.conftest import TOKEN, House
-from tests.support.services import Services
+from tests.support.in_process import Services
 
 OPEN = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")
 

@@ -10,30 +10,15 @@ from typing import Any
 from anchorwatch.core.effect.state import Claimed, Outcome, Owner
 from anchorwatch.core.session.decide import Acquire
 
-from tests.integration.gateway.conftest import House
-from tests.support.sessions import PLANNER, ScriptedSession, now_ms
-
-
-async def all_pages(house: House, path: str, **params: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    cursor = None
-    while True:
-        given = {"limit": "2", **params} | ({"cursor": cursor} if cursor else {})
-        answer = await house.http.get(path, params=given)
-        assert answer.status_code == 200, answer.text
-        page = answer.json()
-        assert len(page["data"]) <= 2
-        found += page["data"]
-        cursor = page["next"]
-        if cursor is None:
-            return found
+from tests.integration.gateway.conftest import House, all_pages
+from tests.support.sessions import AGENT, PLANNER, ScriptedSession, now_ms
 
 
 async def turn(house: House, session: ScriptedSession, run: int) -> None:
     """A turn that is woken by a message and does one thing."""
     answer = await house.http.post("/api/sessions/fleet/inputs", json={"content": f"look {run}"})
     sequence = answer.json()["sequence"]
-    await session.do(Acquire(f"turn_{run}", PLANNER, sequence, sequence, now_ms()))
+    await session.do(Acquire(f"turn_{run}", AGENT, PLANNER, sequence, sequence, now_ms()))
     decided = await session.command("set", item=f"i{run}")
     done = Outcome(decided.call, "set", "succeeded", f"set i{run}", {}, turn_id=f"turn_{run}")
     await session.record(decided, Claimed(Owner("executor-1", "i1"), 1, f"key-{run}"), done)

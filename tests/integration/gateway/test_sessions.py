@@ -6,7 +6,7 @@ import asyncio
 
 from anchorwatch.service.agents import AgentDirectory
 
-from tests.integration.gateway.conftest import AGENT, House
+from tests.integration.gateway.conftest import AGENT, House, all_pages
 from tests.support.sessions import ScriptedSession
 
 NEW = {"name": "fleet", "agent": "keeper"}
@@ -84,21 +84,15 @@ async def test_the_history_shows_every_change_over_pages(house: House) -> None:
     for run in range(1, 4):
         await session.acquire(f"turn_{run}")
         await session.end(reason=f"run {run}")
-    changes, cursor = [], ""
-    while cursor is not None:
-        more = f"&cursor={cursor}" if cursor else ""
-        page = (await house.http.get(f"/api/sessions/fleet/anchor?history=1&limit=2{more}")).json()
-        assert len(page["data"]) <= 2
-        changes += page["data"]
-        cursor = page["next"]
+    changes = await all_pages(house, "/api/sessions/fleet/anchor", history="1")
     assert [change["kind"] for change in changes] == ["created"] + ["acquired", "turn_ended"] * 3
     assert changes[3]["changes"]["run_id"] == {"from": 1, "to": 2}
     assert changes[3]["changes"]["status"] == {"from": "idle", "to": "active"}
     assert "objectives" not in changes[3]["changes"]
     assert changes[-1]["reason"] == "run 3"
     assert changes[-1]["by"] == "planner-1:test"
-    for cursor in ("x", "9" * 30, "-1"):
-        answer = await house.http.get(f"/api/sessions/fleet/anchor?history=1&cursor={cursor}")
+    for bad in ("x", "9" * 30, "-1"):
+        answer = await house.http.get(f"/api/sessions/fleet/anchor?history=1&cursor={bad}")
         assert answer.status_code == 422
 
 
