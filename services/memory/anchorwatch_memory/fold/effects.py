@@ -166,7 +166,8 @@ def _settle(db: sqlite3.Connection, opened: Opened, outcome: Outcome, sequence: 
         "state": outcome.state,
         "text": outcome.text,
     }
-    place = items.Place(call.run, outcome.turn_id or None, call.step)
+    (turn_id,) = db.execute("SELECT turn_id FROM effects WHERE sequence = ?", (sequence,)).fetchone()
+    place = items.Place(call.run, turn_id or outcome.turn_id or None, call.step)
     items.add(db, opened, [items.Item("tool_result", "tool", content)], place)
     if opened.register.pool == memories.POOL:
         memories.settle(db, opened, outcome)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.errors import Damaged
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.events import StepHead
@@ -49,9 +50,11 @@ def enter(db: sqlite3.Connection, opened: Opened) -> None:
             _anchor(db, opened, opened.anchor)
         case "p.cmd":
             _command(db, opened)
-        case "p.log" if opened.record.kind == Kind.STEP:
+        case _ if opened.record.kind == Kind.STEP:
             body = opened.record.body
             _step(db, opened, body["run"], read_head(body["step"]), [])
+        case _ if opened.record.kind != Kind.SNAPSHOT:
+            raise Damaged(f"{opened.record.kind[:40]!r} is no kind of log record")
 
 
 def _anchor(db: sqlite3.Connection, opened: Opened, anchor: Anchor) -> None:

@@ -1,0 +1,195 @@
+"""Sessions, turns, wakes and the conversation, from records."""
+
+from __future__ import annotations
+
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Kind
+from anchorwatch.core.session.decide import CommitStep, Control, Direct, TakeOver
+from anchorwatch.core.session.events import StepHead
+from anchorwatch.core.times import from_iso
+
+from tests.unit.memory.book import START_MS, WRITER, Book
+from tests.unit.memory.conftest import FLEET, WINDOWS, Projected
+
+
+def test_a_session_is_what_its_last_anchor_says(projected: Projected, book: Book) -> None:
+    book.do(FLEET, Direct("test", book.now_ms, ("more",), ()))
+    (session,) = projected.list("sessions")
+    assert (session["name"], session["agent"], session["agent_version"]) == ("fleet", "keeper", 1)
+    assert (session["status"], session["sequence"]) == ("idle", 2)
+    assert session["created_at"] < session["changed_at"]
+    whole = projected.ask("session")
+    assert whole["anchor"] == book.anchor(FLEET).to_json()
+    assert (whole["pending_inputs"], whole["effects"], whole["damaged_records"]) == (0, {}, 0)
+
+
+def test_a_turn_is_in_progress_waits_goes_on_and_ends(projected: Projected, book: Book) -> None:
+    book.say(FLEET, "k-1")
+    book.acquire(FLEET, "turn_a")
+    assert projected.ask("turn", turn="turn_a")["status"] == "in_progress"
+    first, second = book.step(FLEET, "set", "build", text="two things")
+    assert projected.ask("turn", turn="1")["status"] == "waiting"
+    book.done(FLEET, first)
+    assert projected.ask("turn", turn="1")["status"] == "waiting"
+    book.done(FLEET, second, "build", state="failed", error="odd")
+    assert projected.ask("turn", turn="1")["status"] == "in_progress"
+    book.end(FLEET, text="all is done")
+    turn = projected.ask("turn", turn="1")
+    assert (turn["status"], turn["outcome"], turn["reason"]) == ("completed", "success", "because")
+    assert (turn["steps_count"], turn["inputs_count"], turn["usage"]) == (2, 1, {"prompt_tokens": 100})
+    assert [step["text"] for step in turn["steps"]] == ["two things", "all is done"]
+    assert [(call["tool"], call["state"]) for call in turn["steps"][0]["calls"]] == [
+        ("set", "succeeded"),
+        ("build", "failed"),
+    ]
+    assert projected.list("turns") == [{k: v for k, v in turn.items() if k not in ("inputs", "steps")}]
+
+
+def test_how_a_turn_ended_decides_its_status(projected: Projected, book: Book) -> None:
+    for outcome in ("success", "no_action", "unresolved", "failed", "over_budget"):
+        book.acquire(FLEET, f"turn_{outcome}")
+        book.end(FLEET, outcome)
+    assert [(turn["outcome"], turn["status"]) for turn in projected.list("turns")] == [
+        ("success", "completed"),
+        ("no_action", "completed"),
+        ("unresolved", "completed"),
+        ("failed", "failed"),
+        ("over_budget", "failed"),
+    ]
+    assert [turn["run_id"] for turn in projected.list("turns", status="failed")] == [4, 5]
+
+
+def test_a_takeover_is_another_generation_of_the_same_turn(projected: Projected, book: Book) -> None:
+    book.acquire(FLEET, "turn_a")
+    book.do(FLEET, TakeOver("planner-2:q", 1, book.now_ms, "its planner died"))
+    turn = projected.ask("turn", turn="turn_a")
+    assert [(each["generation"], each["execution_id"]) for each in turn["generations"]] == [
+        (1, WRITER),
+        (2, "planner-2:q"),
+    ]
+    assert turn["woken_by"] == 1
+
+
+def test_a_cancelled_turn_keeps_its_wakes(projected: Projected, book: Book) -> None:
+    book.say(FLEET, "k-1")
+    book.acquire(FLEET, "turn_a")
+    book.do(FLEET, Control(Kind.CANCELLED, "test", book.now_ms, "enough"))
+    turn = projected.ask("turn", turn="turn_a")
+    assert (turn["status"], turn["outcome"], turn["reason"]) == ("cancelled", "cancelled", "enough")
+    assert [wake["disposition"] for wake in projected.list("wakes")] == ["ran"]
+
+
+def test_each_wake_has_one_disposition(projected: Projected, book: Book) -> None:
+    book.say(FLEET, "k-1")
+    book.say(FLEET, "k-2")
+    book.say(FLEET, "e-1", kind="event", source="fleet", type_="instance.dead", priority=1)
+    book.say(FLEET, "e-2", kind="event", source="fleet", type_="old", expires_at_ms=START_MS)
+    book.acquire(FLEET, "turn_a")
+    book.say(FLEET, "k-3")
+    book.step(FLEET, "set")
+    wakes = projected.list("wakes")
+    assert [(wake["input_id"], wake["disposition"], wake["run_id"]) for wake in wakes] == [
+        ("k-1", "ran", 1),
+        ("k-2", "coalesced", 1),
+        ("e-1", "ran", 1),
+        ("e-2", "expired", 1),
+        ("k-3", "pending", None),
+    ]
+    assert [wake["input_id"] for wake in projected.list("wakes", disposition="pending")] == ["k-3"]
+    assert projected.ask("session")["pending_inputs"] == 1
+
+
+def test_a_pending_wake_says_when_it_is_due(projected: Projected, book: Book) -> None:
+    for priority in (0, 1, 2):
+        book.say(FLEET, f"k-{priority}", priority=priority)
+    book.say(FLEET, "t-1", kind="trigger")
+    book.acquire(FLEET, "turn_a")
+    book.end(FLEET)
+    for priority in (0, 1, 2):
+        book.say(FLEET, f"l-{priority}", priority=priority)
+    wakes = {wake["input_id"]: wake for wake in projected.list("wakes")}
+    check = projected.ask("session")["next_check_at"]
+    waits = [from_iso(wakes[id_]["due_at"]) - from_iso(wakes[id_]["accepted_at"]) for id_ in ("l-0", "l-1")]
+    assert waits == [WINDOWS.p0_ms, WINDOWS.p1_ms]
+    assert wakes["l-2"]["due_at"] == check
+    assert "due_at" not in wakes["k-0"]
+    book.acquire(FLEET, "turn_b")
+    book.say(FLEET, "m-1")
+    assert projected.list("wakes", disposition="pending")[0]["due_at"] is None
+
+
+def test_a_deleted_session_refuses_what_waits_and_what_comes(projected: Projected, book: Book) -> None:
+    book.say(FLEET, "k-1")
+    book.do(FLEET, Control(Kind.DELETED, "test", book.now_ms))
+    book.say(FLEET, "k-2")
+    wakes = projected.list("wakes")
+    assert [(wake["disposition"], wake["reason"]) for wake in wakes] == [
+        ("refused", "the session was deleted")
+    ] * 2
+    assert projected.list("sessions", status="deleted")[0]["name"] == "fleet"
+    assert projected.list("turns") == []
+
+
+def test_the_conversation_is_told_in_order(projected: Projected, book: Book) -> None:
+    book.say(FLEET, "k-1", "look")
+    book.say(FLEET, "e-1", "", kind="event", source="fleet", type_="instance.dead")
+    book.acquire(FLEET, "turn_a")
+    (call,) = book.step(FLEET, "set", text="I set it")
+    book.done(FLEET, call)
+    rejected = ((1, "fly", "l", "{", "no JSON"),)
+    book.do(FLEET, CommitStep(WRITER, StepHead(2, "", None, None, rejected), ()))
+    book.end(FLEET, text="done")
+    items = projected.list("items")
+    assert [(item["type"], item["role"], item.get("text"), item["step"]) for item in items] == [
+        ("message", "user", "look", None),
+        ("note", "system", "", None),
+        ("observation", "system", "all is well", 1),
+        ("message", "assistant", "I set it", 1),
+        ("tool_call", "assistant", None, 1),
+        ("tool_result", "tool", "done", 1),
+        ("tool_call", "assistant", None, 2),
+        ("tool_result", "tool", "no JSON", 2),
+        ("message", "assistant", "done", 3),
+    ]
+    assert {item["turn_id"] for item in items} == {"turn_a"}
+    assert items[7]["state"] == "rejected"
+    assert [item["type"] for item in projected.list("items", type="observation")] == ["observation"]
+
+
+def test_sessions_and_workspaces_are_apart(projected: Projected, book: Book) -> None:
+    other, elsewhere = SessionRef("default", "other"), SessionRef("elsewhere", "fleet")
+    for ref in (other, elsewhere):
+        book.create(ref)
+        book.say(ref, "k-1")
+        book.acquire(ref, "turn_x")
+        book.step(ref, "set")
+    assert [each["name"] for each in projected.list("sessions")] == ["fleet", "other"]
+    assert projected.list("wakes") == projected.list("items") == projected.list("turns") == []
+    assert [each["call"] for each in projected.list("effects", session=None)] == ["other/1.1.1"]
+
+
+def test_the_timeline_has_a_sentence_for_each_record_of_the_turn(projected: Projected, book: Book) -> None:
+    book.say(FLEET, "k-1", "look")
+    book.acquire(FLEET, "turn_a")
+    (call,) = book.step(FLEET, "set", text="to be sure")
+    book.done(FLEET, call, state="refused", rule="grant", text="no grant")
+    book.artifact(FLEET, "report.md")
+    book.end(FLEET, "failed")
+    told = [(entry["what"], entry["why"], entry["who"]) for entry in projected.list("timeline")]
+    assert told == [
+        ("the session was made for agent keeper@1", "", WRITER),
+        ("a person said (P0): look", "", "test"),
+        ("turn 1 began", "woken by the record at 2", WRITER),
+        ("set(n=1) was decided", "to be sure", WRITER),
+        ("set refused", "grant: no grant", "executor-1:e"),
+        ("report.md was kept", "text/plain", "test"),
+        ("turn 1 ended: failed", "because", WRITER),
+    ]
+    assert [entry["kind"] for entry in projected.list("timeline", turn="turn_a")] == [
+        "input",
+        "acquired",
+        "command",
+        "outcome",
+        "turn_ended",
+    ]
+    assert projected.list("artifacts")[0]["name"] == "report.md"
