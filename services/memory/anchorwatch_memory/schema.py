@@ -88,9 +88,9 @@ CREATE INDEX effects_list ON effects (workspace, sequence);
 CREATE TABLE deliveries (
     sequence INTEGER PRIMARY KEY,
     workspace TEXT NOT NULL, session TEXT NOT NULL, delivery_id TEXT NOT NULL,
-    state TEXT NOT NULL, channel TEXT NOT NULL, title TEXT NOT NULL, about INTEGER,
-    attempts INTEGER NOT NULL, error TEXT NOT NULL,
-    first_at_ms INTEGER NOT NULL, last_at_ms INTEGER NOT NULL, last_sequence INTEGER NOT NULL, record TEXT NOT NULL
+    channel TEXT NOT NULL, channel_kind TEXT NOT NULL, record INTEGER NOT NULL, kinds TEXT NOT NULL,
+    title TEXT NOT NULL, state TEXT NOT NULL, owner TEXT NOT NULL, claims INTEGER NOT NULL, error TEXT NOT NULL,
+    first_at_ms INTEGER NOT NULL, last_at_ms INTEGER NOT NULL, last_sequence INTEGER NOT NULL
 );
 CREATE UNIQUE INDEX deliveries_id ON deliveries (workspace, session, delivery_id);
 

@@ -203,10 +203,10 @@ def _told(record: Record, register: Register) -> tuple[str, str]:
         case Kind.ARTIFACT:
             return f"{clip(body.get('name', register.path[1]))} was kept", clip(body.get("media_type", ""))
         case Kind.DELIVERY_CLAIMED:
-            return f"a notification goes to {clip(body.get('channel', '?'))}", clip(body.get("title", ""))
+            return f"a notification goes to {clip(body['channel'])}", clip(body["title"])
         case Kind.DELIVERY:
-            state = clip(body.get("state", "sent"))
-            return f"notification to {clip(body.get('channel', '?'))}: {state}", clip(body.get("error", ""))
+            why = ": ".join(part for part in (body["error"], body["title"]) if part)
+            return f"a notification to {clip(body['channel'])}: {clip(body['state'])}", clip(why)
         case _:
             return clip(record.kind), ""
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from anchorwatch.core.effect.state import Owner
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.decide import CommitStep, Control, Direct, TakeOver
 from anchorwatch.core.session.events import StepHead
 from anchorwatch.core.times import from_iso
+from anchorwatch.journal.deliveries import Delivery
+from anchorwatch.topology.subjects import SessionSubjects
 
 from tests.unit.memory.book import START_MS, WRITER, Book
 from tests.unit.memory.conftest import FLEET, WINDOWS, Projected
@@ -193,3 +198,27 @@ def test_the_timeline_has_a_sentence_for_each_record_of_the_turn(projected: Proj
         "turn_ended",
     ]
     assert projected.list("artifacts")[0]["name"] == "report.md"
+
+
+def test_a_notification_is_claimed_and_sent(projected: Projected, book: Book) -> None:
+    subject = SessionSubjects(FLEET).sent("d-1")
+    claim = Delivery(
+        "ops", "webhook", 1, ("turn_ended",), "turn 1 ended", "claimed", Owner("notifier-1", "n")
+    )
+    book.record(subject, Kind.DELIVERY_CLAIMED, claim.to_body())
+    (claimed,) = projected.list("deliveries", state="claimed")
+    assert (claimed["delivery_id"], claimed["channel"], claimed["record"]) == ("d-1", "ops", 1)
+    book.record(subject, Kind.DELIVERY_CLAIMED, replace(claim, owner=Owner("notifier-2", "m")).to_body())
+    book.record(subject, Kind.DELIVERY, replace(claim, state="unknown", error="timeout").to_body())
+    (ended,) = projected.list("deliveries", channel="ops")
+    assert (ended["state"], ended["claims"], ended["owner"]) == ("unknown", 2, "notifier-1")
+    assert (ended["error"], ended["kinds"], ended["sequence"]) == (
+        "timeout",
+        ["turn_ended"],
+        claimed["sequence"],
+    )
+    assert [entry["what"] for entry in projected.list("timeline")][1:] == [
+        "a notification goes to ops",
+        "a notification goes to ops",
+        "a notification to ops: unknown",
+    ]

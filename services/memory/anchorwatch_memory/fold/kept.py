@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from anchorwatch.core.records import Kind
 from anchorwatch.journal.artifacts import Kept
+from anchorwatch.journal.deliveries import read_delivery
 from anchorwatch.journal.timeline import Opened
 
 from anchorwatch_memory.rows import as_json, insert
@@ -38,10 +38,7 @@ def artifact(db: sqlite3.Connection, opened: Opened) -> None:
 def delivery(db: sqlite3.Connection, opened: Opened) -> None:
     """A notification is about to be sent, or what became of it is known."""
     ref, record = opened.register.ref, opened.record
-    body = record.body
-    delivery_id = opened.register.path[1]
-    sending = record.kind == Kind.DELIVERY_CLAIMED
-    state = "sending" if sending else str(body.get("state", "sent"))
+    delivery_id, now = opened.register.path[1], read_delivery(record.body)
     insert(
         db,
         "deliveries",
@@ -49,27 +46,29 @@ def delivery(db: sqlite3.Connection, opened: Opened) -> None:
         workspace=ref.workspace,
         session=ref.session,
         delivery_id=delivery_id,
-        state=state,
-        channel=str(body.get("channel", "")),
-        title=str(body.get("title", "")),
-        about=body.get("about"),
-        attempts=0,
+        channel=now.channel,
+        channel_kind=now.channel_kind,
+        record=now.record,
+        kinds=as_json(list(now.kinds)),
+        title=now.title,
+        state=now.state,
+        owner=now.owner.instance,
+        claims=0,
         error="",
         first_at_ms=record.at_ms,
         last_at_ms=record.at_ms,
         last_sequence=opened.stored.sequence,
-        record="{}",
     )
     db.execute(
-        "UPDATE deliveries SET state = ?, error = ?, attempts = ?, last_at_ms = ?, last_sequence = ?, record = ?"
-        " WHERE workspace = ? AND session = ? AND delivery_id = ?",
+        "UPDATE deliveries SET state = ?, owner = ?, claims = claims + ?, error = ?, last_at_ms = ?,"
+        " last_sequence = ? WHERE workspace = ? AND session = ? AND delivery_id = ?",
         (
-            state,
-            str(body.get("error", "")),
-            int(body.get("attempts", body.get("attempt", 1))),
+            now.state,
+            now.owner.instance,
+            int(now.state == "claimed"),
+            now.error,
             record.at_ms,
             opened.stored.sequence,
-            as_json(dict(body)),
             ref.workspace,
             ref.session,
             delivery_id,

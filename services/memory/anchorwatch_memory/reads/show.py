@@ -167,15 +167,17 @@ def delivery(row: Row) -> dict[str, Any]:
         "delivery_id": row["delivery_id"],
         "session": row["session"],
         "channel": row["channel"],
-        "state": row["state"],
+        "channel_kind": row["channel_kind"],
+        "record": row["record"],
+        "kinds": json.loads(row["kinds"]),
         "title": row["title"],
-        "about": row["about"],
-        "attempts": row["attempts"],
+        "state": row["state"],
+        "owner": row["owner"],
+        "claims": row["claims"],
         "error": row["error"],
         "first_at": iso(row["first_at_ms"]),
         "last_at": iso(row["last_at_ms"]),
         "sequence": row["sequence"],
-        "record": json.loads(row["record"]),
     }
 
 
