@@ -25,6 +25,7 @@ from anchorwatch.core.errors import (
 )
 
 TIMEOUT_S = 10.0
+SILENCE_S_MAX = 60.0
 # A service that was killed is back within a second or two: worth waiting for, while a person looks on.
 RETRY_S_MAX = 8.0
 RETRY_PAUSE_S = 0.2
@@ -56,9 +57,9 @@ class Event:
 class Api:
     """A client of one gateway. What may be sent twice is tried again while the gateway is away, for a bounded time."""
 
-    def __init__(self, url: str, token: str, *, retry_s: float = RETRY_S_MAX) -> None:
+    def __init__(self, url: str, token: str, *, retry_s: float | None = None) -> None:
         self._url = url.rstrip("/")
-        self._retry_s = retry_s
+        self._retry_s = RETRY_S_MAX if retry_s is None else retry_s
         self._client = httpx2.Client(
             base_url=self._url,
             headers={"Authorization": f"Bearer {token}"},
@@ -106,29 +107,38 @@ class Api:
             Unavailable: the gateway stayed away.
         """
         last = ""
-        lost_at: float | None = None
+        deadline = time.monotonic() + self._retry_s
         while True:
-            headers = {"Last-Event-ID": last} if last else {}
+            lost: Exception | None = None
+            heard = False
             try:
-                with self._client.stream(
-                    "GET",
-                    path,
-                    params=_given(params),
-                    headers=headers,
-                    timeout=httpx2.Timeout(TIMEOUT_S, read=None),
-                ) as response:
-                    if response.status_code != HTTPStatus.OK:
-                        response.read()
-                        raise _error(response)
-                    lost_at = None
-                    for event in _events(response.iter_lines()):
-                        last = event.id or last
-                        yield event
+                for line in self._lines(path, params, last):
+                    heard = True
+                    if line is not None:
+                        last = line.id or last
+                        yield line
             except (httpx2.TransportError, Unavailable) as error:
-                lost_at = lost_at if lost_at is not None else time.monotonic()
-                if time.monotonic() - lost_at > self._retry_s:
-                    raise self._away(error) from None
+                lost = error
+            if heard:
+                deadline = time.monotonic() + self._retry_s
+            if time.monotonic() > deadline:
+                raise self._away(lost) from None
             time.sleep(RETRY_PAUSE_S)
+
+    def _lines(self, path: str, params: dict[str, Any], last: str) -> Iterator[Event | None]:
+        """One connection's events, and None for whatever else was heard."""
+        with self._client.stream(
+            "GET",
+            path,
+            params=_given(params),
+            headers={"Last-Event-ID": last} if last else {},
+            # A gateway with nothing to tell sends comments; one that is silent for longer is gone.
+            timeout=httpx2.Timeout(TIMEOUT_S, read=SILENCE_S_MAX),
+        ) as response:
+            if response.status_code != HTTPStatus.OK:
+                response.read()
+                raise _error(response)
+            yield from _events(response.iter_lines())
 
     def _send(
         self,
@@ -158,7 +168,7 @@ class Api:
                 raise error
             time.sleep(RETRY_PAUSE_S)
 
-    def _away(self, error: Exception) -> Unavailable:
+    def _away(self, error: Exception | None) -> Unavailable:
         if isinstance(error, Unavailable):
             return error
         return Unavailable(f"no gateway answers at {self._url}", hint="is the mesh up? `anchorwatch status`")
@@ -186,8 +196,8 @@ def _error(response: httpx2.Response) -> AnchorWatchError:
     return kind(message, hint=hint)
 
 
-def _events(lines: Iterator[str]) -> Iterator[Event]:
-    """Read server-sent events: fields, ended by an empty line; a line that begins with a colon is a comment."""
+def _events(lines: Iterator[str]) -> Iterator[Event | None]:
+    """Read server-sent events: fields, ended by an empty line; a line that begins with a colon is a comment (None)."""
     name, ident, data = "message", "", list[str]()
     for line in lines:
         if line == "":
@@ -195,6 +205,7 @@ def _events(lines: Iterator[str]) -> Iterator[Event]:
                 yield Event(name, ident, json.loads("\n".join(data)))
             name, ident, data = "message", "", []
             continue
+        yield None
         field, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if field == "event":

@@ -39,6 +39,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def one_line(value: Any, chars_max: int = TEXT_CHARS_MAX) -> str:  # noqa: ANN401 - any JSON value
-    """``value`` in one line, cut at a bound."""
+    """``value`` in one line, cut at a bound; what could move a terminal's cursor is left out."""
     text = "-" if value is None else " ".join(str(value).split())
+    text = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
     return text if len(text) <= chars_max else text[: chars_max - 1] + "…"

@@ -9,6 +9,8 @@ from typing import Any
 
 from anchorwatch.cli.show import local_time, one_line, table
 
+LINE_CHARS_MAX = 2000
+
 Row = Mapping[str, Any]
 Column = tuple[str, Callable[[Row], Any]]
 
@@ -99,7 +101,7 @@ def tell(value: Row, *, as_json: bool) -> None:
         elif name.endswith("_at") or name == "at":
             text = local_time(field)
         else:
-            text = one_line(field, chars_max=2000)
+            text = one_line(field, chars_max=LINE_CHARS_MAX)
         print(f"{name.ljust(width)}  {text}")
 
 
@@ -123,7 +125,8 @@ def record(entry: Row, *, as_json: bool) -> None:
         return
     why = f" - {entry['why']}" if entry.get("why") else ""
     call = f" [{entry['call']}]" if entry.get("call") else ""
-    print(f"{local_time(entry['at'])}  {entry['sequence']:>6}  {entry['what']}{call}{why}", flush=True)
+    said = one_line(f"{entry['what']}{call}{why}", chars_max=LINE_CHARS_MAX)
+    print(f"{local_time(entry['at'])}  {entry['sequence']:>6}  {said}", flush=True)
 
 
 def receipt(value: Row, *, as_json: bool) -> None:

@@ -1,0 +1,73 @@
+"""``config``: every setting with its source, and no secret; docs/settings.md is the same table."""
+
+import json
+from pathlib import Path
+
+import pytest
+from anchorwatch.cli.config import markdown_table
+from anchorwatch.settings import Settings, load, secret_names
+
+from tests.unit.cli.conftest import Run
+
+DOCS = Path(__file__).parents[3] / "docs" / "settings.md"
+
+
+def test_the_documentation_lists_exactly_the_settings() -> None:
+    table = DOCS.read_text(encoding="utf-8").split("<!-- the table -->\n")[1]
+    assert table == markdown_table(), "make it so: anchorwatch config --markdown"
+
+
+def test_every_setting_has_a_description() -> None:
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+
+
+def test_secrets_are_masked_wherever_they_come_from(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_text("s3cret-in-a-file\n")
+    monkeypatch.setenv("ANCHORWATCH_TOKEN", "s3cret-in-the-environment")
+    monkeypatch.setenv("ANCHORWATCH_MODEL_KEY_FILE", str(tmp_path / "key"))
+    Path("anchorwatch.toml").write_text('nats_password = "s3cret-in-the-settings"')
+    for words in (["config"], ["config", "--json"]):
+        out = run(*words).out
+        assert "s3cret" not in out
+        assert out.count("********") == 3
+    assert load().model_key is not None
+    assert load().model_key.get_secret_value() == "s3cret-in-a-file"  # type: ignore[union-attr]  # just looked at
+
+
+def test_the_source_of_each_value_is_told(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("a-token")
+    monkeypatch.setenv("ANCHORWATCH_LEASE_S", "9")
+    monkeypatch.setenv("ANCHORWATCH_TOKEN_FILE", str(tmp_path / "token"))
+    Path("anchorwatch.toml").write_text("heartbeat_s = 60\nlease_s = 3")
+    told = json.loads(run("config", "--json").out)["settings"]
+    assert (told["lease_s"]["value"], told["lease_s"]["source"]) == (9, "environment")
+    assert (told["heartbeat_s"]["value"], told["heartbeat_s"]["source"]) == (60, "anchorwatch.toml")
+    assert told["token"]["source"] == f"file {tmp_path / 'token'}"
+    assert (told["port"]["value"], told["port"]["source"]) == (8420, "default")
+
+
+def test_a_misspelt_variable_is_pointed_at(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANCHORWATCH_HARTBEAT_S", "9")
+    assert "ANCHORWATCH_HARTBEAT_S is set, and is no setting" in run("config").out
+
+
+def test_a_secret_file_that_is_missing_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANCHORWATCH_NATS_PASSWORD_FILE", "/nowhere/password")
+    ran = run("config")
+    assert ran.code == 2
+    assert "ANCHORWATCH_NATS_PASSWORD_FILE: cannot read /nowhere/password" in ran.err
+
+
+def test_the_environment_goes_before_a_secret_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("from-the-file")
+    monkeypatch.setenv("ANCHORWATCH_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setenv("ANCHORWATCH_TOKEN", "from-the-environment")
+    token = load().token
+    assert token is not None
+    assert token.get_secret_value() == "from-the-environment"
+
+
+def test_all_secrets_are_known_as_such() -> None:
+    assert set(secret_names()) == {"token", "nats_password", "model_key"}

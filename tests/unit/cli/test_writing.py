@@ -1,0 +1,125 @@
+"""Writing verbs: what is sent, and that sending it twice does it once."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.gateways import Gateway
+
+RECEIPT = {"input_id": "in_1", "session": "fleet", "sequence": 41, "accepted_at": "2026-03-17T18:56:43+00:00",
+           "replayed": False, "session_status": "idle"}  # fmt: skip
+AWAY = (503, {"code": "unavailable", "message": "the bus is away", "hint": ""})
+
+
+def test_a_persons_word_is_p0_and_has_an_idempotency_key(run: Run, remote: Gateway) -> None:
+    remote.answer("POST /api/sessions/fleet/inputs", (202, RECEIPT))
+    ran = run("say", "fleet", "hold the fleet")
+    assert ran.out == "accepted by fleet as in_1 (journal sequence 41)\n"
+    assert remote.asked[0].body == {"content": "hold the fleet", "priority": "P0"}
+    assert len(remote.asked[0].headers["idempotency-key"]) >= 16
+
+
+def test_while_the_gateway_is_away_it_is_sent_again_under_the_same_key(run: Run, remote: Gateway) -> None:
+    remote.answer("POST /api/sessions/fleet/inputs", AWAY, AWAY, (202, {**RECEIPT, "replayed": True}))
+    ran = run("say", "fleet", "hello")
+    assert ran.code == 0
+    assert "it had been accepted before" in ran.out
+    assert len({asked.headers["idempotency-key"] for asked in remote.asked}) == 1
+    assert len(remote.asked) == 3
+
+
+def test_a_key_that_was_given_is_used(run: Run, remote: Gateway) -> None:
+    remote.answer("POST /api/sessions/fleet/inputs", (202, RECEIPT))
+    run("say", "fleet", "hello", "--key", "my-key")
+    assert remote.asked[0].headers["idempotency-key"] == "my-key"
+
+
+def test_a_key_used_with_another_text_is_refused(run: Run, remote: Gateway) -> None:
+    conflict = {"code": "idempotency_conflict", "message": "the key was used before", "hint": "use a new key"}
+    remote.answer("POST /api/sessions/fleet/inputs", (409, conflict))
+    ran = run("say", "fleet", "hello", "--key", "my-key")
+    assert ran.code == 5
+    assert ran.err == "anchorwatch: the key was used before (use a new key)\n"
+
+
+def test_a_paused_session_is_said(run: Run, remote: Gateway) -> None:
+    remote.answer("POST /api/sessions/fleet/trigger", (202, {**RECEIPT, "session_status": "paused"}))
+    assert "the session is paused" in run("trigger", "fleet").out
+
+
+def test_an_event_has_an_id_so_that_a_second_try_is_the_same_event(run: Run, remote: Gateway) -> None:
+    remote.answer("POST /api/events", AWAY, (202, {"id": "x", "sequence": 5, "duplicate": False}))
+    ran = run("publish", "fleet", "instance.dead", "--data", '{"id": "w-3"}', "--priority", "P0")
+    assert ran.code == 0
+    first, second = (asked.body for asked in remote.asked)
+    assert first == second
+    assert first["source"] == "fleet"
+    assert first["type"] == "instance.dead"
+    assert first["data"] == {"id": "w-3"}
+    assert first["priority"] == "P0"
+    assert first["id"].startswith("cli-")
+
+
+def test_a_session_is_made_of_an_agent(run: Run, remote: Gateway) -> None:
+    remote.answer("POST /api/sessions", (201, {"name": "night", "agent": "keeper", "created": True}))
+    assert (
+        run("sessions", "create", "night", "--agent", "keeper").out == "session night of agent keeper made\n"
+    )
+    remote.answer("POST /api/sessions", (200, {"name": "night", "agent": "keeper", "created": False}))
+    assert "is there already" in run("sessions", "create", "night", "--agent", "keeper").out
+
+
+AGENT = """
+name = "keeper"
+pack = "fleet"
+grants = ["launch_instances"]
+subscriptions = ["fleet.>"]
+heartbeat_s = 60
+
+[limits]
+steps_max = 4
+"""
+
+
+def test_an_agent_file_is_applied(run: Run, remote: Gateway) -> None:
+    Path("agent.toml").write_text(AGENT)
+    remote.answer("PUT /api/agents/keeper", (200, {"name": "keeper", "version": 3}))
+    assert run("agents", "apply", "agent.toml").out == "agent keeper is at version 3\n"
+    body = remote.asked[0].body
+    assert body["grants"] == ["launch_instances"]
+    assert body["limits"]["steps_max"] == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name = ", "cannot be read"),
+        ("name = 'x'", "pack: Field required"),
+        ("name = 'Not A Name'\npack = 'fleet'", "name: "),
+        (AGENT + "typo = 1", "limits.typo"),
+        ("typo = 1\n" + AGENT, "typo: Extra inputs are not permitted"),
+    ],
+)
+def test_a_faulty_agent_file_is_explained(run: Run, remote: Gateway, text: str, said: str) -> None:
+    Path("agent.toml").write_text(text)
+    ran = run("agents", "apply", "agent.toml")
+    if said == "limits.typo":
+        # A pack may read limits of its own.
+        assert ran.code == 4
+        return
+    assert ran.code == 2
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+    assert remote.asked == []
+
+
+def test_a_missing_agent_file_is_not_found(run: Run, remote: Gateway) -> None:
+    assert run("agents", "apply", "nowhere.toml").code == 4
+    assert remote.asked == []
+
+
+def test_json_is_what_the_gateway_said(run: Run, remote: Gateway) -> None:
+    remote.answer("POST /api/sessions/fleet/trigger", (202, RECEIPT))
+    assert json.loads(run("trigger", "fleet", "--json").out) == RECEIPT

@@ -1,0 +1,92 @@
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from anchorwatch.core.errors import Refused
+from anchorwatch.mesh import files
+from anchorwatch.mesh.control import SOCKET_PATH_BYTES_MAX, socket_path
+from anchorwatch.mesh.files import DataDir, last_line, rotate, write_private, write_private_json
+from anchorwatch.mesh.state import MeshFile, Remembered, read_mesh, write_mesh
+
+
+def test_a_private_file_replaces_the_old_one_at_once_whatever_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text("old")
+    path.chmod(0o644)
+    with path.open() as open_before:
+        write_private(path, "new")
+        assert open_before.read() == "old"
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "value.json"
+    write_private_json(path, {"a": 1})
+    with pytest.raises(TypeError):
+        write_private_json(path, {"a": object()})
+    with pytest.raises(UnicodeEncodeError):
+        write_private(path, "\ud800")
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_data_directory_that_cannot_be_made_is_one_refusal(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Refused, match="cannot be made"):
+        DataDir.at(tmp_path / "file" / "data").make()
+
+
+def test_a_log_rotates_when_it_is_long_and_the_oldest_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "LOG_BYTES_MAX", 4)
+    log = tmp_path / "planner-1.log"
+    rotate(log)
+    for number in range(6):
+        log.write_text(f"run {number}")
+        rotate(log)
+    assert not log.exists()
+    assert sorted(path.read_text() for path in tmp_path.iterdir()) == ["run 3", "run 4", "run 5"]
+    log.write_text("new")
+    rotate(log)
+    assert log.read_text() == "new"
+
+
+def test_the_last_line_of_a_log_is_found_in_its_end(tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    assert last_line(log) == ""
+    log.write_bytes(b"x" * 100_000 + b"\nValueError: no\xff\n\n")
+    assert last_line(log) == "ValueError: no\ufffd"
+
+
+def test_the_control_socket_fits_wherever_the_data_is(tmp_path: Path) -> None:
+    near, far = DataDir.at(tmp_path), DataDir.at(tmp_path / ("x" * 120))
+    assert socket_path(near) == near.control
+    assert len(bytes(socket_path(far))) <= SOCKET_PATH_BYTES_MAX
+    assert socket_path(far) == socket_path(far)
+    assert socket_path(far) != socket_path(DataDir.at(tmp_path / ("y" * 120)))
+
+
+def test_mesh_json_comes_back_as_it_was_and_hides_its_secrets_in_a_repr(tmp_path: Path) -> None:
+    data = DataDir.at(tmp_path)
+    mesh = MeshFile("nats://n", "publisher", "s3cret", "http://a", "t0ken", 7, {"planner": [8]}, "now", "1")
+    assert read_mesh(data) is None
+    write_mesh(data, mesh)
+    assert read_mesh(data) == mesh
+    assert "s3cret" not in repr(mesh)
+    assert "t0ken" not in repr(mesh)
+
+
+def test_mesh_json_of_another_version_counts_as_none(tmp_path: Path) -> None:
+    data = DataDir.at(tmp_path)
+    data.mesh.write_text('{"nats_url": "nats://n", "future": 1}')
+    assert read_mesh(data) is None
+
+
+def test_what_is_remembered_survives_fields_of_another_version(tmp_path: Path) -> None:
+    data = DataDir.at(tmp_path)
+    data.remembered.write_text('{"port": 8421, "future": 1}')
+    assert Remembered.load(data) == Remembered(port=8421)
