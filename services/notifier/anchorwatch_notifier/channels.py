@@ -1,0 +1,193 @@
+"""The ways out. A channel sends, and says what came of it; it never raises for a receiver that is away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+import httpx2
+import structlog
+from anchorwatch.core.times import iso
+from standardwebhooks import Webhook
+
+from anchorwatch_notifier.notices import Notice
+from anchorwatch_notifier.routes import Route
+
+WEBHOOK_TIMEOUT_S = 10.0
+RETRY_AFTER_S_MAX = 24 * 3600.0
+_TOLD_TO_WAIT = frozenset({429, 503})
+
+
+class NotSent(Exception):
+    """It did not go out, or nobody can tell. ``wait_s``: how long the receiver asked to be left alone."""
+
+    def __init__(self, reason: str, wait_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.wait_s = wait_s
+
+
+class Channel(Protocol):
+    """A way out. ``deduplicates``: the receiver takes one id once, so sending again is safe."""
+
+    deduplicates: ClassVar[bool]
+
+    async def send(self, delivery_id: str, notice: Notice) -> None:
+        """Send it.
+
+        Raises:
+            NotSent.
+        """
+        ...
+
+    async def arrived(self, delivery_id: str) -> bool | None:
+        """Whether it is known to have arrived; None where that cannot be told."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class LogChannel:
+    """A line in the service's own log."""
+
+    deduplicates: ClassVar[bool] = False
+
+    def __init__(self, log: structlog.stdlib.BoundLogger) -> None:
+        self._log = log
+
+    async def send(self, delivery_id: str, notice: Notice) -> None:
+        self._log.warning("notification", id=delivery_id, **notice.content())
+
+    async def arrived(self, delivery_id: str) -> bool | None:  # noqa: ARG002 - nobody can look into what was a stream
+        return None
+
+    async def close(self) -> None:
+        pass
+
+
+class FileChannel:
+    """A line of JSON at the end of a file; each carries its delivery's id, so the file can be asked."""
+
+    deduplicates: ClassVar[bool] = False
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def send(self, delivery_id: str, notice: Notice) -> None:
+        line = json.dumps({"id": delivery_id, **notice.content()}, ensure_ascii=False).encode() + b"\n"
+        try:
+            await asyncio.to_thread(self._append, line)
+        except OSError as error:
+            raise NotSent(f"cannot write: {error.strerror}") from None
+
+    def _append(self, line: bytes) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("ab+") as file:
+            if file.tell() and not self._ends_in_line(file.tell()):
+                # A line that a crash cut short stays by itself.
+                line = b"\n" + line
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _ends_in_line(self, size: int) -> bool:
+        with self._path.open("rb") as file:
+            file.seek(size - 1)
+            return file.read(1) == b"\n"
+
+    async def arrived(self, delivery_id: str) -> bool | None:
+        return await asyncio.to_thread(self._holds, delivery_id)
+
+    def _holds(self, delivery_id: str) -> bool | None:
+        try:
+            with self._path.open("rb") as file:
+                return any(_is_line_of(line, delivery_id) for line in file)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return None
+
+    async def close(self) -> None:
+        pass
+
+
+def _is_line_of(line: bytes, delivery_id: str) -> bool:
+    if delivery_id.encode() not in line:
+        return False
+    try:
+        return bool(json.loads(line)["id"] == delivery_id)
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+class WebhookChannel:
+    """A POST as Standard Webhooks has it: signed, and with the same ``webhook-id`` however often it is sent."""
+
+    deduplicates: ClassVar[bool] = True
+
+    def __init__(self, url: str, secret: str) -> None:
+        self._url = url
+        self._signer = Webhook(secret)
+        self._client = httpx2.AsyncClient(timeout=WEBHOOK_TIMEOUT_S, follow_redirects=False)
+
+    async def send(self, delivery_id: str, notice: Notice) -> None:
+        content = {"type": notice.kinds[0], "timestamp": iso(notice.at_ms), "data": notice.content()}
+        body = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+        now = datetime.now(UTC)
+        headers = {
+            "content-type": "application/json",
+            "webhook-id": delivery_id,
+            "webhook-timestamp": str(int(now.timestamp())),
+            "webhook-signature": self._signer.sign(delivery_id, now, body),
+        }
+        try:
+            async with (
+                asyncio.timeout(WEBHOOK_TIMEOUT_S),
+                # What the receiver says beside its status is not read: it may be without end.
+                self._client.stream("POST", self._url, content=body.encode(), headers=headers) as response,
+            ):
+                status, wait_s = response.status_code, retry_after_s(response.headers.get("retry-after"), now)
+        except TimeoutError:
+            raise NotSent(f"no answer within {WEBHOOK_TIMEOUT_S:g} s") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+            raise NotSent(f"not reached: {type(error).__name__}") from None
+        if not httpx2.codes.is_success(status):
+            raise NotSent(f"the receiver answered {status}", wait_s if status in _TOLD_TO_WAIT else None)
+
+    async def arrived(self, delivery_id: str) -> bool | None:  # noqa: ARG002 - it is sent again in place of asked
+        return None
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+def retry_after_s(value: str | None, now: datetime) -> float | None:
+    """The header ``Retry-After``: seconds, or an HTTP date; None where it says nothing usable."""
+    if not value:
+        return None
+    if value.strip().isdecimal():
+        return min(float(value), RETRY_AFTER_S_MAX)
+    try:
+        until = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    until = until if until.tzinfo else until.replace(tzinfo=UTC)
+    return min(max((until - now).total_seconds(), 0.0), RETRY_AFTER_S_MAX)
+
+
+def make_channel(route: Route, log: structlog.stdlib.BoundLogger) -> Channel:
+    """The channel that a route names."""
+    match route.kind:
+        case "log":
+            return LogChannel(log)
+        case "file":
+            assert route.path is not None  # noqa: S101 - checked when the file was read
+            return FileChannel(route.path)
+        case "webhook":
+            assert route.url is not None  # noqa: S101 - the same
+            assert route.secret is not None  # noqa: S101 - the same
+            return WebhookChannel(route.url, route.secret.get_secret_value())

@@ -1,0 +1,195 @@
+"""What a journal record has to tell people. Pure: record in, at most one notice out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from anchorwatch.bus.port import Stored
+from anchorwatch.codec import decode, decode_anchor
+from anchorwatch.core.anchor import Anchor, RunOutcome
+from anchorwatch.core.effect.state import GateAsked, Outcome
+from anchorwatch.core.errors import Damaged
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Kind, Record
+from anchorwatch.core.times import iso
+from anchorwatch.journal.late import read_late
+from anchorwatch.journal.mapping import read_effect
+from anchorwatch.topology.subjects import Register, parse_register
+
+NoticeKind = Literal[
+    "turn_ended",
+    "turn_failed",
+    "turn_unresolved",
+    "over_budget",
+    "no_progress",
+    "approval_wanted",
+    "effect_unknown",
+    "late_outcome",
+    "session_quarantined",
+    "message",
+]
+KINDS: tuple[NoticeKind, ...] = get_args(NoticeKind)
+Severity = Literal["info", "warning", "critical"]
+NO_PROGRESS_RUNS = 3
+NO_PROGRESS_EVERY = 10
+"""After the first alarm, each so many further runs without progress raise another."""
+TEXT_CHARS_MAX = 1_000
+_BAD: Mapping[RunOutcome, tuple[NoticeKind, Severity]] = {
+    "failed": ("turn_failed", "warning"),
+    "over_budget": ("over_budget", "warning"),
+    "unresolved": ("turn_unresolved", "critical"),
+}
+_DIGEST_CHARS = 8
+_TOLD = (Kind.TURN_ENDED, Kind.CANCELLED, Kind.QUARANTINED)
+# An anchor record is canonical JSON, and quotation marks within a string are escaped: this finds the envelope's kind alone.
+_TOLD_MARKS = tuple(f'"kind":"{kind}"'.encode() for kind in _TOLD)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What happened, for people. ``kinds``: the most particular first; ``data``: ids for programs."""
+
+    ref: SessionRef
+    sequence: int
+    at_ms: int
+    digest: str
+    kinds: tuple[NoticeKind, ...]
+    severity: Severity
+    title: str
+    text: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def delivery_id(self, channel: str) -> str:
+        """The delivery of this notice to a channel, for ever. The record's digest keeps apart two meshes with one receiver."""
+        return f"{self.sequence}-{channel}-{self.digest[:_DIGEST_CHARS]}"
+
+    def content(self) -> dict[str, Any]:
+        """The notice as data."""
+        return {
+            "workspace": self.ref.workspace,
+            "session": self.ref.session,
+            "record": self.sequence,
+            "at": iso(self.at_ms),
+            "kinds": list(self.kinds),
+            "severity": self.severity,
+            "title": self.title,
+            "text": self.text,
+            **self.data,
+        }
+
+
+def read_notice(stored: Stored) -> Notice | None:
+    """The notice in a journal record; None where it has nothing to tell.
+
+    Raises:
+        Damaged: the record cannot be trusted. BadInput: its subject is none of the journal's.
+    """
+    register = parse_register(stored.subject)
+    try:
+        match register.kind:
+            case "p.anchor":
+                return _of_anchor(register, stored)
+            case "fx.done" | "fx.gate":
+                return _of_effect(register, stored)
+            case "late":
+                return _of_late(register, stored)
+            case _:
+                return None
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise Damaged(f"sequence {stored.sequence}: a field is missing or odd: {error!r}"[:300]) from None
+
+
+def _of_anchor(register: Register, stored: Stored) -> Notice | None:
+    if not any(mark in stored.payload for mark in _TOLD_MARKS):
+        return None
+    anchor, record = decode_anchor(stored.payload)
+    if record.kind == Kind.QUARANTINED:
+        title = f"{anchor.session}: quarantined"
+        text = _clip(record.body.get("reason", ""))
+        return _notice(register, stored, record, ("session_quarantined",), "critical", title, text)
+    if record.kind in (Kind.TURN_ENDED, Kind.CANCELLED):
+        return _turn_ended(register, stored, anchor, record)
+    return None
+
+
+def _turn_ended(register: Register, stored: Stored, anchor: Anchor, record: Record) -> Notice:
+    outcome = anchor.last_run_outcome or "failed"
+    kinds: list[NoticeKind] = []
+    severity: Severity = "info"
+    if outcome in _BAD:
+        kind, severity = _BAD[outcome]
+        kinds.append(kind)
+    stuck = anchor.runs_without_progress
+    title = f"{anchor.session}: turn {anchor.last_run_id} ended {outcome}"
+    if stuck == NO_PROGRESS_RUNS or (stuck > NO_PROGRESS_RUNS and stuck % NO_PROGRESS_EVERY == 0):
+        kinds.append("no_progress")
+        severity = "critical"
+        title += f", the {stuck}th in a row without progress"
+    kinds.append("turn_ended")
+    data = {"run": anchor.last_run_id, "outcome": outcome, "agent": anchor.agent}
+    return _notice(register, stored, record, tuple(kinds), severity, title, anchor.last_run_reason, data)
+
+
+def _of_effect(register: Register, stored: Stored) -> Notice | None:
+    event, record = read_effect(stored), decode(stored.payload)
+    call = f"{register.ref.session}/{register.call}"
+    match event:
+        case GateAsked():
+            title = f"{call} waits for an approval"
+            data = {"call": call, "rule": event.rule, "expires_at": iso(event.expires_at_ms)}
+            return _notice(register, stored, record, ("approval_wanted",), "warning", title, event.rule, data)
+        case Outcome(state="unknown"):
+            title = f"{call}: what became of {event.tool} is not known"
+            data = {"call": call, "tool": event.tool, "resource": event.resource, "turn": event.turn_id}
+            return _notice(register, stored, record, ("effect_unknown",), "critical", title, event.text, data)
+        case Outcome() if isinstance(event.data.get("notify"), Mapping):
+            return _message(register, stored, record, event, call)
+        case _:
+            return None
+
+
+def _message(register: Register, stored: Stored, record: Record, event: Outcome, call: str) -> Notice:
+    said = event.data["notify"]
+    severity: Severity = said["severity"] if said.get("severity") in ("warning", "critical") else "info"
+    title = _clip(said.get("title") or f"{register.ref.session} says")
+    data = {"call": call, "tool": event.tool, "turn": event.turn_id}
+    return _notice(register, stored, record, ("message",), severity, title, str(said.get("text", "")), data)
+
+
+def _of_late(register: Register, stored: Stored) -> Notice:
+    record = decode(stored.payload)
+    late = read_late(record.body)
+    call = f"{register.ref.session}/{late.call}"
+    title = f"{call}: {late.tool} {late.state}, after its outcome was recorded"
+    data = {"call": call, "tool": late.tool, "state": late.state, "owner": late.owner.instance}
+    return _notice(register, stored, record, ("late_outcome",), "warning", title, late.text, data)
+
+
+def _notice(
+    register: Register,
+    stored: Stored,
+    record: Record,
+    kinds: tuple[NoticeKind, ...],
+    severity: Severity,
+    title: str,
+    text: str,
+    data: Mapping[str, Any] | None = None,
+) -> Notice:
+    return Notice(
+        ref=register.ref,
+        sequence=stored.sequence,
+        at_ms=record.at_ms,
+        digest=record.digest,
+        kinds=kinds,
+        severity=severity,
+        title=_clip(title),
+        text=_clip(text),
+        data=data or {},
+    )
+
+
+def _clip(text: object) -> str:
+    line = str(text)
+    return line if len(line) <= TEXT_CHARS_MAX else f"{line[: TEXT_CHARS_MAX - 1]}…"

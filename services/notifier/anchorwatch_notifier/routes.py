@@ -1,0 +1,122 @@
+"""Who is told of what: the file that the setting ``notify`` names. Format: docs/notifications.md."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from anchorwatch.core.errors import BadSettings
+from anchorwatch.core.names import NAME_PATTERN
+from anchorwatch.service import logs
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SecretStr,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+from standardwebhooks import Webhook
+
+from anchorwatch_notifier.notices import KINDS, Notice, NoticeKind
+
+USUAL = tuple(kind for kind in KINDS if kind != "turn_ended")
+"""What a channel is told unless it says otherwise: everything but that a turn ended, whatever its outcome."""
+
+Name = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$")]
+
+
+class Route(BaseModel):
+    """One ``[[channel]]``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Name
+    kind: Literal["log", "file", "webhook"]
+    on: tuple[NoticeKind, ...] = USUAL
+    workspace: Name | None = None
+    session: Name | None = None
+    path: Path | None = None
+    url: str | None = None
+    secret: SecretStr | None = None
+    secret_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> Route:
+        if self.kind == "file" and self.path is None:
+            raise ValueError("a channel of kind `file` needs a path")
+        if self.kind == "webhook" and not (self.url or "").startswith(("https://", "http://")):
+            raise ValueError("a channel of kind `webhook` needs a url that begins with https:// or http://")
+        if self.kind == "webhook" and self.secret is None and self.secret_file is None:
+            raise ValueError("a channel of kind `webhook` needs a secret or a secret_file, to sign with")
+        return self
+
+    def wants(self, notice: Notice) -> bool:
+        """Whether this channel is told of the notice."""
+        return (
+            any(kind in self.on for kind in notice.kinds)
+            and self.workspace in (None, notice.ref.workspace)
+            and self.session in (None, notice.ref.session)
+        )
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    channel: tuple[Route, ...]
+
+
+LOG_ALONE = (Route(name="log", kind="log"),)
+
+
+def load(path: Path | None) -> Sequence[Route]:
+    """The channels; the log alone where no file is named.
+
+    Raises:
+        BadSettings: the file cannot be read or used; the message says where.
+    """
+    if path is None:
+        return LOG_ALONE
+    try:
+        routes = _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8"))).channel
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise BadSettings(f"{path}: {where}: {first['msg']}", hint="see docs/notifications.md") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadSettings(
+            f"{path} cannot be read: {error}", hint="mend it, or unset ANCHORWATCH_NOTIFY"
+        ) from None
+    names = [route.name for route in routes]
+    if len(set(names)) != len(names):
+        raise BadSettings(f"{path}: two channels have one name", hint="each needs a name of its own")
+    return [_resolved(route, path) for route in routes]
+
+
+def _resolved(route: Route, file: Path) -> Route:
+    """With its secret read and checked, and its path relative to the file."""
+    changes: dict[str, object] = {}
+    if route.path is not None:
+        changes["path"] = file.parent / route.path
+    if route.secret_file is not None:
+        try:
+            secret = (file.parent / route.secret_file).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadSettings(f"{file}: the secret of channel {route.name} cannot be read: {error}") from None
+        changes["secret"] = SecretStr(secret)
+    resolved = route.model_copy(update=changes)
+    if resolved.secret is not None:
+        logs.hide(resolved.secret.get_secret_value())
+        _check_secret(resolved.name, resolved.secret.get_secret_value(), file)
+    return resolved
+
+
+def _check_secret(name: str, secret: str, file: Path) -> None:
+    try:
+        Webhook(secret)
+    except Exception:  # noqa: BLE001 - the library raises several, and none may show the secret
+        raise BadSettings(
+            f"{file}: the secret of channel {name} is none", hint="write it as whsec_ and base64"
+        ) from None

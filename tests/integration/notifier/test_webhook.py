@@ -1,0 +1,156 @@
+"""Webhooks: one for each record and channel, whatever the receiver and the notifier go through."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from anchorwatch.bus.port import Bus
+
+from tests.integration.notifier.conftest import Notifiers, settled
+from tests.support.nats_server import free_ports
+from tests.support.receiver import SECRET, Answer, Receiver, receiving
+from tests.support.sessions import ScriptedSession
+from tests.support.waiting import eventually
+
+
+def hook(url: str, more: str = "", name: str = "hook") -> str:
+    return f'[[channel]]\nname = "{name}"\nkind = "webhook"\nurl = "{url}"\nsecret = "{SECRET}"\n{more}\n'
+
+
+async def turns(session: ScriptedSession, count: int, outcome: str = "failed") -> int:
+    last = 0
+    for n in range(count):
+        await session.acquire(f"turn_{n}")
+        last = await session.end(outcome, f"reason {n}")
+    return last
+
+
+async def test_a_notice_is_posted_signed_and_recorded(
+    bus: Bus, notifiers: Notifiers, session: ScriptedSession
+) -> None:
+    async with receiving(Receiver()) as receiver:
+        notifiers.channels(hook(receiver.url))
+        await notifiers.start()
+        last = await turns(session, 1)
+        await settled(bus, last)
+        (id_,) = receiver.taken
+        content = receiver.taken[id_]
+        assert receiver.problems == []
+        assert id_.startswith(f"{last}-hook-")
+        assert (content["type"], content["data"]["title"]) == ("turn_failed", "fleet: turn 1 ended failed")
+        assert (content["data"]["text"], content["data"]["record"]) == ("reason 0", last)
+        (record,) = await session.last("sent.*")
+        assert (record.body["state"], record.body["channel"]) == ("sent", "hook")
+
+
+async def test_a_turn_that_went_well_is_told_only_to_who_asked(
+    bus: Bus, notifiers: Notifiers, session: ScriptedSession
+) -> None:
+    async with receiving(Receiver()) as usual, receiving(Receiver()) as every:
+        notifiers.channels(hook(usual.url) + hook(every.url, 'on = ["turn_ended"]', "every"))
+        await notifiers.start()
+        await settled(bus, await turns(session, 2, "success"))
+        assert (len(usual.taken), len(every.taken)) == (0, 2)
+
+
+def flaky(n: int) -> Answer:
+    """Every second request fails, in some way or other."""
+    return (200, 500, 200, (429, "0"), 200, 404, 204)[n % 7]
+
+
+async def test_a_flaky_receiver_takes_each_once(
+    bus: Bus, notifiers: Notifiers, session: ScriptedSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anchorwatch_notifier.sender.BACKOFF_S_MIN", 0.05)
+    async with receiving(Receiver(flaky)) as receiver:
+        notifiers.channels(hook(receiver.url))
+        await notifiers.start()
+        await settled(bus, await turns(session, 10), 20)
+        assert len(receiver.taken) == 10
+        assert receiver.problems == []
+        assert [record.body["state"] for record in await session.last("sent.*")] == ["sent"] * 10
+
+
+async def test_an_answer_that_never_comes_leads_to_the_same_id_again(
+    bus: Bus, notifiers: Notifiers, session: ScriptedSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anchorwatch_notifier.channels.WEBHOOK_TIMEOUT_S", 0.2)
+    async with receiving(Receiver(lambda n: None if n == 1 else 200)) as receiver:
+        notifiers.channels(hook(receiver.url))
+        await notifiers.start()
+        await settled(bus, await turns(session, 1))
+        assert len(receiver.requests) == 2
+        assert len(set(receiver.requests)) == 1
+
+
+async def test_a_notifier_killed_while_it_sends_sends_the_same_id_again(
+    bus: Bus, notifiers: Notifiers, session: ScriptedSession
+) -> None:
+    async with receiving(Receiver(lambda n: None if n == 1 else 200)) as receiver:
+        notifiers.channels(hook(receiver.url))
+        first = await notifiers.start()
+        last = await turns(session, 3)
+
+        async def arrived() -> bool:
+            return bool(receiver.requests)
+
+        await eventually(arrived)
+        await notifiers.kill(first)
+        await notifiers.start()
+        await settled(bus, last)
+        assert len(receiver.taken) == 3
+        assert receiver.requests.count(receiver.requests[0]) == 2
+
+
+async def test_a_receiver_that_says_when_is_left_alone_until_then_and_holds_up_no_other(
+    bus: Bus, notifiers: Notifiers, session: ScriptedSession
+) -> None:
+    asked: list[float] = []
+
+    def busy(n: int) -> Answer:
+        asked.append(time.monotonic())
+        return (429, "2") if n == 1 else 200
+
+    async with receiving(Receiver(busy)) as slow, receiving(Receiver()) as quick:
+        notifiers.channels(hook(slow.url, name="slow") + hook(quick.url, name="quick"))
+        await notifiers.start()
+        last = await turns(session, 5)
+
+        async def quick_is_done() -> bool:
+            return len(quick.taken) == 5
+
+        await eventually(quick_is_done)
+        assert len(slow.taken) < 5
+        await settled(bus, last)
+        assert len(slow.taken) == 5
+        assert asked[1] - asked[0] >= 1.9
+        assert len(quick.requests) == 5
+
+
+async def test_a_receiver_that_is_away_gets_everything_when_it_is_back(
+    bus: Bus, notifiers: Notifiers, session: ScriptedSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anchorwatch_notifier.sender.BACKOFF_S_MAX", 0.2)
+    (port,) = free_ports(1)
+    notifiers.channels(hook(f"http://127.0.0.1:{port}/hook"))
+    await notifiers.start()
+    last = await turns(session, 20)
+    async with receiving(Receiver(), port) as receiver:
+        await settled(bus, last, 20)
+        assert len(receiver.taken) == 20
+        assert len(receiver.requests) == 20
+
+
+async def test_after_a_day_it_is_given_up(
+    bus: Bus, notifiers: Notifiers, session: ScriptedSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anchorwatch_notifier.sender.GIVE_UP_S", 1.0)
+    monkeypatch.setattr("anchorwatch_notifier.sender.BACKOFF_S_MIN", 0.2)
+    async with receiving(Receiver(lambda _: 500)) as receiver:
+        notifiers.channels(hook(receiver.url))
+        await notifiers.start()
+        await settled(bus, await turns(session, 1))
+        (record,) = await session.last("sent.*")
+        assert (record.body["state"], record.body["error"]) == ("failed", "the receiver answered 500")
+        assert len(receiver.requests) > 1

@@ -1,0 +1,147 @@
+"""Which records concern people, and what is said of each: the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from anchorwatch.bus.port import Stored
+from anchorwatch.codec import encode, encode_anchor
+from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.effect.state import Claimed, EffectEvent, GateAsked, GateDecided, Outcome, Owner
+from anchorwatch.core.errors import Damaged
+from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.core.records import Kind, Record
+from anchorwatch.journal.late import late_outcome
+from anchorwatch.journal.mapping import effect_body
+from anchorwatch.topology.subjects import SessionSubjects
+from anchorwatch_notifier.notices import KINDS, Notice, read_notice
+
+REF = SessionRef("default", "fleet")
+AT = SessionSubjects(REF)
+CALL = CallId(3, 1, 2)
+OWNER = Owner("executor-1", "x")
+
+
+def anchor_record(kind: str, reason: str = "", **fields: Any) -> Stored:
+    anchor = Anchor(workspace="default", session="fleet", agent="keeper@1", **fields)
+    data, _ = encode_anchor(anchor, Record(kind, 5, "w", {"reason": reason} if reason else {}))
+    return Stored(AT.anchor, 9, 5, data)
+
+
+def ended(outcome: str, stuck: int = 0, kind: str = Kind.TURN_ENDED) -> Stored:
+    return anchor_record(
+        kind,
+        last_run_id=3,
+        last_run_outcome=outcome,
+        last_run_reason="why",
+        runs_without_progress=stuck,
+        objectives=('say "kind":"turn_ended"',),
+    )
+
+
+def effect_record(event: EffectEvent) -> Stored:
+    register, kind, body = effect_body(event)
+    data, _ = encode(Record(kind, 5, "w", body))
+    return Stored(AT.effect("default", CALL, register), 9, 5, data)
+
+
+def outcome(state: Any, **data: Any) -> Outcome:
+    return Outcome(CALL, "launch", state, "text", data, resource="fleet", turn_id="turn_1")
+
+
+def late() -> Stored:
+    evidence = late_outcome(outcome("succeeded"), OWNER)
+    body = {
+        "call": [3, 1, 2],
+        "tool": evidence.tool,
+        "state": evidence.state,
+        "text": evidence.text,
+        "owner": ["executor-1", "x"],
+        "effect_key": "",
+        "turn": "turn_1",
+        "resource": "fleet",
+        "claim": 4,
+    }
+    data, _ = encode(Record(Kind.LATE, 5, "w", body))
+    return Stored(AT.late(CALL), 9, 5, data)
+
+
+@pytest.mark.parametrize(
+    ("stored", "kinds", "severity"),
+    [
+        (ended("success"), ("turn_ended",), "info"),
+        (ended("no_action"), ("turn_ended",), "info"),
+        (ended("cancelled", kind=Kind.CANCELLED), ("turn_ended",), "info"),
+        (ended("failed"), ("turn_failed", "turn_ended"), "warning"),
+        (ended("unresolved", 1), ("turn_unresolved", "turn_ended"), "critical"),
+        (ended("over_budget", 2), ("over_budget", "turn_ended"), "warning"),
+        (ended("unresolved", 3), ("turn_unresolved", "no_progress", "turn_ended"), "critical"),
+        (ended("unresolved", 4), ("turn_unresolved", "turn_ended"), "critical"),
+        (ended("failed", 10), ("turn_failed", "no_progress", "turn_ended"), "critical"),
+        (anchor_record(Kind.QUARANTINED, "damage"), ("session_quarantined",), "critical"),
+        (effect_record(GateAsked("rule", "b", 1)), ("approval_wanted",), "warning"),
+        (effect_record(outcome("unknown")), ("effect_unknown",), "critical"),
+        (
+            effect_record(outcome("succeeded", notify={"title": "t", "severity": "warning"})),
+            ("message",),
+            "warning",
+        ),
+        (effect_record(outcome("succeeded", notify={"severity": "shouting"})), ("message",), "info"),
+        (late(), ("late_outcome",), "warning"),
+    ],
+)
+def test_a_record_that_concerns_people(stored: Stored, kinds: tuple[str, ...], severity: str) -> None:
+    notice = read_notice(stored)
+    assert notice is not None
+    assert (notice.kinds, notice.severity) == (kinds, severity)
+    assert set(kinds) <= set(KINDS)
+    assert (notice.ref, notice.sequence, len(notice.digest)) == (REF, 9, 64)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        *(
+            ended("success", kind=kind)
+            for kind in (Kind.ACQUIRED, Kind.TAKEN_OVER, Kind.CREATED, Kind.DIRECTIVES)
+        ),
+        *(anchor_record(kind) for kind in (Kind.PAUSED, Kind.RESUMED, Kind.DELETED)),
+        effect_record(Claimed(OWNER, 1, "k")),
+        effect_record(GateDecided(True, "b", "ada")),  # noqa: FBT003 - a record's field
+        *(effect_record(outcome(state)) for state in ("succeeded", "failed", "refused", "resolved")),
+        effect_record(outcome("succeeded", notify="not a map")),
+        Stored(AT.log, 9, 5, b"whatever"),
+        Stored(AT.input("k-1"), 9, 5, b"whatever"),
+    ],
+)
+def test_a_record_that_concerns_nobody(stored: Stored) -> None:
+    assert read_notice(stored) is None
+
+
+def test_a_record_that_cannot_be_trusted_is_no_notice() -> None:
+    whole = ended("failed")
+    with pytest.raises(Damaged):
+        read_notice(Stored(whole.subject, 9, 5, whole.payload.replace(b"why", b"wha")))
+    with pytest.raises(Damaged):
+        read_notice(Stored(AT.effect("default", CALL, "done"), 9, 5, b"\xff"))
+
+
+def test_a_delivery_has_one_id_for_ever_and_no_other_has_it() -> None:
+    notice, again, other = (
+        read_notice(ended("failed")),
+        read_notice(ended("failed")),
+        read_notice(ended("unresolved")),
+    )
+    assert isinstance(notice, Notice)
+    assert isinstance(other, Notice)
+    assert again is not None
+    assert notice.delivery_id("hook") == again.delivery_id("hook") == f"9-hook-{notice.digest[:8]}"
+    assert len({notice.delivery_id("hook"), notice.delivery_id("log"), other.delivery_id("hook")}) == 3
+
+
+def test_long_texts_are_cut() -> None:
+    said = {"title": "t" * 5_000, "text": "x" * 5_000}
+    notice = read_notice(effect_record(outcome("succeeded", notify=said)))
+    assert notice is not None
+    assert (len(notice.title), len(notice.text)) == (1_000, 1_000)
