@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from anchorwatch.bus.port import Stored
 from anchorwatch.core.session.state import Turn
 
 CauseKind = Literal["in", "done", "gate", "anchor", "tick", "sweep"]
@@ -22,11 +23,15 @@ CauseKind = Literal["in", "done", "gate", "anchor", "tick", "sweep"]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a session is looked at: a journal message (``sequence``), or none (0). ``attempt`` counts its deliveries."""
+    """Why a session is looked at: a journal message (``sequence``), or none (0). ``attempt`` counts its deliveries.
+
+    ``stored``: the message itself, where it came by itself.
+    """
 
     kind: CauseKind
     sequence: int = 0
     attempt: int = 1
+    stored: Stored | None = None
 
 
 def takeover_reason(turn: Turn, causes: Sequence[Cause], *, holder_gone: bool) -> str | None:

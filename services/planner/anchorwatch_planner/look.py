@@ -99,16 +99,45 @@ class Looker:
         at_least = max((cause.sequence for cause in causes), default=0)
         if any(cause.kind == "tick" for cause in causes):
             self._schedules.forget(ref)
+        state = self._told(ref, causes) or await self._read(ref, at_least)
         for _ in range(ROUNDS_MAX):
-            state = await self._sessions.load(ref, at_least, self._cache.get(ref))
-            self._cache.put(ref, state)
             try:
                 verdict, again = await self._round(ref, state, causes, at_least)
+                known = self._cache.get(ref)
             except Fenced:
-                again, verdict = True, None
+                verdict, again, known = None, True, None
             if not again:
                 return verdict
+            # A turn that this process has just taken further needs no reading: whatever else was written meanwhile, by a
+            # person or a planner, the fence of its next record tells. At rest, inputs count that nobody looked at.
+            state = known if known and self._is_mine(known) else await self._read(ref, at_least)
         return Later(REPLACED_RETRY_S)
+
+    async def _read(self, ref: SessionRef, at_least: int) -> SessionState:
+        known = self._cache.get(ref)
+        # Up to the last record of ours that is known: what came before the end of a turn must be seen after it.
+        state = await self._sessions.load(ref, max(at_least, known.head if known else 0), known)
+        self._cache.put(ref, state)
+        return state
+
+    def _told(self, ref: SessionRef, causes: Sequence[Cause]) -> SessionState | None:
+        """The state of a turn of ours, when the messages in hand are all that it waited for; then nothing has to be read."""
+        known = self._cache.get(ref)
+        if known is None or not self._is_mine(known) or any(cause.kind != "done" for cause in causes):
+            return None
+        state = self._sessions.fold(known, [cause.stored for cause in causes if cause.stored])
+        if state.turn is None or not state.turn.settled:
+            return None
+        self._cache.put(ref, state)
+        return state
+
+    def _is_mine(self, state: SessionState) -> bool:
+        return (
+            state.turn is not None
+            and state.anchor is not None
+            and state.anchor.status == "active"
+            and state.anchor.execution_id == self._identity.execution_id
+        )
 
     async def _round(
         self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], woken_by: int

@@ -116,7 +116,8 @@ async def _post_wake(actors: Actors, delivery: Delivery) -> None:
     if register.kind == "p.anchor" and not _is_control(stored.payload):
         await delivery.ack()
         return
-    await actors.post(register.ref, Cause(CAUSES[register.kind], stored.sequence, delivery.attempt), delivery)
+    cause = Cause(CAUSES[register.kind], stored.sequence, delivery.attempt, stored)
+    await actors.post(register.ref, cause, delivery)
 
 
 def _is_control(payload: bytes) -> bool:

@@ -56,9 +56,9 @@ class SessionJournal:
         state, attempts = known, 0
         while True:
             page = await self._bus.range(
-                self._committer.stream, SessionSubjects(ref).everything, start, limit=PAGE
+                self._committer.stream, SessionSubjects(ref).everything, start, limit=PAGE, reach=at_least
             )
-            state = self._fold(state, page.messages)
+            state = self.fold(state, page.messages)
             if page.more:
                 start = page.messages[-1].sequence + 1
                 continue
@@ -137,10 +137,18 @@ class SessionJournal:
         recorded = read_session_record(messages[0]) if messages else None
         return recorded.event if recorded else None
 
-    def _fold(self, state: SessionState, messages: Sequence[Stored]) -> SessionState:
+    def fold(self, state: SessionState, messages: Sequence[Stored]) -> SessionState:
+        """The state with what these messages of its session say. It is not more complete by that.
+
+        Raises:
+            Damaged: as `load`.
+        """
         records = []
         head, digest = state.head, state.head_digest
         for stored in messages:
+            if ".p." in stored.subject and stored.sequence <= state.head:
+                # It was folded, and checked, when it was read or written.
+                continue
             recorded = read_session_record(stored)
             if recorded is None:
                 continue
