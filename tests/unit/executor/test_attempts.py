@@ -1,0 +1,166 @@
+"""How often a tool may be run under one claim, on a clock of the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.facts import Observation
+from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.core.session.events import CommandDecided
+from anchorwatch.core.tools import EffectClass, ToolSpec
+from anchorwatch.execution.attempts import RECONCILE_TRIES_MAX, RUNS_MAX, Attempts
+from anchorwatch.execution.job import Equipment, Job
+from anchorwatch.packs.port import OutcomeUnknown, Probed, Reconciled, ToolContext, ToolFailed, ToolResult
+
+from tests.support.packs import BENCH
+
+DONE = ToolResult("done")
+LOST = OutcomeUnknown("lost")
+
+
+@dataclass
+class SteppingClock:
+    """Sleeping takes no time, and is seen."""
+
+    ms: int = 0
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    async def sleep(self, seconds: float) -> None:
+        self.ms += round(max(seconds, 0) * 1000)
+
+
+@dataclass
+class Told:
+    """A runtime that does as it is told, one answer after another."""
+
+    runs: Iterator[ToolResult | Exception]
+    reconciles: Iterator[Reconciled | Exception] = field(default_factory=lambda: iter(()))
+    said: list[str] = field(default_factory=list)
+
+    async def run(self, tool: str, args: Mapping[str, Any], context: ToolContext) -> ToolResult:
+        del tool, args
+        self.said.append(f"run {context.effect_key}")
+        answer = next(self.runs)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def reconcile(self, tool: str, args: Mapping[str, Any], context: ToolContext) -> Reconciled:
+        del tool, args
+        self.said.append(f"ask {context.effect_key}")
+        answer = next(self.reconciles)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def observe(self) -> Observation:
+        raise NotImplementedError
+
+    def changes(self, before: Observation | None, now: Observation) -> Sequence[Probed]:
+        del before, now
+        return ()
+
+    async def close(self) -> None:
+        pass
+
+
+def attempts(
+    effect_class: EffectClass, told: Told, clock: SteppingClock | None = None, *, may_go_on: bool = True
+) -> Attempts:
+    agent = AgentSpec(name="keeper", pack="bench")
+    command = CommandDecided(CallId(1, 1, 1), "t", 1, "keeper@1", "default", "act", {}, "", "", "d", 1)
+    job = Job(SessionRef("default", "fleet"), 5, command)
+    tool = ToolSpec("act", "", {}, effect_class, timeout_s=5, settle_s=10)
+    context = ToolContext(job.ref, job.call, "t", agent, "k", 1, 5.0, 0, 300.0)
+
+    async def permitted() -> bool:
+        told.said.append("fence")
+        return may_go_on
+
+    return Attempts(job, Equipment(agent, BENCH, tool, told), context, clock or SteppingClock(), permitted)
+
+
+@pytest.mark.parametrize("effect_class", list(EffectClass))
+async def test_what_succeeds_or_certainly_failed_is_run_once(effect_class: EffectClass) -> None:
+    for answer, state in ((DONE, "succeeded"), (ToolFailed("no"), "failed")):
+        told = Told(iter([answer]))
+        assert (await attempts(effect_class, told).run()).state == state
+        assert told.said == ["run k"]
+
+
+async def test_an_irreversible_tool_is_never_run_a_second_time() -> None:
+    told = Told(iter([LOST]))
+    assert (await attempts(EffectClass.IRREVERSIBLE, told).run()).state == "unknown"
+    assert told.said == ["run k"]
+
+
+async def test_an_idempotent_tool_is_run_again_under_the_same_key_and_not_without_end() -> None:
+    told = Told(iter([LOST] * 10))
+    assert (await attempts(EffectClass.IDEMPOTENT, told).run()).state == "unknown"
+    assert told.said == ["run k", "fence", "run k", "fence", "run k"]
+    assert told.said.count("run k") == RUNS_MAX
+
+
+async def test_before_it_is_run_again_the_fence_is_looked_at() -> None:
+    told = Told(iter([LOST] * 2))
+    ran = await attempts(EffectClass.IDEMPOTENT, told, may_go_on=False).run()
+    assert (ran.state, told.said) == ("unknown", ["run k", "fence"])
+
+
+async def test_a_lost_answer_is_asked_for() -> None:
+    told = Told(iter([LOST]), iter([Reconciled("done", DONE)]))
+    ran = await attempts(EffectClass.RECONCILABLE, told).run()
+    assert (ran.state, ran.result, told.said) == ("succeeded", DONE, ["run k", "ask k"])
+
+
+async def test_not_done_is_believed_only_when_a_request_has_had_its_time_to_arrive() -> None:
+    clock = SteppingClock()
+    told = Told(iter([LOST, DONE]), iter([Reconciled("not_done"), Reconciled("not_done")]))
+    assert (await attempts(EffectClass.RECONCILABLE, told, clock).run()).state == "succeeded"
+    assert told.said == ["run k", "ask k", "ask k", "fence", "run k"]
+    assert clock.ms >= 10_000
+
+
+async def test_a_request_that_arrives_while_it_settles_is_found() -> None:
+    told = Told(iter([LOST]), iter([Reconciled("not_done"), Reconciled("done", DONE)]))
+    assert (await attempts(EffectClass.RECONCILABLE, told).run()).state == "succeeded"
+    assert told.said.count("run k") == 1
+
+
+async def test_a_provider_that_rejects_a_used_key_need_not_be_waited_for() -> None:
+    clock = SteppingClock()
+    told = Told(iter([LOST, DONE]), iter([Reconciled("not_done", rejects_used_key=True)]))
+    assert (await attempts(EffectClass.RECONCILABLE, told, clock).run()).state == "succeeded"
+    assert clock.ms < 1_000
+
+
+@pytest.mark.parametrize("answer", [Reconciled("unknown"), ZeroDivisionError("odd"), OutcomeUnknown("lost")])
+async def test_a_provider_that_cannot_say_is_asked_a_few_times_and_nothing_is_run(
+    answer: Reconciled | Exception,
+) -> None:
+    told = Told(iter([LOST]), iter([answer] * 10))
+    assert (await attempts(EffectClass.RECONCILABLE, told).run()).state == "unknown"
+    assert told.said == ["run k", *["ask k"] * RECONCILE_TRIES_MAX]
+
+
+@pytest.mark.parametrize(
+    ("rejects", "settled_at_ms", "state"), [(True, 10_000, "unknown"), (False, 0, "failed")]
+)
+async def test_a_dead_owner_s_command_that_may_not_go_on_is_not_run(
+    settled_at_ms: int, state: str, *, rejects: bool
+) -> None:
+    told = Told(iter([]), iter([Reconciled("not_done", rejects_used_key=rejects)]))
+    found = await attempts(EffectClass.RECONCILABLE, told, may_go_on=False).take_up(settled_at_ms)
+    assert (found.state, told.said) == (state, ["ask k", "fence"])
+
+
+async def test_a_read_that_fails_in_any_way_has_failed() -> None:
+    for error in (LOST, TimeoutError(), ZeroDivisionError("odd")):
+        told = Told(iter([error]))
+        assert (await attempts(EffectClass.READ, told).run()).state == "failed"

@@ -1,0 +1,48 @@
+"""The key that names an effect to its provider."""
+
+from __future__ import annotations
+
+import re
+
+from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.core.session.events import CommandDecided
+from anchorwatch.execution.job import KEY_CHARS_MAX, Job, effect_key
+from hypothesis import given
+from hypothesis import strategies as st
+
+NAMES = st.from_regex(r"[a-z0-9][a-z0-9-]{0,62}", fullmatch=True)
+NUMBERS = st.integers(1, 10**9)
+
+
+def job(
+    workspace: str = "default", session: str = "fleet", turn: str = "turn_1", run: int = 15, n: int = 1
+) -> Job:
+    call = CallId(run, 2, n)
+    command = CommandDecided(call, turn, 1, "keeper@1", "default", "fire", {}, "", "", "d", 1)
+    return Job(SessionRef(workspace, session), 9, command)
+
+
+def test_it_can_be_read_and_is_the_same_in_every_attempt() -> None:
+    key = effect_key(job())
+    assert key.startswith("aw-default-fleet-15-2-1-")
+    assert key == effect_key(job())
+
+
+@given(NAMES, NAMES, NUMBERS, NUMBERS)
+def test_any_provider_can_take_it_as_a_label(workspace: str, session: str, run: int, n: int) -> None:
+    key = effect_key(job(workspace, session, run=run, n=n))
+    assert len(key) <= KEY_CHARS_MAX
+    assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", key)
+
+
+def test_what_must_be_told_apart_is() -> None:
+    jobs = [
+        job(),
+        job("default-fleet", "x"),
+        job("default", "fleet-x"),
+        job(turn="turn_2"),
+        job(n=2),
+        job("w" * 63, "s" * 62 + "a"),
+        job("w" * 63, "s" * 62 + "b"),
+    ]
+    assert len({effect_key(each) for each in jobs}) == len(jobs)
