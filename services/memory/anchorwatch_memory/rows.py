@@ -7,10 +7,12 @@ import sqlite3
 from functools import cache
 from typing import Any
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=repr)
+
 
 def as_json(value: Any) -> str:  # noqa: ANN401 - any plain data
     """Plain data as JSON text; what JSON has no form for (bytes) becomes text."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=repr)
+    return _ENCODER.encode(value)
 
 
 def insert(db: sqlite3.Connection, table: str, **values: Any) -> None:  # noqa: ANN401 - column values

@@ -1,0 +1,224 @@
+"""Memory follows a real journal: through kills, lost files, old files and other journals, with the same content in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anchorwatch.bus import jetstream
+from anchorwatch.bus.port import Bus, Message
+from anchorwatch.service.runner import ensure_topology
+from anchorwatch_memory.store import Store
+
+from tests.support.in_process import Services, services_on
+from tests.support.nats_server import NatsServer, running_server
+from tests.support.waiting import eventually
+from tests.unit.memory.test_store import LIFE, WHOLE
+
+STREAM = "JOURNAL_0"
+CONSUMER = "memory-memory-1"
+
+
+@pytest.fixture
+async def services(server: NatsServer, bus: Bus, tmp_path: Path) -> AsyncIterator[Services]:
+    del bus  # its streams must be there first
+    async with services_on(server.url, tmp_path / "data") as made:
+        yield made
+
+
+async def write(bus: Bus, start: int = 0, end: int | None = None) -> int:
+    """Store the life's records; returns the stream's last sequence."""
+    for stored in LIFE.messages[start:end]:
+        await bus.publish(Message(stored.subject, stored.payload))
+    return (await bus.stream_state(STREAM)).last_sequence
+
+
+async def write_lives(bus: Bus, count: int) -> None:
+    for _ in range(count):
+        await write(bus)
+
+
+def path_of(services: Services) -> Path:
+    return services.directory / "memory" / "memory-1.db"
+
+
+def content(path: Path) -> dict[str, Sequence[tuple[object, ...]]]:
+    store = Store(path)
+    try:
+        return store.dump()
+    finally:
+        store.close()
+
+
+def position_of(path: Path) -> int:
+    if not path.exists():
+        return 0
+    store = Store(path)
+    try:
+        return store.position().sequence
+    finally:
+        store.close()
+
+
+async def reached(path: Path, sequence: int) -> None:
+    """The file holds everything up to there, and the consumer is acked that far."""
+
+    async def there() -> bool:
+        return position_of(path) >= sequence
+
+    await eventually(there, 20, f"projections up to {sequence}")
+
+
+def without_times(dump: dict[str, Any]) -> dict[str, Any]:
+    """What the hand-made records and the real stream have in common: the stream keeps its own time."""
+    return {name: rows for name, rows in dump.items() if name not in ("progress", "timeline")}
+
+
+async def test_the_projections_hold_what_the_journal_says(services: Services, bus: Bus) -> None:
+    await services.start("memory")
+    last = await write(bus)
+    await reached(path_of(services), last)
+    found = content(path_of(services))
+    assert without_times(found) == without_times(WHOLE)
+    assert len(found["timeline"]) == len(WHOLE["timeline"])
+
+
+async def test_a_file_that_was_removed_is_rebuilt_the_same(services: Services, bus: Bus) -> None:
+    await services.start("memory")
+    last = await write(bus)
+    await reached(path_of(services), last)
+    await services.stop("memory-1")
+    before = content(path_of(services))
+    shutil.rmtree(path_of(services).parent)
+    await services.start("memory")
+    await reached(path_of(services), last)
+    assert content(path_of(services)) == before
+
+
+async def test_an_old_copy_of_the_file_catches_up(services: Services, bus: Bus, tmp_path: Path) -> None:
+    await services.start("memory")
+    half = await write(bus, 0, 20)
+    await reached(path_of(services), half)
+    await services.stop("memory-1")
+    shutil.copytree(path_of(services).parent, tmp_path / "copy")
+    await services.start("memory")
+    last = await write(bus, 20)
+    await reached(path_of(services), last)
+    await services.stop("memory-1")
+    newest = content(path_of(services))
+    shutil.rmtree(path_of(services).parent)
+    shutil.copytree(tmp_path / "copy", path_of(services).parent)
+    await services.start("memory")
+    await reached(path_of(services), last)
+    assert content(path_of(services)) == newest
+
+
+async def test_a_consumer_that_is_removed_is_made_again_where_the_file_ends(
+    services: Services, bus: Bus
+) -> None:
+    await services.start("memory")
+    half = await write(bus, 0, 20)
+    await reached(path_of(services), half)
+    await bus.delete_consumer(STREAM, CONSUMER)
+    last = await write(bus, 20)
+    await reached(path_of(services), last)
+    assert without_times(content(path_of(services))) == without_times(WHOLE)
+
+
+async def test_a_file_of_another_journal_is_made_anew(services: Services, bus: Bus, tmp_path: Path) -> None:
+    await services.start("memory")
+    await reached(path_of(services), await write(bus))
+    await services.stop("memory-1")
+    with running_server(tmp_path / "other", sync_always=False) as other:
+        async with services_on(other.url, services.directory) as elsewhere:
+            there = await jetstream.connect(other.url, user=None, password=None, name="test")
+            await ensure_topology(there)
+            last = await write(there, 0, 8)
+            await elsewhere.start("memory")
+            await reached(path_of(services), last)
+            await elsewhere.stop("memory-1")
+            await there.close()
+    assert content(path_of(services))["progress"][0][1] == 8
+    assert [row[1] for row in content(path_of(services))["sessions"]] == ["fleet"]
+
+
+async def test_what_was_erased_from_the_journal_is_passed_over(services: Services, bus: Bus) -> None:
+    last = await write(bus)
+    erased = await bus.purge(STREAM, "aw.journal.0.default.other.>")
+    assert erased > 5
+    await services.start("memory")
+    await reached(path_of(services), last)
+    assert [row[:2] for row in content(path_of(services))["sessions"]] == [
+        ("default", "fleet"),
+        ("elsewhere", "fleet"),
+    ]
+
+
+async def test_the_consumer_is_acked_as_far_as_the_file_is(services: Services, bus: Bus) -> None:
+    await services.start("memory")
+    last = await write(bus)
+
+    async def acked() -> bool:
+        return (await bus.consumer_states(STREAM))[CONSUMER].ack_floor_sequence == last
+
+    await eventually(acked)
+    made = (await bus.consumer_states(STREAM))[CONSUMER]
+    await services.stop("memory-1")
+    await services.start("memory")
+    assert (await bus.consumer_states(STREAM))[CONSUMER].delivered_sequence == made.delivered_sequence
+
+
+class Process:
+    """A memory of its own process, for ``kill -9``."""
+
+    def __init__(self, url: str, directory: Path) -> None:
+        environment = {
+            **os.environ,
+            "ANCHORWATCH_NATS_URL": url,
+            "ANCHORWATCH_DATA_DIR": str(directory),
+            "ANCHORWATCH_INSTANCE": "memory-1",
+        }
+        command = [
+            sys.executable,
+            "-c",
+            "import sys; from anchorwatch.service.runner import main; sys.exit(main('memory'))",
+        ]
+        with (directory / "memory.log").open("ab") as log:
+            self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+
+async def test_a_memory_that_is_killed_again_and_again_is_exact(
+    server: NatsServer, bus: Bus, tmp_path: Path
+) -> None:
+    path = tmp_path / "memory" / "memory-1.db"
+    process = Process(server.url, tmp_path)
+    try:
+        for round_ in range(5):
+            before = (await bus.stream_state(STREAM)).last_sequence
+            # The same records again: as sequences they are new, and they fold as odd as they may.
+            writing = asyncio.create_task(write_lives(bus, 8))
+            await reached(path, before + 1 + 37 * round_)
+            process.kill()
+            await writing
+            process = Process(server.url, tmp_path)
+        last = (await bus.stream_state(STREAM)).last_sequence
+        await reached(path, last)
+    finally:
+        process.kill()
+    killed = content(path)
+    async with services_on(server.url, tmp_path / "fresh") as fresh:
+        await fresh.start("memory")
+        await reached(path_of(fresh), last)
+    assert content(path_of(fresh)) == killed

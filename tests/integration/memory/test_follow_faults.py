@@ -1,0 +1,71 @@
+"""Deliveries that come late, twice, in another order, and acks that are lost: the content is the same."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+import structlog
+from anchorwatch.bus.port import Message
+from anchorwatch.bus.sim import FaultKind, Faults, SimServer
+from anchorwatch.bus.sim.loop import run
+from anchorwatch.service.runner import ensure_topology
+from anchorwatch.testing.mesh import LoopClock
+from anchorwatch_memory.follow import Follower
+from anchorwatch_memory.port import InPlace
+
+from tests.unit.memory.test_store import LIFE, WHOLE
+
+RATES = dict.fromkeys(
+    (
+        FaultKind.DUPLICATE_DELIVERY,
+        FaultKind.DELAYED_DELIVERY,
+        FaultKind.REORDERED_DELIVERY,
+        FaultKind.LOST_DELIVERY_ACK,
+        FaultKind.STALE_READ,
+        FaultKind.ORPHANED_PULL,
+        FaultKind.SLOW_FETCH,
+    ),
+    0.3,
+)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_deliveries_do_the_content_is_the_same(seed: int) -> None:
+    found, faults = run(_life(seed), seed)
+    assert {name: rows for name, rows in found.items() if name not in ("progress", "timeline")} == {
+        name: rows for name, rows in WHOLE.items() if name not in ("progress", "timeline")
+    }
+    assert sum(faults.counts.values()) > 10
+
+
+async def _life(seed: int) -> tuple[dict[str, Any], Faults]:
+    faults = Faults(random.Random(seed), RATES)
+    server = SimServer(seed=seed, faults=faults)
+    outside = server.connect(name="outside")
+    await ensure_topology(outside)
+    projections = InPlace()
+    follower = Follower(
+        server.connect(name="memory"),
+        "JOURNAL_0",
+        "aw.journal.0.>",
+        "memory-1",
+        projections,
+        LoopClock(server),
+        structlog.stdlib.get_logger("test"),
+    )
+    stopping = asyncio.Event()
+    following = asyncio.create_task(follower.run(stopping))
+    for stored in LIFE.messages:
+        await outside.publish(Message(stored.subject, stored.payload))
+        await asyncio.sleep(faults.rng.random() * 0.1)
+    while follower.sequence < len(LIFE.messages):
+        await follower.reach(len(LIFE.messages))
+    stopping.set()
+    await following
+    await follower.close()
+    dump = projections.store.dump()
+    await projections.close()
+    return dict(dump), faults
