@@ -1,11 +1,13 @@
-"""Looks at the real systems, once for all who ask at the same time, and answers ``aw.rpc.observe.<workspace>.<agent>``."""
+"""Looks at the real systems, and answers ``aw.rpc.observe.<workspace>.<agent>``.
+
+What is answered was looked at after it was asked for: an agent that has just launched something must not be shown the
+world before. Those who ask while a look is under way share the next one.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import defaultdict
 
 from anchorwatch.bus.port import Subscription
 from anchorwatch.core.errors import AnchorWatchError, Unavailable
@@ -18,69 +20,57 @@ from anchorwatch.topology.subjects import RPC_OBSERVE
 
 LOOK_S_MAX = 3.0
 """How long a pack may take to look."""
-FRESH_S = 0.5
-"""How old an observation may be that is given to another who asks."""
 QUEUE = "observer"
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    at: float
-    observation: Observation
 
 
 class Lookout:
     """Observes for the agents of every workspace."""
 
-    def __init__(
-        self,
-        context: ServiceContext,
-        agents: AgentDirectory,
-        runtimes: Runtimes,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, context: ServiceContext, agents: AgentDirectory, runtimes: Runtimes) -> None:
         self._context = context
         self._agents = agents
         self._runtimes = runtimes
-        self._monotonic = monotonic
-        self._seen: dict[tuple[str, str], _Seen] = {}
-        self._looking: dict[tuple[str, str], asyncio.Task[Observation]] = {}
+        self._turns: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._next: dict[tuple[str, str], asyncio.Task[Observation]] = {}
 
     async def listen(self) -> Subscription:
         """Answer whoever asks; one observer of all answers each."""
         return await self._context.bus.subscribe(RPC_OBSERVE.filter(), self._answer, queue=QUEUE)
 
     async def look(self, workspace: str, agent: str) -> Observation:
-        """What the agent's pack sees, not older than `FRESH_S`.
+        """What the agent's pack sees, looked at after this call began.
 
         Raises:
             Unavailable: it could not look, and why.
         """
         key = (workspace, agent)
-        seen = self._seen.get(key)
-        if seen is not None and self._monotonic() - seen.at < FRESH_S:
-            return seen.observation
-        looking = self._looking.get(key)
-        if looking is None:
-            looking = asyncio.create_task(self._look(workspace, agent), name=f"look {workspace}/{agent}")
-            self._looking[key] = looking
-            looking.add_done_callback(lambda task: self._looked(key, task))
+        look = self._next.get(key)
+        if look is None:
+            look = asyncio.create_task(self._look_next(key), name=f"look {workspace}/{agent}")
+            self._next[key] = look
+            look.add_done_callback(lambda task: self._ended(key, task))
         # One who gives up waiting must not take it from the others.
-        return await asyncio.shield(looking)
+        return await asyncio.shield(look)
 
-    def _looked(self, key: tuple[str, str], task: asyncio.Task[Observation]) -> None:
-        del self._looking[key]
+    def _ended(self, key: tuple[str, str], task: asyncio.Task[Observation]) -> None:
+        if self._next.get(key) is task:
+            del self._next[key]
         if not task.cancelled():
             # All who waited may have gone; a failure is told to those who have not.
             task.exception()
 
+    async def _look_next(self, key: tuple[str, str]) -> Observation:
+        async with self._turns[key]:
+            # It begins: whoever asks from here on waits for the one after it.
+            del self._next[key]
+            return await self._look(*key)
+
     async def _look(self, workspace: str, agent: str) -> Observation:
-        began = self._monotonic()
         try:
             async with asyncio.timeout(LOOK_S_MAX):
                 spec = await self._agents.get(workspace, agent)
                 runtime = await self._runtimes.get(workspace, spec)
-                observation = await runtime.observe()
+                return await runtime.observe()
         except TimeoutError:
             raise Unavailable(f"{agent}: looking took longer than {LOOK_S_MAX:g} s") from None
         except AnchorWatchError as error:
@@ -89,8 +79,6 @@ class Lookout:
             # A pack may raise anything, although it should not.
             self._context.log.exception("an agent's pack cannot look", workspace=workspace, agent=agent)
             raise Unavailable(f"{agent}: its pack cannot look: {type(error).__name__}") from None
-        self._seen[workspace, agent] = _Seen(began, observation)
-        return observation
 
     async def _answer(self, subject: str, _payload: bytes) -> bytes:
         tokens = RPC_OBSERVE.parse(subject)
