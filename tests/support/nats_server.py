@@ -132,6 +132,13 @@ class NatsServer:
         self.kill9()
         self.start()
 
+    def reload(self, users: Sequence[User]) -> None:
+        """Let the running server take up other users."""
+        self.users = users
+        (self.directory / "server.conf").write_text(self._config())
+        if self.process is not None:
+            self.process.send_signal(signal.SIGHUP)
+
     def pause(self) -> None:
         """Stop the process as it stands (a stall: connections stay open, nothing answers)."""
         if self.process is not None:

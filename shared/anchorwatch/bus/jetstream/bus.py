@@ -109,6 +109,10 @@ class JetStreamBus:
     async def server_time_ms(self) -> int:
         return await self._clock.now_ms()
 
+    async def leader(self, stream: str) -> str:
+        """The name of the server that leads a replicated stream; empty while there is none, or no cluster."""
+        return await self._streams.leader(stream)
+
     @property
     def connected(self) -> bool:
         return self._link.connected

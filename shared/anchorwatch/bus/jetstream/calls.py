@@ -121,13 +121,17 @@ class Waiters:
         for waiter in list(self._waiters.values()):
             waiter.fail(error)
 
-    def fail_subject(self, subject: str, error: AnchorWatchError) -> bool:
-        """Let all fail that sent to ``subject`` (in lower case, as nats-py tells it); whether there was one."""
+    def fail_subject(self, subject: str, failure: Callable[[str], AnchorWatchError]) -> bool:
+        """Let all fail that sent to ``subject``; whether there was one.
+
+        nats-py tells the subject in lower case; ``failure`` makes the error from what was really sent to.
+        """
         struck = [
-            waiter
+            (waiter, sent)
             for waiter in self._waiters.values()
-            if any(each.lower() == subject for each in waiter.subjects)
+            for sent in waiter.subjects
+            if sent.lower() == subject
         ]
-        for waiter in struck:
-            waiter.fail(error)
+        for waiter, sent in struck:
+            waiter.fail(failure(sent))
         return bool(struck)

@@ -21,6 +21,7 @@ PING_INTERVAL_S = 5
 PINGS_OUT_MAX = 2
 RECONNECT_PAUSE_S = 0.1
 CLOSE_S_MAX = 5.0
+SETTLE_S = 0.01
 
 OnError = Callable[[str], None]
 OnDenied = Callable[[str, str], None]
@@ -67,10 +68,11 @@ class Connection:
         """Wait for the connection; False when it is not there after ``timeout_s``, or was closed."""
         if self.closing:
             return False
-        if not self.connected:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
-                    await self._up.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while not self.connected and not self.closing:
+                    # Between the loss and `_disconnected`, which clears it, the event does not make us wait.
+                    await (asyncio.sleep(SETTLE_S) if self._up.is_set() else self._up.wait())
         return self.connected
 
     async def open(self, timeout_s: float) -> None:

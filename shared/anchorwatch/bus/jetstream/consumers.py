@@ -33,6 +33,7 @@ PAUSE_S = 0.25
 REST_S_MAX = 0.01
 
 _GONE = "409"
+_NOTHING_FOR_YOU = ("404", "408 Requests Pending")
 _ACK, _NAK, _PROGRESS = b"+ACK", b"-NAK", b"+WPI"
 
 
@@ -110,16 +111,20 @@ class JetStreamConsumer:
     async def fetch(self, limit: int, timeout_s: float) -> list[Delivery]:
         if limit < 1:
             raise BadInput(f"cannot fetch {limit} messages")
-        deadline = asyncio.get_running_loop().time() + timeout_s
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + timeout_s
         async with self._fetching:
+            queue_up = False
             while not self._arrived:
-                left_s = deadline - asyncio.get_running_loop().time()
+                left_s = max(deadline - clock(), 0.0)
                 if self._closed or self._link.closed:
                     raise Disconnected(f"consumer {self._name} of {self._stream} was closed here")
-                if not self._link.connected and not await self._link.wait_up(min(max(left_s, 0.0), PAUSE_S)):
+                if not self._link.connected and not await self._link.wait_up(min(left_s, PAUSE_S)):
                     return []
-                await self._pull(limit, min(max(left_s, 0.0), PULL_S_MAX))
-                if self._arrived or asyncio.get_running_loop().time() >= deadline:
+                await self._pull(limit, min(left_s, PULL_S_MAX), queue_up=queue_up)
+                # Told that there is nothing, in place of being kept waiting: an open request of before has the first claim.
+                queue_up = self._ended.startswith(_NOTHING_FOR_YOU)
+                if clock() >= deadline:
                     break
             return [self._arrived.popleft() for _ in range(min(limit, len(self._arrived)))]
 
@@ -142,8 +147,10 @@ class JetStreamConsumer:
                     f"$JS.API.CONSUMER.DELETE.{self._stream}.{self._name}", b"", CALL_TIMEOUT_S
                 )
 
-    async def _pull(self, limit: int, wait_s: float) -> None:
+    async def _pull(self, limit: int, wait_s: float, *, queue_up: bool) -> None:
         """Ask the server once, and wait until it has said its last word, or the connection is gone.
+
+        ``queue_up``: wait for one message behind the requests that are open.
 
         Raises:
             NotFound: there is no such consumer.
@@ -152,11 +159,14 @@ class JetStreamConsumer:
         self._ended, self._failure = "", None
         self._reply = f"{self._inbox}.{next(self._pulls)}"
         request: dict[str, object] = {"batch": limit, "no_wait": True}
+        if queue_up and wait_s > 0:
+            request = {"batch": 1}
         if wait_s > 0:
             request["expires"] = max(int(wait_s * NANOSECONDS), 1_000_000)
         try:
             await self._link.send(self._next_subject, json.dumps(request).encode(), self._reply)
         except Disconnected:
+            await asyncio.sleep(PAUSE_S)
             return
         await self._await_news(1, wait_s + PULL_GRACE_S)
         if self._arrived:

@@ -210,12 +210,14 @@ class Link:
         self._waiters.fail_all(Disconnected("the connection to NATS was lost"))
 
     def _denied(self, verb: str, subject: str) -> None:
-        doing = "publish" if verb == "publish" else "subscribe"
-        error = Denied(f"the credentials do not allow to {doing} to {subject}")
+        def denied(exact: str) -> Denied:
+            doing = "publish" if verb == "publish" else "subscribe"
+            return Denied(f"the credentials do not allow to {doing} to {exact}")
+
         if subject == f"{self._inbox}.*".lower():
             self._inbox_denied = True
-        if not self._waiters.fail_subject(subject, error):
-            self.report(error.message)
+        if not self._waiters.fail_subject(subject, denied):
+            self.report(denied(subject).message)
 
 
 async def _subscribe(client: Client, subject: str, queue: str, receive: Receive) -> Subscription:

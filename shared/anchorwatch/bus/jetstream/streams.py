@@ -101,6 +101,11 @@ class Streams:
         state = (await self.info(name))["state"]
         return StreamState(state["first_seq"], state["last_seq"], state["messages"], state["bytes"])
 
+    async def leader(self, name: str) -> str:
+        """The name of the server that leads the stream; empty while there is none, or no cluster."""
+        cluster = (await self.info(name)).get("cluster") or {}
+        return str(cluster.get("leader", ""))
+
     async def purge(self, stream: str, subject: str, keep_from: int | None = None) -> int:
         request: dict[str, Any] = {"filter": subject}
         if keep_from is not None:

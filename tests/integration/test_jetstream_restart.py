@@ -1,0 +1,353 @@
+"""The JetStream bus under a server that is killed, stalls, denies, or ends the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from anchorwatch.bus import jetstream
+from anchorwatch.bus.jetstream import JetStreamBus
+from anchorwatch.bus.port import ConsumerSpec, Disconnected, Message, StreamMissing
+from anchorwatch.core.errors import Denied, TooLarge, Unavailable
+from anchorwatch.topology.streams import BucketSpec, StreamSpec
+
+from tests.support.eventually import POLL_S, eventually, persist
+from tests.support.nats_server import NatsServer, User, running_server
+
+ADMIN = User("admin", "admin-password")
+WRITER = User("writer", "writer-password", publish=("s.writer.>",), subscribe=("_INBOX.writer.>",))
+DEAF = User("deaf", "deaf-password", subscribe=("nothing",))
+STREAM = StreamSpec("S", ("s.>",), atomic_batches=True)
+# "At once" on a machine that is busy with other tests.
+AT_ONCE_S = 2.0
+
+
+class Mesh:
+    """A server, and clients of it."""
+
+    def __init__(self, server: NatsServer) -> None:
+        self.server = server
+        self.told: list[str] = []
+        self._buses: list[JetStreamBus] = []
+
+    async def connect(self, user: User = ADMIN, **options: float) -> JetStreamBus:
+        bus = await jetstream.connect(
+            self.server.url,
+            user=user.name,
+            password=user.password,
+            name=user.name,
+            inbox=f"_INBOX.{user.name}",
+            on_error=self.told.append,
+            **options,  # type: ignore[arg-type]  # connect_timeout_s
+        )
+        self._buses.append(bus)
+        return bus
+
+    async def close(self) -> None:
+        for bus in self._buses:
+            await bus.close()
+
+
+@pytest.fixture
+async def mesh(tmp_path: Path) -> AsyncIterator[Mesh]:
+    with running_server(tmp_path, (ADMIN, WRITER, DEAF)) as server:
+        mesh = Mesh(server)
+        yield mesh
+        await mesh.close()
+    # Nothing of a closed bus is left behind.
+    assert [task for task in asyncio.all_tasks() if "nats" in repr(task.get_coro())] == []
+
+
+# Killed, and started again.
+
+
+async def test_work_goes_on_across_kills(mesh: Mesh) -> None:
+    """A publisher and a consumer, and the server killed three times in the middle: everything arrives."""
+    publisher, reader = await mesh.connect(), await mesh.connect()
+    await publisher.ensure_stream(STREAM)
+    consumer = await reader.consumer(ConsumerSpec("S", ("s.>",), "d", ack_wait_s=2.0))
+    wanted = 400
+    seen: dict[bytes, int] = {}
+
+    async def publish_all() -> None:
+        for n in range(wanted):
+            message = Message("s.a", str(n).encode(), message_id=str(n))
+            await persist(lambda message=message: publisher.publish(message, timeout_s=1.0))  # type: ignore[misc]
+
+    async def consume_all() -> None:
+        while len(seen) < wanted:
+            for delivery in await consumer.fetch(20, 1.0):
+                seen.setdefault(delivery.stored.payload, delivery.stored.sequence)
+                await delivery.ack()
+
+    work = asyncio.gather(publish_all(), consume_all())
+    for reached in (50, 150, 300):
+        await eventually(lambda reached=reached: len(seen) >= reached)  # type: ignore[misc]
+        await asyncio.to_thread(mesh.server.restart)
+    await asyncio.wait_for(work, 30)
+    assert set(seen) == {str(n).encode() for n in range(wanted)}
+    # One id for all retries: nothing was stored twice.
+    assert (await publisher.stream_state("S")).messages == wanted
+    assert any("lost" in text for text in mesh.told)
+    assert any("back" in text for text in mesh.told)
+
+
+async def test_a_call_under_way_fails_with_the_connection_not_with_its_timeout(mesh: Mesh) -> None:
+    bus = await mesh.connect()
+
+    async def silent(_subject: str, _payload: bytes) -> None:
+        return None
+
+    await bus.subscribe("rpc", silent)
+    asking = asyncio.create_task(bus.request("rpc", b"", 60.0))
+    await asyncio.sleep(POLL_S)
+    mesh.server.kill9()
+    with pytest.raises(Disconnected):
+        await asyncio.wait_for(asking, AT_ONCE_S)
+    assert not bus.connected
+
+
+async def test_a_call_made_while_the_server_is_away_waits_for_it(mesh: Mesh) -> None:
+    bus = await mesh.connect()
+    await bus.ensure_stream(STREAM)
+    mesh.server.kill9()
+    await eventually(lambda: not bus.connected)
+    publishing = asyncio.create_task(bus.publish(Message("s.a", b"x"), timeout_s=30.0))
+    await asyncio.sleep(0.3)
+    assert not publishing.done()
+    await asyncio.to_thread(mesh.server.start)
+    assert (await asyncio.wait_for(publishing, AT_ONCE_S)).sequence == 1
+
+
+async def test_a_call_made_while_the_server_is_away_ends_at_its_timeout(mesh: Mesh) -> None:
+    bus = await mesh.connect()
+    await bus.ensure_stream(STREAM)
+    mesh.server.kill9()
+    await eventually(lambda: not bus.connected)
+    with pytest.raises(Disconnected):
+        await bus.publish(Message("s.a", b"x"), timeout_s=0.2)
+    await bus.announce("live", b"x")
+    await asyncio.to_thread(mesh.server.start)
+    await eventually(lambda: bus.connected)
+    # What failed so was not kept back to be sent later.
+    assert (await bus.stream_state("S")).messages == 0
+
+
+async def test_a_waiting_fetch_outlives_a_restart(mesh: Mesh) -> None:
+    bus = await mesh.connect()
+    await bus.ensure_stream(STREAM)
+    consumer = await bus.consumer(ConsumerSpec("S", ("s.>",), "d"))
+
+    async def fetch_one() -> bytes:
+        while True:
+            for delivery in await consumer.fetch(1, 30.0):
+                return delivery.stored.payload
+
+    fetching = asyncio.create_task(fetch_one())
+    await asyncio.sleep(0.1)
+    await asyncio.to_thread(mesh.server.restart)
+    await eventually(lambda: bus.connected)
+    await persist(lambda: bus.publish(Message("s.a", b"x")))
+    assert await asyncio.wait_for(fetching, AT_ONCE_S) == b"x"
+
+
+async def test_a_fetch_while_the_server_is_away_returns_empty_and_does_not_spin(mesh: Mesh) -> None:
+    bus = await mesh.connect()
+    await bus.ensure_stream(STREAM)
+    consumer = await bus.consumer(ConsumerSpec("S", ("s.>",), "d"))
+    mesh.server.kill9()
+    await eventually(lambda: not bus.connected)
+    start = time.monotonic()
+    fetched = [await consumer.fetch(1, 30.0) for _ in range(4)]
+    assert fetched == [[], [], [], []]
+    assert 0.4 < time.monotonic() - start < 10
+
+
+async def test_deliveries_are_answered_in_vain_while_the_server_is_away(mesh: Mesh) -> None:
+    bus = await mesh.connect()
+    await bus.ensure_stream(STREAM)
+    await bus.publish(Message("s.a", b"x"))
+    consumer = await bus.consumer(ConsumerSpec("S", ("s.>",), "d", ack_wait_s=1.0))
+    (delivery,) = await consumer.fetch(1, 5.0)
+    mesh.server.kill9()
+    await eventually(lambda: not bus.connected)
+    await delivery.in_progress()
+    await delivery.nak()
+    await delivery.ack()
+
+
+async def test_who_answers_requests_answers_again_after_a_restart(mesh: Mesh) -> None:
+    answering, asking = await mesh.connect(), await mesh.connect()
+
+    async def answer(_subject: str, payload: bytes) -> bytes:
+        return payload
+
+    await answering.subscribe("rpc", answer, queue="q")
+    await asyncio.to_thread(mesh.server.restart)
+    assert await persist(lambda: asking.request("rpc", b"x", 1.0)) == b"x"
+
+
+async def test_an_ephemeral_consumer_goes_on_after_a_kill(mesh: Mesh) -> None:
+    bus = await mesh.connect()
+    await bus.ensure_stream(STREAM)
+    consumer = await bus.consumer(ConsumerSpec("S", ("s.>",), None))
+    await asyncio.to_thread(mesh.server.restart)
+    await persist(lambda: bus.publish(Message("s.a", b"x")))
+    async with asyncio.timeout(10):
+        while not (deliveries := await consumer.fetch(1, 1.0)):
+            pass
+    assert deliveries[0].stored.payload == b"x"
+
+
+async def test_everything_that_was_stored_is_there_after_a_kill(mesh: Mesh) -> None:
+    bus = await mesh.connect()
+    await bus.ensure_stream(STREAM)
+    await bus.ensure_bucket(BucketSpec("b"))
+    await bus.ensure_object_store("o")
+    bucket, store = await bus.bucket("b"), await bus.object_store("o")
+    await bus.publish_batch([Message("s.a", b"1"), Message("s.b", b"2")])
+    await bucket.put("k", b"v")
+    await store.put("name", b"data" * 100_000)
+    await asyncio.to_thread(mesh.server.restart)
+    page = await persist(lambda: bus.range("S", "s.>", 1))
+    assert ([each.payload for each in page.messages], page.up_to) == ([b"1", b"2"], 2)
+    entry = await bucket.get("k")
+    assert entry is not None
+    assert entry.value == b"v"
+    assert await store.get("name") == b"data" * 100_000
+
+
+# Stalled.
+
+
+async def test_a_server_that_stalls_is_unavailable_in_time_and_good_again_after(mesh: Mesh) -> None:
+    bus = await mesh.connect()
+    await bus.ensure_stream(STREAM)
+    mesh.server.pause()
+    try:
+        start = time.monotonic()
+        with pytest.raises(Unavailable):
+            await bus.publish(Message("s.a", b"x", message_id="m"), timeout_s=0.3)
+        assert time.monotonic() - start < AT_ONCE_S
+    finally:
+        mesh.server.resume()
+    ack = await persist(lambda: bus.publish(Message("s.a", b"x", message_id="m")))
+    # The attempt that got no answer may have been stored: that is what the message id is for.
+    assert ack.sequence == 1
+    assert (await bus.stream_state("S")).messages == 1
+
+
+# Connecting and closing.
+
+
+async def test_no_server_is_unavailable_at_the_deadline(mesh: Mesh) -> None:
+    mesh.server.kill9()
+    start = time.monotonic()
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1"):
+        await mesh.connect(connect_timeout_s=0.5)
+    assert 0.4 < time.monotonic() - start < AT_ONCE_S
+
+
+async def test_a_server_that_comes_late_is_connected_to(mesh: Mesh) -> None:
+    mesh.server.kill9()
+    connecting = asyncio.create_task(mesh.connect(connect_timeout_s=15.0))
+    await asyncio.sleep(0.3)
+    await asyncio.to_thread(mesh.server.start)
+    assert (await connecting).connected
+
+
+async def test_a_wrong_password_is_denied_at_once(mesh: Mesh) -> None:
+    with pytest.raises(Denied, match="credentials"):
+        await asyncio.wait_for(mesh.connect(User("admin", "wrong"), connect_timeout_s=60.0), AT_ONCE_S)
+
+
+async def test_a_user_who_cannot_hear_answers_is_denied_at_once(mesh: Mesh) -> None:
+    with pytest.raises(Denied, match=r"_INBOX\.deaf"):
+        await asyncio.wait_for(mesh.connect(DEAF, connect_timeout_s=60.0), AT_ONCE_S)
+
+
+async def test_a_connect_that_is_cancelled_leaves_nothing(mesh: Mesh) -> None:
+    mesh.server.kill9()
+    connecting = asyncio.create_task(mesh.connect(connect_timeout_s=60.0))
+    await asyncio.sleep(0.2)
+    connecting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await connecting
+
+
+async def test_a_bus_can_be_closed_while_the_server_is_away(mesh: Mesh) -> None:
+    bus = await mesh.connect()
+    await bus.ensure_stream(STREAM)
+    await bus.consumer(ConsumerSpec("S", ("s.>",), None))
+    waiting = asyncio.create_task(bus.publish(Message("s.a", b"x"), timeout_s=60.0))
+    mesh.server.kill9()
+    await eventually(lambda: not bus.connected)
+    await asyncio.wait_for(bus.close(), AT_ONCE_S)
+    with contextlib.suppress(Disconnected):
+        await asyncio.wait_for(waiting, AT_ONCE_S)
+
+
+# Denied.
+
+
+async def test_a_denial_is_quick_and_says_what(mesh: Mesh) -> None:
+    admin, writer = await mesh.connect(), await mesh.connect(WRITER)
+    await admin.ensure_stream(STREAM)
+    for attempt in (
+        writer.publish(Message("s.other", b"x"), timeout_s=60.0),
+        writer.range("S", "s.>", 1, timeout_s=60.0),
+    ):
+        start = time.monotonic()
+        with pytest.raises(Denied, match=r"do not allow to publish to (s\.other|\$JS\.API\.DIRECT\.GET\.S)$"):
+            await attempt
+        assert time.monotonic() - start < AT_ONCE_S
+    assert (await writer.publish(Message("s.writer.a", b"x"))).sequence == 1
+
+
+async def test_who_may_not_ask_whether_a_stream_exists_hears_unavailable(mesh: Mesh) -> None:
+    admin, writer = await mesh.connect(), await mesh.connect(WRITER)
+    with pytest.raises(StreamMissing):
+        await admin.publish(Message("s.writer.a", b"x"))
+    with pytest.raises(Unavailable, match="do not allow"):
+        await writer.publish(Message("s.writer.a", b"x"))
+
+
+async def test_credentials_that_are_replaced_and_restored_end_in_a_connection(mesh: Mesh) -> None:
+    bus = await mesh.connect()
+    await bus.ensure_stream(STREAM)
+    consumer = await bus.consumer(ConsumerSpec("S", ("s.>",), "d"))
+    mesh.server.reload((User("admin", "another-password"),))
+    await eventually(lambda: not bus.connected)
+    with pytest.raises(Disconnected):
+        await bus.publish(Message("s.a", b"x"), timeout_s=0.3)
+    mesh.server.reload((ADMIN,))
+    await eventually(lambda: bus.connected)
+    await bus.publish(Message("s.a", b"x"))
+    assert [each.stored.payload for each in await consumer.fetch(1, 5.0)] == [b"x"]
+
+
+async def test_a_bus_can_be_closed_while_it_is_refused(mesh: Mesh) -> None:
+    bus = await mesh.connect()
+    mesh.server.reload((User("admin", "another-password"),))
+    await eventually(lambda: not bus.connected)
+    await asyncio.sleep(0.3)
+    await asyncio.wait_for(bus.close(), AT_ONCE_S)
+
+
+async def test_a_message_above_the_servers_size_is_refused_and_the_connection_stays(mesh: Mesh) -> None:
+    bus = await mesh.connect()
+    await bus.ensure_stream(STREAM)
+    limit = mesh.server.max_payload_bytes
+    for message in (
+        Message("s.a", bytes(limit + 1)),
+        # It is the headers that make it too large.
+        Message("s.a", bytes(limit - 10), message_id="m"),
+    ):
+        with pytest.raises(TooLarge):
+            await bus.publish(message)
+    assert (await bus.publish(Message("s.a", bytes(limit - 1000), message_id="m"))).sequence == 1
+    assert not any("lost" in text for text in mesh.told)
