@@ -18,7 +18,7 @@ _KEY_DIGEST_CHARS = 16
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A command and where it stands.
+    """A command and where it stands. ``digest`` is its record's, which no other record has.
 
     ``attempt`` counts its deliveries. Nobody else can have seen a first one, so there is nothing to look up; should that be
     wrong, the first write is fenced.
@@ -26,6 +26,7 @@ class Job:
 
     ref: SessionRef
     sequence: int
+    digest: str
     command: CommandDecided
     attempt: int = 1
 
@@ -60,10 +61,10 @@ def effect_key(job: Job) -> str:
     """The key that names the command's effect to its provider, in every attempt, for ever.
 
     At most 63 of a-z, 0-9 and ``-``, so that any provider takes it as a label. The readable part may be cut; the digest at its
-    end tells apart what must be: also two meshes that use one account with the same names, since turn ids never repeat.
+    end tells apart what must be: also two meshes, or one that was begun anew, that use one account and count the same runs.
     """
     ref, call = job.ref, job.call
-    identity = "\x1f".join((ref.shard, ref.workspace, ref.session, str(call), job.command.turn_id))
+    identity = "\x1f".join((ref.shard, ref.workspace, ref.session, str(call), job.digest))
     tail = f"-{call.run}-{call.step}-{call.n}-{sha256(identity.encode()).hexdigest()[:_KEY_DIGEST_CHARS]}"
     head = f"aw-{ref.workspace}-{ref.session}"[: KEY_CHARS_MAX - len(tail)].rstrip("-")
     return head + tail

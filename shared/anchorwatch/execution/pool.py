@@ -53,13 +53,14 @@ def pool_consumer(pool: str) -> ConsumerSpec:
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """What a delivery is about. ``command`` is None where it is an answer at a gate."""
+    """What a delivery is about. ``command`` (and ``digest``, its record's) is missing where it is an answer at a gate."""
 
     sequence: int
     ref: SessionRef
     call: CallId
     pool: str
-    command: CommandDecided | None
+    command: CommandDecided | None = None
+    digest: str = ""
 
     @property
     def identity(self) -> tuple[SessionRef, CallId]:
@@ -192,7 +193,7 @@ class PoolRunner:
         """
         message = in_hand.message
         if message.command is not None:
-            return Job(message.ref, message.sequence, message.command, in_hand.attempt)
+            return Job(message.ref, message.sequence, message.digest, message.command, in_hand.attempt)
         state = await self._runner.recorder.effects.load(message.ref, message.pool, message.call, 0)
         if state.gate is None:
             raise Damaged(f"sequence {message.sequence}: an answer to what nobody asked")
@@ -200,8 +201,9 @@ class PoolRunner:
         page = await self._context.bus.range(journal_stream(SHARD), subject, state.gate.command, limit=1)
         if not page.messages or page.messages[0].sequence != state.gate.command:
             raise Damaged(f"sequence {message.sequence}: its command is not at {state.gate.command}")
-        command = read_command(message.pool, decode(page.messages[0].payload).body)
-        return Job(message.ref, state.gate.command, command, in_hand.attempt + 1)
+        record = decode(page.messages[0].payload)
+        command = read_command(message.pool, record.body)
+        return Job(message.ref, state.gate.command, record.digest, command, in_hand.attempt + 1)
 
 
 def _read(stored: Stored) -> _Message | None:
@@ -210,9 +212,10 @@ def _read(stored: Stored) -> _Message | None:
     if register.kind == "fx.gate":
         if not isinstance(read_effect(stored), GateDecided):
             return None
-        return _Message(stored.sequence, register.ref, register.call, register.pool, None)
-    command = read_command(register.pool, decode(stored.payload).body)
-    return _Message(stored.sequence, register.ref, command.call, register.pool, command)
+        return _Message(stored.sequence, register.ref, register.call, register.pool)
+    record = decode(stored.payload)
+    command = read_command(register.pool, record.body)
+    return _Message(stored.sequence, register.ref, command.call, register.pool, command, record.digest)
 
 
 def _make_runner(

@@ -75,7 +75,7 @@ def attempts(
 ) -> Attempts:
     agent = AgentSpec(name="keeper", pack="bench")
     command = CommandDecided(CallId(1, 1, 1), "t", 1, "keeper@1", "default", "act", {}, "", "", "d", 1)
-    job = Job(SessionRef("default", "fleet"), 5, command)
+    job = Job(SessionRef("default", "fleet"), 5, "d1", command)
     tool = ToolSpec("act", "", {}, effect_class, timeout_s=5, settle_s=10)
     context = ToolContext(job.ref, job.call, "t", agent, "k", 1, 5.0, 0, 300.0)
 

@@ -15,11 +15,11 @@ NUMBERS = st.integers(1, 10**9)
 
 
 def job(
-    workspace: str = "default", session: str = "fleet", turn: str = "turn_1", run: int = 15, n: int = 1
+    workspace: str = "default", session: str = "fleet", digest: str = "d1", run: int = 15, n: int = 1
 ) -> Job:
     call = CallId(run, 2, n)
-    command = CommandDecided(call, turn, 1, "keeper@1", "default", "fire", {}, "", "", "d", 1)
-    return Job(SessionRef(workspace, session), 9, command)
+    command = CommandDecided(call, "turn_1", 1, "keeper@1", "default", "fire", {}, "", "", "d", 1)
+    return Job(SessionRef(workspace, session), 9, digest, command)
 
 
 def test_it_can_be_read_and_is_the_same_in_every_attempt() -> None:
@@ -40,7 +40,7 @@ def test_what_must_be_told_apart_is() -> None:
         job(),
         job("default-fleet", "x"),
         job("default", "fleet-x"),
-        job(turn="turn_2"),
+        job(digest="d2"),
         job(n=2),
         job("w" * 63, "s" * 62 + "a"),
         job("w" * 63, "s" * 62 + "b"),
