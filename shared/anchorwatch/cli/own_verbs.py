@@ -55,13 +55,17 @@ def fleet_kill(
     fleet.kill(ident, data_dir, as_json=as_json)
 
 
-def demo(as_json: JsonOption = False) -> int:  # noqa: FBT002
-    """Play the incident on real processes, checking itself."""
-    from importlib import import_module
+def demo(
+    as_json: JsonOption = False,  # noqa: FBT002
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the data directory, and say where.")] = False,  # noqa: FBT002
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Chance as in the run that printed it.", min=0)
+    ] = None,
+) -> int:
+    """Play the incident on real processes, checking itself; exit 1 if a promise is broken. About a minute."""
+    from anchorwatch.cli.demo import run
 
-    # By name: it starts whole meshes, and is looked for only when it is wanted.
-    code: int = import_module("anchorwatch.cli.demo").run(as_json=as_json)
-    return code
+    return run(as_json=as_json, keep=keep, seed=seed)
 
 
 def doctor(data_dir: DataDirOption = None, as_json: JsonOption = False) -> int:  # noqa: FBT002

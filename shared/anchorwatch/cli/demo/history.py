@@ -5,8 +5,8 @@ It does not go through the session machine's fold on purpose: what is checked he
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from anchorwatch.bus.port import Stored
 from anchorwatch.codec import decode
@@ -14,6 +14,7 @@ from anchorwatch.core.anchor import Anchor, PromptProof
 from anchorwatch.core.effect.state import Claimed, Outcome
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
+from anchorwatch.core.session.apply import Recorded
 from anchorwatch.core.session.events import (
     AnchorChanged,
     CommandDecided,
@@ -30,13 +31,14 @@ HOLDING = frozenset({Kind.ACQUIRED, Kind.TAKEN_OVER})
 
 @dataclass(frozen=True, slots=True)
 class AnchorRecord:
-    """One record of the anchor register."""
+    """One record of the anchor register. ``text``: the model's last words, at the end of a turn."""
 
     sequence: int
     kind: str
     anchor: Anchor
     digest: str
     reason: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,58 +141,71 @@ def read_history(records: Sequence[Stored]) -> History:
     Raises:
         Damaged: a record cannot be trusted.
     """
-    anchors: list[AnchorRecord] = []
-    inputs: list[Input] = []
-    prompts: list[Prompt] = []
-    commands: list[Command] = []
-    claims: list[Claim] = []
-    outcomes: list[Done] = []
-    sent: list[Sent] = []
+    found = _Found()
     for stored in records:
         register = parse_register(stored.subject)
-        if register.kind.startswith("fx."):
-            effect = read_effect(stored)
-            if isinstance(effect, Claimed):
-                claims.append(Claim(stored.sequence, register.call, effect))
-            elif isinstance(effect, Outcome):
-                outcomes.append(Done(stored.sequence, effect))
-            continue
         if register.kind == "sent":
             record = decode(stored.payload)
             state = str(record.body.get("state", ""))
-            sent.append(Sent(stored.sequence, register.path[1], record.kind, state))
-            continue
-        recorded = read_session_record(stored)
-        if recorded is None:
-            continue
-        match recorded.event:
-            case AnchorChanged() as event:
-                changed = AnchorRecord(
-                    recorded.sequence, event.kind, event.anchor, recorded.digest, event.reason
-                )
-                anchors.append(changed)
-                prompts += _prompts(recorded.sequence, event.anchor.run_id, event.head)
-            case InputAccepted(input=accepted):
-                inputs.append(accepted)
-            case CommandDecided() as event:
-                commands.append(Command(recorded.sequence, event))
-                prompts += _prompts(recorded.sequence, event.call.run, event.head)
-            case StepDecided() as event:
-                prompts += _prompts(recorded.sequence, event.run, event.head)
+            found.sent.append(Sent(stored.sequence, register.path[1], record.kind, state))
+        elif register.kind.startswith("fx."):
+            found.take_effect(stored, register.call)
+        elif (recorded := read_session_record(stored)) is not None:
+            found.take(recorded)
+    return found.history(records[-1].sequence if records else 0)
+
+
+@dataclass
+class _Found:
+    anchors: list[AnchorRecord] = field(default_factory=list)
+    inputs: list[Input] = field(default_factory=list)
+    prompts: list[Prompt] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+    outcomes: list[Done] = field(default_factory=list)
+    sent: list[Sent] = field(default_factory=list)
+
+    def take_effect(self, stored: Stored, call: CallId) -> None:
+        match read_effect(stored):
+            case Claimed() as claimed:
+                self.claims.append(Claim(stored.sequence, call, claimed))
+            case Outcome() as outcome:
+                self.outcomes.append(Done(stored.sequence, outcome))
             case _:
-                # Outcomes were read above; a snapshot says nothing new.
+                # Gates and claims given back: nobody asks for them here.
                 pass
-    return History(
-        anchors=tuple(anchors),
-        inputs=tuple(inputs),
-        prompts=tuple(prompts),
-        commands=tuple(commands),
-        claims=tuple(claims),
-        outcomes=tuple(outcomes),
-        sent=tuple(sent),
-        last_sequence=records[-1].sequence if records else 0,
-    )
 
+    def take(self, recorded: Recorded) -> None:
+        match recorded.event:
+            case AnchorChanged(kind=kind, anchor=anchor, reason=reason) as event:
+                text = event.head.text if event.head else ""
+                self.anchors.append(
+                    AnchorRecord(recorded.sequence, kind, anchor, recorded.digest, reason, text)
+                )
+                self._take_head(recorded, anchor.run_id, event.head)
+            case InputAccepted(input=accepted):
+                self.inputs.append(accepted)
+            case CommandDecided() as event:
+                self.commands.append(Command(recorded.sequence, event))
+                self._take_head(recorded, event.call.run, event.head)
+            case StepDecided() as event:
+                self._take_head(recorded, event.run, event.head)
+            case _:
+                # A snapshot says nothing new.
+                pass
 
-def _prompts(sequence: int, run: int, head: StepHead | None) -> Iterable[Prompt]:
-    return () if head is None else (Prompt(sequence, run, head.step, head.prompt),)
+    def _take_head(self, recorded: Recorded, run: int, head: StepHead | None) -> None:
+        if head is not None:
+            self.prompts.append(Prompt(recorded.sequence, run, head.step, head.prompt))
+
+    def history(self, last_sequence: int) -> History:
+        return History(
+            anchors=tuple(self.anchors),
+            inputs=tuple(self.inputs),
+            prompts=tuple(self.prompts),
+            commands=tuple(self.commands),
+            claims=tuple(self.claims),
+            outcomes=tuple(self.outcomes),
+            sent=tuple(self.sent),
+            last_sequence=last_sequence,
+        )

@@ -40,8 +40,13 @@ def render_status(told: Mapping[str, Any]) -> str:
     return str(told["text"])
 
 
-async def add_jobs(bus: Bus, n: int, size: str = MIXED, fault: Fault = "") -> list[str]:
-    """Queue ``n`` new jobs; returns their ids. ``fault``: what the first worker that takes one does instead (tests).
+async def add_jobs(
+    bus: Bus, n: int, size: str = MIXED, fault: Fault = "", batch: str | None = None
+) -> list[str]:
+    """Queue ``n`` new jobs; returns their ids.
+
+    ``fault``: what the first worker that takes one does instead (tests). ``batch``: a word that stands in the ids, and by which
+    the jobs are the same ones again; None: by chance.
 
     Raises:
         BadInput: ``n`` is not 1 to 100,000, or there is no such size or fault.
@@ -49,7 +54,7 @@ async def add_jobs(bus: Bus, n: int, size: str = MIXED, fault: Fault = "") -> li
     """
     if not 1 <= n <= JOBS_MAX:
         raise BadInput(f"{n} jobs cannot be added", hint=f"1 to {JOBS_MAX} at a time")
-    batch = secrets.token_hex(4)
+    batch = batch or secrets.token_hex(4)
     ids = [f"j-{batch}-{number}" for number in range(1, n + 1)]
     for job_id in ids:
         # The message id makes a retry of the same job no second job.

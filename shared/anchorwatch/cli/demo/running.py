@@ -1,0 +1,176 @@
+"""``anchorwatch demo``: sets the stage, plays the story, judges what was seen, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import random
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import SecretStr
+
+from anchorwatch.cli.demo import report
+from anchorwatch.cli.demo.checks import Check, check_all
+from anchorwatch.cli.demo.evidence import Evidence
+from anchorwatch.cli.demo.receiver import Receiver
+from anchorwatch.cli.demo.stage import Stage
+from anchorwatch.cli.demo.story import HEARTBEAT_S, Story
+from anchorwatch.core.errors import AnchorWatchError
+from anchorwatch.mesh.credentials import CLI, Credentials
+from anchorwatch.service.connect import connect
+from anchorwatch.settings import Settings
+
+CHANNEL = "demo"
+EXECUTORS = 2
+SEED_MAX = 2**32
+RECOVERY_S = 60.0
+COLLECT_S_MAX = 30.0
+
+
+@dataclass
+class Told:
+    """Says what happens, with the seconds since the beginning: to people on stdout, beside JSON on stderr."""
+
+    as_json: bool
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    def __call__(self, text: str) -> None:
+        print(f"{self.seconds:5.1f} s  {text}", file=sys.stderr if self.as_json else sys.stdout, flush=True)
+
+
+def run(*, as_json: bool = False, keep: bool = False, seed: int | None = None) -> int:
+    """Play it; returns 0 when everything was as promised, else 1."""
+    tell = Told(as_json)
+    seed = secrets.randbelow(SEED_MAX) if seed is None else seed
+    tell(f"the incident, on real processes (seed {seed})")
+    evidence, broken = Evidence(), ""
+    left: list[int] = []
+    with _ended_by_signals():
+        stage = Stage()
+        stage.settings = _settings(stage)
+        try:
+            evidence, broken = _play(stage, seed, tell)
+        finally:
+            with _undisturbed():
+                left = _leave(stage, keep=keep)
+    checks = [] if not evidence.jobs else check_all(evidence)
+    checks += [_story_ended(broken), _nothing_left(stage, left, keep=keep)]
+    tell("the mesh is stopped" + (f"; its data are kept in {stage.root}" if keep else ""))
+    outcome = report.Outcome(
+        seed, round(tell.seconds, 1), tuple(checks), evidence, kept=str(stage.root) if keep else None
+    )
+    print(json.dumps(outcome.to_json(), indent=2, default=str) if as_json else outcome.to_text())
+    return 0 if outcome.ok else 1
+
+
+def _play(stage: Stage, seed: int, tell: Told) -> tuple[Evidence, str]:
+    """What was seen; and, when the story broke off, why."""
+    secret = f"whsec_{base64.b64encode(secrets.token_bytes(24)).decode()}"
+    with Receiver(secret) as receiver:
+        _write_routes(stage, receiver.url, secret)
+        stage.up("--scale", f"executor={EXECUTORS}")
+        tell(
+            f"the mesh is up: {len(stage.rows())} processes on {stage.mesh.nats_url}, data in {stage.data.root}"
+        )
+        return asyncio.run(_tell_story(stage, receiver, seed, tell))
+
+
+async def _tell_story(stage: Stage, receiver: Receiver, seed: int, tell: Told) -> tuple[Evidence, str]:
+    credentials = Credentials.load(stage.data)
+    assert credentials is not None  # noqa: S101 - the mesh that runs there has made them
+    password = SecretStr(credentials.passwords[CLI])
+    settings = Settings(nats_url=stage.mesh.nats_url, nats_user=CLI, nats_password=password)
+    bus = await connect(settings, "anchorwatch-demo")
+    story = Story(stage, bus, receiver, random.Random(seed), tell)  # noqa: S311 - it chooses moments, and hides nothing
+    broken = ""
+    try:
+        try:
+            await story.play()
+        except AnchorWatchError as error:
+            broken = str(error)
+            tell(f"the story breaks off: {error}")
+        try:
+            async with asyncio.timeout(COLLECT_S_MAX):
+                await story.collect()
+        except (AnchorWatchError, TimeoutError) as error:
+            broken = broken or f"the evidence could not be read: {error}"
+    finally:
+        await bus.close()
+    return story.evidence, broken
+
+
+def _settings(stage: Stage) -> dict[str, str]:
+    """The mesh's settings: no language model, and a heartbeat so slow that it cannot be what wakes the agent."""
+    return {
+        "ANCHORWATCH_MODEL": "rules",
+        "ANCHORWATCH_HEARTBEAT_S": f"{HEARTBEAT_S:g}",
+        "ANCHORWATCH_NOTIFY": str(stage.root / "notify.toml"),
+    }
+
+
+def _write_routes(stage: Stage, url: str, secret: str) -> None:
+    routes = stage.root / "notify.toml"
+    routes.write_text(
+        f'[[channel]]\nname = "{CHANNEL}"\nkind = "webhook"\nurl = "{url}"\nsecret = "{secret}"\non = ["turn_ended"]\n',
+        encoding="utf-8",
+    )
+    routes.chmod(0o600)
+
+
+# ---------------------------------------------------------------- the end
+
+
+def _leave(stage: Stage, *, keep: bool) -> list[int]:
+    try:
+        return stage.end()
+    finally:
+        if not keep:
+            stage.remove()
+
+
+def _story_ended(broken: str) -> Check:
+    return Check(
+        "the story is played to its end", "all of it happened", broken or "all of it happened", not broken
+    )
+
+
+def _nothing_left(stage: Stage, left: list[int], *, keep: bool) -> Check:
+    there = stage.root.exists()
+    expected = f"processes: none; directory: {'kept' if keep else 'none'}"
+    seen = f"processes: {', '.join(map(str, left)) or 'none'}; directory: {('kept' if keep else stage.root) if there else 'none'}"
+    return Check("nothing is left", expected, seen, seen == expected)
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let polite signals end this as Ctrl-C does: in order."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number in before:
+        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Ctrl-C again must not leave half a mesh; the end is bounded anyway."""
+    before: Any = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
