@@ -108,6 +108,8 @@ def test_a_new_session_looks_at_once_and_then_at_its_heartbeat(tmp_path: Path, s
         await mesh.until_rest(ref, 4, within_s=100)
         passed_s = (mesh.server.now_ms() - started_ms) / 1000
         assert 90 <= passed_s <= 92, "three heartbeats of 30 s"
+        ticks = [subject for _, subject, _ in await mesh.records(ref) if subject.startswith("in.")]
+        assert len(ticks) == 4, "one wake a check"
 
     mesh_test(seed, body)
 

@@ -163,8 +163,8 @@ class Looker:
                 await self._acquire(ref, state, woken_by, now_ms)
                 return None, True
             case NotBefore(at_ms=at_ms, check=True) if at_ms <= now_ms:
-                await self._accept_tick(ref, f"check-{at_ms}", now_ms)
-                return None, True
+                receipt = await self._accept_tick(ref, f"check-{at_ms}", now_ms)
+                return None, bool(woken_by) or receipt.replayed
             case NotBefore(at_ms=at_ms):
                 await self._schedules.ensure(ref, at_ms)
             case _:
