@@ -42,7 +42,7 @@ format: setup ## put the code in its one format
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
 
-bench: setup ## measure the durable turn (about a minute)
+bench: setup ## measure the durable turn beside a floor (about a minute; all of it: ARGS="--full")
 	@exec $(BIN)/python -m tests.bench $(ARGS)
 
 soak: setup ## run for long under kills, and check that nothing was lost or done twice
