@@ -60,6 +60,9 @@ class Front:
         return self._code
 
     def _pass_on(self, _number: int, _frame: FrameType | None) -> None:
+        if not self.stopping:
+            with contextlib.suppress(OSError):
+                os.write(2, b"\nstopping (once more to hurry)\n")
         self.stopping = True
         if self._pid and self._code is None:
             with contextlib.suppress(ProcessLookupError):

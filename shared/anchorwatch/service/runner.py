@@ -31,6 +31,7 @@ GROUP = "anchorwatch.services"
 DRAIN_S_MAX = 7.0
 CLOSE_S_MAX = 1.0
 BUS_RETRY_S = 0.25
+CONNECT_S_MAX = 2.0
 CRASHED = 70
 """EX_SOFTWARE: the service ended by itself."""
 
@@ -119,7 +120,9 @@ class _Process:
         while True:
             bus = None
             try:
-                bus = await connect(self._settings, self._identity.instance, on_error=self._bus_error)
+                bus = await connect(
+                    self._settings, self._identity.instance, on_error=self._bus_error, timeout_s=CONNECT_S_MAX
+                )
                 await ensure_topology(bus)
                 presence = Presence(bus, self._identity, self._settings.lease_s)
                 await presence.start()
@@ -151,13 +154,15 @@ class _Process:
         replaced = asyncio.create_task(presence.replaced.wait(), name="replaced")
         await asyncio.wait({work, stop, replaced}, return_when=asyncio.FIRST_COMPLETED)
         told.cancel()
-        if not work.done() and not stop.done():
-            self._log.error(
-                "another process took this instance's name", hint="give each its own ANCHORWATCH_INSTANCE"
-            )
-            self._stopping.set()
-        replaced.cancel()
-        return await self._drain(work)
+        if work.done() or stop.done():
+            replaced.cancel()
+            return await self._drain(work)
+        self._log.error(
+            "another process took this instance's name", hint="give each its own ANCHORWATCH_INSTANCE"
+        )
+        self._stopping.set()
+        await self._drain(work)
+        return CRASHED
 
     async def _drain(self, work: asyncio.Future[None]) -> int:
         """Let the service put its work down, for a bounded time."""

@@ -1,0 +1,230 @@
+"""Each check of the demo holds when the promise was kept, and fails, it alone, when it was not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from anchorwatch.cli.demo.checks import check_all
+from anchorwatch.cli.demo.evidence import Evidence
+from anchorwatch.cli.demo.history import Prompt
+from anchorwatch.core.names import CallId
+from anchorwatch.core.records import Kind
+from anchorwatch.packs.fleet.jobs import Result
+
+from tests.unit.cli.demo import incident
+from tests.unit.cli.demo.incident import KEY, KILLED_PID, kept
+
+Change = Callable[[Evidence], Evidence]
+
+
+def failed(evidence: Evidence) -> list[str]:
+    return [check.name for check in check_all(evidence) if not check.ok]
+
+
+def but(**changes: Any) -> Change:
+    """The evidence with other fields."""
+    return lambda evidence: replace(evidence, **changes)
+
+
+def history(**changes: Any) -> Change:
+    """The evidence with other lists in its history."""
+    return lambda evidence: replace(evidence, history=replace(evidence.history, **changes))
+
+
+def claim(**changes: Any) -> Change:
+    """The evidence with another account of the killed executor."""
+
+    def change(evidence: Evidence) -> Evidence:
+        assert evidence.claim is not None
+        return replace(evidence, claim=replace(evidence.claim, **changes))
+
+    return change
+
+
+def killed(service: str, **changes: Any) -> Change:
+    """The evidence with one kill told differently."""
+    return lambda evidence: replace(
+        evidence,
+        kills=tuple(replace(each, **changes) if each.service == service else each for each in evidence.kills),
+    )
+
+
+def record(kind: str, run: int, **changes: Any) -> Change:
+    """The evidence with one anchor record changed."""
+
+    def change(evidence: Evidence) -> Evidence:
+        anchors = tuple(
+            replace(each, anchor=each.anchor.model_copy(update=changes))
+            if (each.kind, each.anchor.run_id) == (kind, run)
+            else each
+            for each in evidence.history.anchors
+        )
+        return replace(evidence, history=replace(evidence.history, anchors=anchors))
+
+    return change
+
+
+def anchor(**changes: Any) -> Change:
+    """The evidence with another anchor in the KV bucket."""
+    return lambda evidence: replace(evidence, anchor={**evidence.anchor, **changes})
+
+
+def prompts(*shown: Prompt) -> Change:
+    return history(prompts=shown)
+
+
+LAUNCH, STOP = "launches", "nothing is stopped while jobs are queued"
+WOKEN, TURN = "woken by the event", "the turn goes on"
+HELD, TAKEN, KEPT = "the killed executor held a claim", "the claim is taken up", "the journal is kept"
+JOBS, ONCE = "each job has one verified result", "each launch happened once"
+TOLD, RUNS, INPUTS = "each notification arrived once", "run ids have no gaps", "no input is lost"
+ANCHOR, PROMPT = "the anchor (KV anchors/default.fleet)", "the anchor of run n is in the prompt of run n + 1"
+
+
+def came_back(service: str) -> str:
+    return f"{service} is killed with kill -9 and comes back"
+
+
+BROKEN: dict[str, tuple[str, Change]] = {
+    "demand was taken for absent": (
+        "the incident",
+        but(incident={"demand_active": False, "demand_queued": False, "workers_dead": True}),
+    ),
+    "unknown is not false": (
+        "the incident",
+        but(incident={"demand_active": None, "demand_queued": True, "workers_dead": True}),
+    ),
+    "the heartbeat woke it": (
+        WOKEN,
+        history(inputs=(incident.tick(2, "check-1000"), incident.event(5), incident.tick(7, "check-2000"))),
+    ),
+    "another event woke it": (
+        WOKEN,
+        history(
+            inputs=(
+                incident.tick(2, "check-1000"),
+                incident.event(5, "queue.waiting"),
+                incident.tick(7, "tick-5"),
+            )
+        ),
+    ),
+    "it saw no emergency": (LAUNCH, history(commands=(incident.command(9, priority="normal"),))),
+    "a stop was asked for": (
+        STOP,
+        history(
+            commands=(incident.command(9), incident.command(9, "stop_instance", CallId(2, 2, 1)))
+        ),
+    ),
+    "an instance was stopped": (STOP, but(stopped=("w-2",))),
+    "the planner was no process of the mesh": (came_back("planner"), killed("planner", known=False)),
+    "the executor stayed away": (came_back("executor"), killed("executor", new_pid=None)),
+    "the notifier did not die": (came_back("notifier"), killed("notifier", new_pid=81)),
+    "the server stayed away": (came_back("nats"), killed("nats", new_pid=None)),
+    "nobody took the turn over": (
+        TURN,
+        lambda each: history(
+            anchors=tuple(one for one in each.history.anchors if one.kind != Kind.TAKEN_OVER)
+        )(each),
+    ),
+    "the generation did not grow": (TURN, record(Kind.TAKEN_OVER, 2, generation=2)),
+    "another process was killed": (HELD, claim(killed_pid=KILLED_PID + 1)),
+    "the owner is another incarnation": (HELD, claim(presence_incarnation="z")),
+    "the owner is unknown to the mesh": (HELD, claim(mesh_pids=(70,))),
+    "the journal forgot": (KEPT, but(mark=replace(kept().mark, after_sha256=""))),  # type: ignore[type-var]
+    "a job has no result": (JOBS, but(results=incident.results()[:1])),
+    "a job has two results": (JOBS, but(results=(*incident.results(), incident.results()[0]))),
+    "a proof does not hold": (
+        JOBS,
+        but(results=(incident.results()[0], Result("j-2", incident.results()[0].certificate, "w-4", 0.1))),
+    ),
+    "an instance was started twice": (
+        ONCE,
+        but(launched={**kept().launched, KEY: {"w-4": 2, "w-5": 1, "w-6": 1}}),
+    ),
+    "one more instance was started": (
+        ONCE,
+        but(launched={**kept().launched, KEY: {"w-4": 1, "w-5": 1, "w-6": 1, "w-7": 1}}),
+    ),
+    "a launch that nobody decided": (ONCE, but(launched={**kept().launched, "stray": {"w-9": 1}})),
+    "a turn was told to nobody": (TOLD, but(arrivals=kept().arrivals[:1])),
+    "a turn was told under two ids": (
+        TOLD,
+        but(arrivals=(*kept().arrivals, incident.arrival("14-demo-cccc", 14))),
+    ),
+    "a notification was accepted twice": (TOLD, but(arrivals=(*kept().arrivals, kept().arrivals[0]))),
+    "sent again with other content": (
+        TOLD,
+        but(arrivals=(*kept().arrivals[:2], incident.arrival("14-demo-bbbb", 14, body_sha256="else"))),
+    ),
+    "a signature is wrong": (
+        TOLD,
+        but(arrivals=(incident.arrival("4-demo-aaaa", 4, signed=False), *kept().arrivals[1:])),
+    ),
+    "the journal does not know that it was sent": (TOLD, history(sent=())),
+    "the anchor miscounts": (ANCHOR, anchor(run_count=3)),
+    "the anchor holds an old fact": (
+        ANCHOR,
+        anchor(facts={"tasks_queued": 2, "workers_dead": False, "jobs_done": 2}),
+    ),
+    "the prompt showed an old anchor": (
+        PROMPT,
+        history(prompts=(incident.prompt(9, 2, 1, 1), incident.prompt(14, 2, 2, 4))),
+    ),
+    "the step says nothing of its prompt": (
+        PROMPT,
+        history(prompts=(replace(incident.prompt(9, 2, 1, 4), proof=None),)),
+    ),
+    "a run had no prompt": (PROMPT, history(prompts=(incident.prompt(4, 1, 1, 1),))),
+}
+
+
+def test_all_hold_when_every_promise_was_kept() -> None:
+    assert failed(kept()) == []
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_promise_fails_its_own_check_and_no_other(case: str) -> None:
+    name, change = BROKEN[case]
+    assert failed(change(kept())) == [name]
+
+
+ENTANGLED: dict[str, tuple[tuple[str, ...], Change]] = {
+    "a run id is left out": ((RUNS, TURN, WOKEN, PROMPT), record(Kind.ACQUIRED, 2, run_id=3)),
+    "an input was taken by two runs": ((INPUTS, WOKEN), record(Kind.ACQUIRED, 2, inputs_through=0)),
+    "an input was never taken": (
+        (INPUTS,),
+        lambda each: history(inputs=(*each.history.inputs, incident.event(20)))(each),
+    ),
+    "nobody took the claim up": ((TAKEN,), history(claims=(incident.claim(10, "x", 1),))),
+    "the claim was taken up under another key": (
+        (TAKEN, ONCE),
+        history(claims=(incident.claim(10, "x", 1), incident.claim(11, "y", 2, key="other"))),
+    ),
+    "the dead owner's outcome counts": ((HELD, TAKEN), history(outcomes=(incident.outcome(13, under=10),))),
+    "the outcome is unknown": (
+        (LAUNCH, TAKEN),
+        history(outcomes=(incident.outcome(13, under=11, state="unknown"),)),
+    ),
+    "the last run failed": ((ANCHOR,), record(Kind.TURN_ENDED, 2, last_run_outcome="failed")),
+    "there was a single run": ((RUNS,), record(Kind.ACQUIRED, 1, run_id=7)),
+}
+
+
+@pytest.mark.parametrize("case", ENTANGLED)
+def test_a_promise_that_others_rest_on_fails_with_them(case: str) -> None:
+    names, change = ENTANGLED[case]
+    assert set(failed(change(kept()))) >= set(names)
+
+
+def test_nothing_seen_is_no_promise_kept() -> None:
+    assert [check.name for check in check_all(Evidence()) if check.ok] == []
+
+
+def test_every_check_is_broken_by_some_case() -> None:
+    broken = {name for name, _ in BROKEN.values()} | {
+        name for names, _ in ENTANGLED.values() for name in names
+    }
+    assert broken >= {check.name for check in check_all(kept())}

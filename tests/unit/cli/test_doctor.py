@@ -1,0 +1,74 @@
+"""What the doctor calls durable, and what it refuses to call so."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from anchorwatch.cli.doctor_bus import judge
+from anchorwatch.mesh.files import DataDir
+
+from tests.unit.cli.conftest import Run
+
+
+def server(*, sync_always: bool, cluster_size: int = 1) -> dict[str, object]:
+    data: dict[str, object] = {"config": {"sync_always": sync_always, "sync_interval": 120_000_000_000}}
+    if cluster_size > 1:
+        data["meta_cluster"] = {"cluster_size": cluster_size}
+    return {"data": data}
+
+
+def test_one_server_that_syncs_always_is_durable_as_its_disk_is() -> None:
+    check = judge(server(sync_always=True), replicas=1)
+    assert check.state == "passed"
+    assert "a lost disk takes everything" in check.detail
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_server_that_syncs_now_and_then_is_not(size: int) -> None:
+    check = judge(server(sync_always=False, cluster_size=size), replicas=3)
+    assert check.state == "failed"
+    assert "every 120 s" in check.detail
+    assert "sync_interval: always" in check.hint
+
+
+def test_a_cluster_with_single_copies_is_not() -> None:
+    assert judge(server(sync_always=True, cluster_size=3), replicas=1).state == "failed"
+    assert judge(server(sync_always=True, cluster_size=3), replicas=3).state == "passed"
+
+
+@pytest.mark.parametrize("answer", [{}, {"data": {}}, {"data": {"config": {}}}, {"error": {"code": 503}}])
+def test_a_server_that_does_not_say_is_not(answer: dict[str, object]) -> None:
+    assert judge(answer, replicas=1).state == "failed"
+
+
+def test_without_a_mesh_it_says_so_and_exits_1(run: Run) -> None:
+    ran = run("doctor", "--json")
+    assert ran.code == 1
+    checks = {check["name"]: check["state"] for check in json.loads(ran.out)["checks"]}
+    assert checks["python"] == checks["nats-server"] == checks["disk"] == "passed"
+    assert checks["mesh"] == "failed"
+    assert checks["model"] == "note"
+
+
+def test_secrets_that_others_can_read_are_a_fault(run: Run) -> None:
+    data = DataDir.at(Path("d"))
+    data.make()
+    run("init", "--data-dir", "d")
+    data.credentials.chmod(0o644)
+    ran = run("doctor", "--data-dir", "d")
+    assert (
+        f"FAILED  data directory: others can read {data.credentials} (chmod go= {data.credentials})"
+        in ran.out
+    )
+    assert not os.access(data.root / "mesh.json", os.F_OK)
+
+
+def test_an_llm_without_a_name_is_a_fault(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANCHORWATCH_MODEL", "openai")
+    assert "FAILED  model: no model is named (set ANCHORWATCH_MODEL_NAME)" in run("doctor").out
+    monkeypatch.setenv("ANCHORWATCH_MODEL_NAME", "gpt-x")
+    monkeypatch.setenv("ANCHORWATCH_MODEL_KEY", "sk-s3cret")
+    out = run("doctor").out
+    assert "ok      model: gpt-x at https://api.openai.com/v1, with a key" in out
+    assert "s3cret" not in out
