@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from anchorwatch.bus.port import Bus, KeyExists, KeyValue, Message, StreamMissing
 from anchorwatch.core.errors import BadInput, NotFound
@@ -79,6 +81,13 @@ async def test_keys_are_listed_in_order(world: World, bus: Bus) -> None:
     for key in ("b", "a.y", "a.x", "b"):
         await bucket.put(key, b"v")
     assert await bucket.keys() == ["a.x", "a.y", "b"]
+
+
+async def test_many_keys_are_listed_too(world: World, bus: Bus) -> None:
+    bucket = await make(world, bus)
+    keys = [f"k.{n:04}" for n in range(1100)]
+    await asyncio.gather(*(bucket.put(key, b"v" * 100) for key in keys))
+    assert await bucket.keys() == keys
 
 
 async def test_the_buckets_revision_changes_with_every_write(world: World, bus: Bus) -> None:

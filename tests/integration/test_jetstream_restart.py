@@ -221,6 +221,25 @@ async def test_everything_that_was_stored_is_there_after_a_kill(mesh: Mesh) -> N
     assert await store.get("name") == b"data" * 100_000
 
 
+async def test_a_fetch_that_is_held_up_asks_now_and_then_and_not_all_the_time(mesh: Mesh) -> None:
+    bus, witness = await mesh.connect(), await mesh.connect()
+    await bus.ensure_stream(STREAM)
+    for _ in range(3):
+        await bus.publish(Message("s.a", b"x"))
+    consumer = await bus.consumer(ConsumerSpec("S", ("s.>",), "d", ack_pending_max=2, ack_wait_s=60.0))
+    asked: list[bytes] = []
+
+    async def count(_subject: str, payload: bytes) -> None:
+        asked.append(payload)
+
+    await witness.subscribe("$JS.API.CONSUMER.MSG.NEXT.S.d", count)
+    # The first leaves a request open behind it, which the bound holds up; the second stands behind that one.
+    assert len(await consumer.fetch(10, 5.0)) == 2
+    for limit in (1, 10):
+        assert await consumer.fetch(limit, 0.5) == []
+    assert len(asked) < 10
+
+
 # Stalled.
 
 

@@ -1,4 +1,20 @@
-"""The bus on NATS JetStream. The only place that imports nats."""
+"""The bus on NATS JetStream. The only place that imports nats.
+
+What a user must be allowed to publish to, beside the subjects that it stores to, and to subscribe to ``<inbox>.>``
+(``KV_<bucket>`` and ``OBJ_<store>`` are the streams of buckets and object stores):
+
+- publish, publish_batch: nothing else. To tell a missing stream from one without a leader: ``$JS.API.STREAM.NAMES``
+- last, range: ``$JS.API.DIRECT.GET.<stream>``
+- consumer: ``$JS.API.CONSUMER.INFO.<stream>.<durable>``, ``$JS.API.CONSUMER.CREATE.<stream>.<durable>`` (with
+  ``.<filter>`` when there is one filter), ``$JS.API.CONSUMER.MSG.NEXT.<stream>.<durable>``, ``$JS.ACK.<stream>.<durable>.>``
+- an ephemeral consumer: the same with ``*`` for its name, and ``$JS.API.CONSUMER.DELETE.<stream>.*``
+- bucket: get ``$JS.API.DIRECT.GET.KV_<bucket>.$KV.<bucket>.>``; writing ``$KV.<bucket>.>``; keys as an ephemeral consumer;
+  revision ``$JS.API.STREAM.INFO.KV_<bucket>``
+- object_store: ``$O.<store>.>``, ``$JS.API.DIRECT.GET.OBJ_<store>`` and below it; delete ``$JS.API.STREAM.PURGE.OBJ_<store>``
+- ensure_…: ``$JS.API.STREAM.INFO.<stream>``, ``$JS.API.STREAM.CREATE.<stream>``
+- stream_state, consumer_states, purge: ``$JS.API.STREAM.INFO``, ``CONSUMER.LIST``, ``STREAM.PURGE`` ``.<stream>``
+- server_time_ms: ``$SYS.REQ.USER.INFO``; without it, this machine's clock is given
+"""
 
 from anchorwatch.bus.jetstream.bus import JetStreamBus, connect
 

@@ -6,12 +6,12 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from anchorwatch.bus.jetstream.api import NANOSECONDS, api
+from anchorwatch.bus.jetstream.api import CALL_TIMEOUT_S, NANOSECONDS, api
 from anchorwatch.bus.jetstream.consumers import PULL_S_MAX, JetStreamConsumer, consumer_info, state_of
 from anchorwatch.bus.jetstream.link import Link
 from anchorwatch.bus.jetstream.times import rfc3339
 from anchorwatch.bus.port import ConsumerSpec, ConsumerState, Stored, StreamMissing
-from anchorwatch.core.errors import BadInput, ConfigDiffers, NotFound
+from anchorwatch.core.errors import BadInput, ConfigDiffers, NotFound, Unavailable
 
 EPHEMERAL_IDLE_S_MAX = 60.0
 KEYS_A_FETCH = 1000
@@ -54,14 +54,16 @@ class Consumers:
             self._link, f"CONSUMER.CREATE.{stream}.{name}.{filter_}", request, f"keys of {stream}"
         )
         found: list[Stored] = []
-        if made["num_pending"]:
-            consumer = JetStreamConsumer(self._link, stream, name, ephemeral=True)
-            try:
-                await consumer.open()
-                while deliveries := await consumer.fetch(KEYS_A_FETCH, 0):
-                    found += [delivery.stored for delivery in deliveries]
-            finally:
-                await consumer.close()
+        consumer = JetStreamConsumer(self._link, stream, name, ephemeral=True)
+        try:
+            await consumer.open()
+            while len(found) < made["num_pending"]:
+                deliveries = await consumer.fetch(KEYS_A_FETCH, CALL_TIMEOUT_S)
+                if not deliveries:
+                    raise Unavailable(f"keys of {stream}: {len(found)} of {made['num_pending']} came")
+                found += [delivery.stored for delivery in deliveries]
+        finally:
+            await consumer.close()
         return found
 
     async def delete(self, stream: str, durable: str) -> None:

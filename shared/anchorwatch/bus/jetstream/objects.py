@@ -35,9 +35,21 @@ class Objects:
         if found is not None and not found[0].get("deleted"):
             self._check_same(name, found[0], digest)
             return
+        expect = Expect(self._meta(name), found[1].sequence if found else 0)
         chunks = self._chunks(secrets.token_hex(16))
-        for start in range(0, len(data), CHUNK_BYTES):
-            await self._publisher.publish(Message(chunks, data[start : start + CHUNK_BYTES]), TIMEOUT_S)
+        try:
+            for start in range(0, len(data), CHUNK_BYTES):
+                await self._publisher.publish(Message(chunks, data[start : start + CHUNK_BYTES]), TIMEOUT_S)
+            # With this the object exists; chunks that nothing refers to are seen by nobody.
+            await self._publisher.publish(self._record(name, chunks, data, digest, expect), TIMEOUT_S)
+        except WrongLastSequence:
+            await self._streams.purge(self._stream, chunks)
+            found = await self._find(name)
+            if found is None:
+                raise
+            self._check_same(name, found[0], digest)
+
+    def _record(self, name: str, chunks: str, data: bytes, digest: str, expect: Expect) -> Message:
         info = {
             "name": name,
             "bucket": self._name,
@@ -47,20 +59,9 @@ class Objects:
             "digest": digest,
             "options": {"max_chunk_size": CHUNK_BYTES},
         }
-        meta = self._meta(name)
-        expect = Expect(meta, found[1].sequence if found else 0)
-        try:
-            # From here on the object exists; chunks that nothing refers to are seen by nobody.
-            await self._publisher.publish(
-                Message(meta, json.dumps(info).encode(), expect=expect, headers={"Nats-Rollup": "sub"}),
-                TIMEOUT_S,
-            )
-        except WrongLastSequence:
-            await self._streams.purge(self._stream, chunks)
-            found = await self._find(name)
-            if found is None:
-                raise
-            self._check_same(name, found[0], digest)
+        # One record a name: it replaces that of a deleted object.
+        headers = {"Nats-Rollup": "sub"}
+        return Message(self._meta(name), json.dumps(info).encode(), expect=expect, headers=headers)
 
     async def get(self, name: str) -> bytes | None:
         found = await self._find(name)

@@ -74,15 +74,17 @@ class Reader:
 
     async def get_last(self, stream: str, subject: str, timeout_s: float) -> Stored | None:
         """The last message of one subject, from any replica; the cheapest read, and no more than a look."""
-        api = f"$JS.API.DIRECT.GET.{stream}.{subject}"
-        reply = await self._link.call(api, b"", timeout_s)
+        return await self._get(stream, f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", timeout_s)
+
+    async def _get(self, stream: str, subject: str, request: bytes, timeout_s: float) -> Stored | None:
+        reply = await self._link.call(subject, request, timeout_s)
         headers = reply.headers or {}
         status = headers.get(STATUS_HEADER)
         if status == NO_RESPONDERS:
             raise await self.why_unanswered(stream)
+        if status == _NONE:
+            return None
         if status is not None:
-            if status == _NONE:
-                return None
             raise _bad_status(stream, headers)
         return _stored(reply)
 
