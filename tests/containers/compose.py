@@ -83,6 +83,8 @@ def mesh_up(engine: Engine, *arguments: str, files: tuple[str, ...] = ("compose.
     mesh = Mesh(replace(engine, environment=engine.environment | settings), files, nats_port, api_port)
     try:
         mesh.compose("up", "--detach", "--wait", "--wait-timeout", "120", *arguments)
+        # It ends once the agent and its session are there.
+        engine.run("docker", "wait", *mesh.compose("ps", "--all", "--quiet", "fleet").split(), timeout_s=120)
         yield mesh
     except BaseException:
         with contextlib.suppress(RuntimeError):
