@@ -8,11 +8,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 from anchorwatch.bus import jetstream
 from anchorwatch.bus.port import Bus, Message
 from anchorwatch.service.runner import ensure_topology
@@ -25,13 +24,6 @@ from tests.unit.memory.test_store import LIFE, WHOLE
 
 STREAM = "JOURNAL_0"
 CONSUMER = "memory-memory-1"
-
-
-@pytest.fixture
-async def services(server: NatsServer, bus: Bus, tmp_path: Path) -> AsyncIterator[Services]:
-    del bus  # its streams must be there first
-    async with services_on(server.url, tmp_path / "data") as made:
-        yield made
 
 
 async def write(bus: Bus, start: int = 0, end: int | None = None) -> int:

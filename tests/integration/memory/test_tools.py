@@ -1,0 +1,149 @@
+"""Remembering, recalling and forgetting through the real pool; and questions over RPC."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+import structlog
+from anchorwatch.bus.port import Bus
+from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.effect.state import Outcome
+from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.packs.port import ToolContext, ToolFailed
+from anchorwatch.service.agents import AgentDirectory
+from anchorwatch.service.context import WallClock
+from anchorwatch_memory.follow import Follower
+from anchorwatch_memory.port import InPlace
+from anchorwatch_memory.tools import MemoryTools
+
+from tests.support.in_process import Services
+from tests.support.sessions import ScriptedSession, now_ms
+
+AGENT = AgentSpec(name="keeper", pack="fleet", grants=("remember", "recall"))
+
+
+async def ask(bus: Bus, verb: str, **params: Any) -> dict[str, Any]:
+    payload = json.dumps({"workspace": "default", **params}).encode()
+    answer: dict[str, Any] = json.loads(await bus.request(f"aw.rpc.memory.{verb}", payload, 5.0))
+    return answer
+
+
+async def call(session: ScriptedSession, tool: str, **args: Any) -> Outcome:
+    (decided,) = await session.commands((tool, args), pool="memory")
+    return await session.outcome(decided)
+
+
+@pytest.fixture
+async def session(bus: Bus, services: Services) -> ScriptedSession:
+    """A session with a turn that runs, and a memory."""
+    agents = await AgentDirectory.open(bus)
+    await agents.apply("default", AGENT)
+    await services.start("memory")
+    made = ScriptedSession(bus)
+    await made.create()
+    await made.acquire()
+    return made
+
+
+async def test_what_was_remembered_is_recalled_in_the_next_step(session: ScriptedSession, bus: Bus) -> None:
+    kept = await call(session, "remember", text="w-3 hangs under load", topic="workers")
+    assert (kept.state, kept.data["memory"]["text"]) == ("succeeded", "w-3 hangs under load")
+    found = await call(session, "recall", query="which worker hangs?")
+    assert found.state == "succeeded"
+    assert [each["memory_id"] for each in found.data["memories"]] == [kept.data["memory"]["id"]]
+    assert "w-3 hangs under load" in found.text
+    nothing = await call(session, "recall", query="weather")
+    assert nothing.data["memories"] == []
+    listed = await ask(bus, "memories")
+    assert [each["call"] for each in listed["result"]["data"]] == ["fleet/1.1.1"]
+
+
+async def test_another_session_of_the_workspace_recalls_it_and_another_workspace_does_not(
+    session: ScriptedSession, bus: Bus
+) -> None:
+    await call(session, "remember", text="w-3 hangs", topic="workers")
+    agents = await AgentDirectory.open(bus)
+    await agents.apply("elsewhere", AGENT)
+    counts = []
+    for name, workspace in (("other", "default"), ("fleet", "elsewhere")):
+        other = ScriptedSession(bus, name, workspace)
+        await other.create()
+        await other.acquire()
+        counts.append(len((await call(other, "recall", query="hangs")).data["memories"]))
+    assert counts == [1, 0]
+
+
+async def test_without_a_grant_nothing_is_remembered(session: ScriptedSession, bus: Bus) -> None:
+    del session  # its memory must run
+    agents = await AgentDirectory.open(bus)
+    await agents.apply("default", AGENT.model_copy(update={"name": "other", "grants": ()}))
+    other = ScriptedSession(bus, "other")
+    await other.create("other@1")
+    await other.acquire(agent="other@1")
+    refused = await call(other, "remember", text="a", topic="b")
+    assert (refused.state, refused.rule) == ("refused", "grant")
+    assert (await ask(bus, "memories"))["result"]["data"] == []
+
+
+def context_of(workspace: str, key: str = "key") -> ToolContext:
+    ref = SessionRef(workspace, "fleet")
+    return ToolContext(ref, CallId(1, 1, 1), "turn_1", AGENT, key, 1, 10.0, now_ms(), 300.0)
+
+
+async def test_forgetting_needs_a_memory_of_the_same_workspace(session: ScriptedSession, bus: Bus) -> None:
+    kept = await call(session, "remember", text="w-3 hangs", topic="workers")
+    memory_id = kept.data["memory"]["id"]
+    projections = InPlace()
+    log = structlog.stdlib.get_logger("test")
+    follower = Follower(bus, "JOURNAL_0", "aw.journal.0.>", "memory-2", projections, WallClock(), log)
+    stopping = asyncio.Event()
+    following = asyncio.create_task(follower.run(stopping))
+    tools = MemoryTools(bus, "JOURNAL_0", projections, follower)
+    forgotten = await tools.run("forget", {"id": memory_id}, context_of("default"))
+    assert forgotten.data == {"forgotten": {"id": memory_id}}
+    for tool, args, workspace in (
+        ("forget", {"id": memory_id}, "elsewhere"),
+        ("forget", {"id": "mem-none"}, "default"),
+        ("forget", {}, "default"),
+        ("fly", {}, "default"),
+    ):
+        with pytest.raises(ToolFailed):
+            await tools.run(tool, args, context_of(workspace))
+    stopping.set()
+    await following
+    await follower.close()
+    await projections.close()
+
+
+async def test_a_question_that_cannot_be_answered_says_why(session: ScriptedSession, bus: Bus) -> None:
+    del session
+    for verb, params, code in (
+        ("fly", {}, "not_found"),
+        ("session", {"session": "none"}, "not_found"),
+        ("session", {}, "bad_input"),
+        ("sessions", {"workspace": 3}, "bad_input"),
+        ("sessions", {"limit": 10**6}, "bad_input"),
+        ("sessions", {"at_least": "x"}, "bad_input"),
+        ("artifact", {"artifact_id": "none"}, "not_found"),
+    ):
+        answer = await ask(bus, verb, **params)
+        assert answer["error"]["code"] == code, (verb, answer)
+    for payload in (b"{", b"[]", b"3", b"\xff"):
+        answer = json.loads(await bus.request("aw.rpc.memory.sessions", payload, 5.0))
+        assert answer["error"]["code"] == "bad_input"
+
+
+async def test_an_answer_waits_for_what_is_asked_for_and_says_how_far_it_is(
+    session: ScriptedSession, bus: Bus
+) -> None:
+    for _ in range(20):
+        head = await session.control("paused")
+        answer = await ask(bus, "session", session="fleet", at_least=head)
+        assert answer["result"]["status"] == "paused"
+        assert answer["as_of"] >= head
+        await session.control("resumed")
+    ahead = await ask(bus, "session", session="fleet", at_least=head + 1_000)
+    assert ahead["as_of"] < head + 1_000
