@@ -70,10 +70,11 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything. ``anchor`` is what the KV bucket holds; ``first_keys`` are effect keys that the demo itself used.
+    """Everything.
 
-    ``stopped``: instances that somebody stopped, as the yard lists them. ``launched``: for each effect key, how often each
-    instance was started, by the workers' own notes. ``jobs``: the prime of each job.
+    ``jobs``: the prime of each job. ``stopped``: instances that somebody stopped, as the yard lists them (None: it was not
+    asked). ``first_keys``: effect keys that the demo itself used, and for how many instances. ``launched``: for each effect
+    key, how often each instance was started, by the workers' own notes. ``anchor``: what the KV bucket holds.
     """
 
     incident: Mapping[str, Any] = field(default_factory=dict)
@@ -84,7 +85,7 @@ class Evidence:
     mark: JournalMark | None = None
     jobs: Mapping[str, int] = field(default_factory=dict)
     results: tuple[Result, ...] = ()
-    stopped: tuple[str, ...] = ()
+    stopped: tuple[str, ...] | None = None
     first_keys: Mapping[str, int] = field(default_factory=dict)
     launched: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     arrivals: tuple[Arrival, ...] = ()

@@ -114,9 +114,7 @@ BROKEN: dict[str, tuple[str, Change]] = {
     "it saw no emergency": (LAUNCH, history(commands=(incident.command(9, priority="normal"),))),
     "a stop was asked for": (
         STOP,
-        history(
-            commands=(incident.command(9), incident.command(9, "stop_instance", CallId(2, 2, 1)))
-        ),
+        history(commands=(incident.command(9), incident.command(9, "stop_instance", CallId(2, 2, 1)))),
     ),
     "an instance was stopped": (STOP, but(stopped=("w-2",))),
     "the planner was no process of the mesh": (came_back("planner"), killed("planner", known=False)),

@@ -58,6 +58,7 @@ def launched(evidence: Evidence) -> Check:
 def nothing_stopped(evidence: Evidence) -> Check:
     """Neither the journal nor the yard knows of a stop."""
     asked = [str(each.call) for each in evidence.history.commands if each.decided.tool == STOP]
-    seen = f"stops asked for: {some(asked)}; instances stopped: {some(list(evidence.stopped))}"
+    stopped = "unknown" if evidence.stopped is None else some(evidence.stopped)
+    seen = f"stops asked for: {some(asked)}; instances stopped: {stopped}"
     expected = "stops asked for: none; instances stopped: none"
     return Check("nothing is stopped while jobs are queued", expected, seen, seen == expected)

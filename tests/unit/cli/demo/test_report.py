@@ -1,0 +1,38 @@
+"""The demo's outcome as text and as data."""
+
+from __future__ import annotations
+
+import json
+
+from anchorwatch.cli.demo.checks import Check, check_all
+from anchorwatch.cli.demo.report import Outcome
+
+from tests.unit.cli.demo.incident import kept
+
+GOOD = Check("a promise", "this", "this", ok=True)
+BAD = Check("another", "this", "that", ok=False)
+
+
+def test_one_check_that_fails_is_enough() -> None:
+    assert Outcome(1, 2.0, (GOOD,), kept()).ok
+    assert not Outcome(1, 2.0, (GOOD, BAD), kept()).ok
+
+
+def test_nothing_checked_is_nothing_kept() -> None:
+    assert not Outcome(1, 2.0, (), kept()).ok
+
+
+def test_people_read_what_was_expected_and_seen_and_how_to_repeat_it() -> None:
+    text = Outcome(17, 2.0, (GOOD, BAD), kept()).to_text()
+    assert "FAILED  another\n          expected  this\n          seen      that" in text
+    assert text.endswith("1 of 2 checks failed: another\nto look at it: anchorwatch demo --keep --seed 17")
+
+
+def test_the_data_are_json_and_name_the_kills_the_claim_and_the_runs() -> None:
+    evidence = kept()
+    told = json.loads(json.dumps(Outcome(17, 2.0, tuple(check_all(evidence)), evidence).to_json()))
+    assert told["ok"] is True
+    assert [kill["service"] for kill in told["kills"]] == ["planner", "executor", "notifier", "nats"]
+    assert told["claim"]["sequence"] == 10
+    assert [(run["run_id"], run["outcome"]) for run in told["runs"]] == [(1, "no_action"), (2, "success")]
+    assert told["notifications"] == {"4-demo-aaaa": 1, "14-demo-bbbb": 2}
