@@ -47,20 +47,18 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def _check(value: object, depth_left: int) -> None:
-    if depth_left < 0:
-        raise BadInput(f"the body is nested deeper than {DEPTH_MAX} levels")
+def _check(value: object, levels_left: int) -> None:
     if isinstance(value, str):
         _check_text(value)
     elif isinstance(value, int | float):
         _check_number(value)
-    elif isinstance(value, list):
-        for each in value:
-            _check(each, depth_left - 1)
-    elif isinstance(value, dict):
-        for key, each in value.items():
+    elif isinstance(value, list | dict):
+        if levels_left == 0:
+            raise BadInput(f"the body is nested deeper than {DEPTH_MAX} levels")
+        for each in value.values() if isinstance(value, dict) else value:
+            _check(each, levels_left - 1)
+        for key in value if isinstance(value, dict) else ():
             _check_text(key)
-            _check(each, depth_left - 1)
 
 
 def _check_number(number: float) -> None:

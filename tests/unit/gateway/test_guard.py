@@ -1,0 +1,180 @@
+"""The guard alone, around an application that only tells what reached it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import structlog
+from anchorwatch_gateway.guard import BODY_BYTES_MAX, DRAIN_BYTES_MAX, Guard
+from starlette.types import Message, Receive, Scope, Send
+
+TOKEN = "s3cret"
+MINE = [(b"authorization", b"Bearer s3cret")]
+
+
+@dataclass
+class Inside:
+    """An application that answers 200 with the body that it got, or raises."""
+
+    raises: Exception | None = None
+    answers_first: bool = True
+    bodies: list[bytes] = field(default_factory=list)
+    scopes: list[Scope] = field(default_factory=list)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scopes.append(scope)
+        self.bodies.append((await receive())["body"])
+        if self.answers_first:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"{}"})
+        if self.raises:
+            raise self.raises
+
+
+@dataclass
+class Exchange:
+    """One request and what came back."""
+
+    inside: Inside = field(default_factory=Inside)
+    sent: list[Message] = field(default_factory=list)
+    counted: list[tuple[str, str, int]] = field(default_factory=list)
+    taken: int = 0
+
+    async def send(
+        self,
+        *chunks: bytes,
+        method: str = "POST",
+        path: str = "/api/x",
+        headers: list[tuple[bytes, bytes]] | None = None,
+        ends: bool = True,
+    ) -> dict[str, Any]:
+        incoming: list[Message] = [
+            {"type": "http.request", "body": chunk, "more_body": not ends or left > 0}
+            for left, chunk in zip(reversed(range(len(chunks))), chunks, strict=True)
+        ] or [{"type": "http.request", "body": b"", "more_body": False}]
+
+        async def receive() -> Message:
+            if not incoming:
+                await asyncio.Event().wait()
+            self.taken += 1
+            return incoming.pop(0)
+
+        async def send(message: Message) -> None:
+            self.sent.append(message)
+
+        guard = Guard(self.inside, TOKEN, lambda *answer: self.counted.append(answer), structlog.get_logger())
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "headers": MINE if headers is None else headers,
+        }
+        await guard(scope, receive, send)
+        answer: dict[str, Any] = json.loads(self.sent[1]["body"])
+        return answer
+
+    @property
+    def status(self) -> int:
+        return int(self.sent[0]["status"])
+
+
+async def test_a_request_with_the_token_reaches_the_application_with_its_body() -> None:
+    exchange = Exchange()
+    await exchange.send(b'{"a"', b": 1}")
+    assert exchange.inside.bodies == [b'{"a": 1}']
+    scope = exchange.inside.scopes[0]
+    assert scope["state"]["json"] == {"a": 1}
+    assert (b"content-type", b"application/json") in scope["headers"]
+    assert exchange.counted == [("POST", "refused", 200)]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [(b"authorization", b"")],
+        [(b"authorization", b"Bearer")],
+        [(b"authorization", b"Bearer s3cre")],
+        [(b"authorization", b"Bearer s3cret2")],
+        [(b"authorization", b"Basic s3cret")],
+        [(b"authorization", b"s3cret")],
+        [(b"authorization", b"Bearer s\xffcret")],
+    ],
+)
+async def test_without_the_token_nothing_gets_in(headers: list[tuple[bytes, bytes]]) -> None:
+    exchange = Exchange()
+    answer = await exchange.send(b"{}", headers=headers)
+    assert (exchange.status, answer["code"]) == (401, "unauthorized")
+    assert exchange.inside.bodies == []
+    assert TOKEN not in str(answer)
+
+
+async def test_the_scheme_is_read_in_any_case() -> None:
+    exchange = Exchange()
+    await exchange.send(headers=[(b"authorization", b"bearer  s3cret")])
+    assert exchange.status == 200
+
+
+async def test_two_tokens_are_none() -> None:
+    exchange = Exchange()
+    answer = await exchange.send(headers=MINE * 2)
+    assert (exchange.status, answer["code"]) == (400, "bad_request")
+
+
+async def test_a_body_above_the_limit_is_taken_in_and_refused() -> None:
+    exchange = Exchange()
+    chunk = b"x" * (BODY_BYTES_MAX // 2)
+    answer = await exchange.send(*[chunk] * 6)
+    assert (exchange.status, answer["code"]) == (413, "too_large")
+    assert exchange.taken == 6
+    assert (b"connection", b"close") in exchange.sent[0]["headers"]
+    assert exchange.inside.bodies == []
+
+
+async def test_a_body_without_end_is_not_taken_in_for_ever() -> None:
+    exchange = Exchange()
+    chunk = b"x" * BODY_BYTES_MAX
+    await exchange.send(*[chunk] * 20, ends=False)
+    assert exchange.status == 413
+    assert exchange.taken <= DRAIN_BYTES_MAX // BODY_BYTES_MAX + 3
+
+
+async def test_a_declared_size_above_the_limit_is_refused_before_it_is_read() -> None:
+    for declared in (str(BODY_BYTES_MAX + 1).encode(), b"9" * 50):
+        exchange = Exchange()
+        await exchange.send(b"{}", headers=[*MINE, (b"content-length", declared)])
+        assert exchange.status == 413
+
+
+async def test_what_is_no_json_does_not_reach_the_application() -> None:
+    exchange = Exchange()
+    answer = await exchange.send(b"{")
+    assert (exchange.status, answer["code"]) == (400, "bad_request")
+    assert exchange.inside.bodies == []
+
+
+async def test_an_exception_after_the_answer_is_not_passed_on() -> None:
+    exchange = Exchange(Inside(raises=RuntimeError("answered and logged")))
+    await exchange.send()
+    assert exchange.status == 200
+
+
+async def test_an_exception_without_an_answer_is_the_servers_to_tell() -> None:
+    exchange = Exchange(Inside(raises=RuntimeError("nobody answered"), answers_first=False))
+    with pytest.raises(RuntimeError):
+        await exchange.send()
+
+
+async def test_the_open_paths_need_no_token() -> None:
+    for path in ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"):
+        exchange = Exchange()
+        await exchange.send(method="GET", path=path, headers=[])
+        assert exchange.status == 200
+    for path in ("/healthz/", "//healthz", "/api/../healthz", "/HEALTHZ"):
+        exchange = Exchange()
+        await exchange.send(method="GET", path=path, headers=[])
+        assert exchange.status == 401

@@ -1,0 +1,70 @@
+"""JSON as the API takes it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+from anchorwatch.codec import canonical_json
+from anchorwatch.core.errors import BadInput
+from anchorwatch_gateway.strict_json import DEPTH_MAX, INTEGER_MAX, parse
+from hypothesis import given
+from hypothesis import strategies as st
+
+text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-INTEGER_MAX, INTEGER_MAX)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | text,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(text, inner, max_size=4),
+)
+
+
+@given(values)
+def test_what_is_fine_is_read_as_it_is(value: object) -> None:
+    assert parse(json.dumps(value).encode()) == value
+    assert parse(json.dumps(value, ensure_ascii=False).encode()) == value
+
+
+@given(st.binary() | text.map(str.encode))
+def test_whatever_comes_is_read_or_refused(data: bytes) -> None:
+    with contextlib.suppress(BadInput):
+        # What is read can be bound to, recorded, and shown.
+        canonical_json(parse(data))
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"", 400),
+        (b"\xff", 400),
+        (b"NaN", 400),
+        (b"-Infinity", 400),
+        (b"'a'", 400),
+        (b"1" * 5000, 400),
+        (b"1e999", 422),
+        (b"-1e999", 422),
+        (str(2**63).encode(), 422),
+        (str(-(2**63)).encode(), 422),
+        (b'{"a": 1, "a": 2}', 422),
+        (b'"\\u0000"', 422),
+        (b'{"\\u0000": 1}', 422),
+        (b'"\\udc00"', 422),
+        (b'{"a": ["\\ud83d"]}', 422),
+        (b"[" * 5000 + b"]" * 5000, 422),
+        (b"[" * (DEPTH_MAX + 1) + b"]" * (DEPTH_MAX + 1), 422),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(data: bytes, status: int) -> None:
+    with pytest.raises(BadInput) as refused:
+        parse(data)
+    assert refused.value.http_status == status
+
+
+def test_the_bounds_themselves_are_fine() -> None:
+    assert parse(str(INTEGER_MAX).encode()) == INTEGER_MAX
+    parse(b"[" * DEPTH_MAX + b"]" * DEPTH_MAX)
+    assert parse(b'"\\ud83d\\ude00"') == "😀"
