@@ -9,6 +9,9 @@ from typing import Any, ClassVar, Protocol
 from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.core.facts import Facts, Observation
 
+MESSAGES_REMEMBERED = 16_384
+"""How many messages of conversations whoever works on requests remembers its work on."""
+
 
 class ModelUnavailable(Unavailable):
     """The model's endpoint did not give a usable answer; trying again may help. ``retry_after_s``: as the endpoint said."""
@@ -94,7 +97,10 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One request. ``messages`` and ``tools`` are in the form of chat.completions; what is counted is exactly this."""
+    """One request. ``messages`` and ``tools`` are in the form of chat.completions; what is counted is exactly this.
+
+    Nobody changes a message once it is in a request: later requests hold the same one again.
+    """
 
     messages: tuple[Mapping[str, Any], ...]
     tools: tuple[Mapping[str, Any], ...]

@@ -36,7 +36,8 @@ class OutcomeUnknown(AnchorWatchError):
 class ToolContext:
     """Of a running command: who asks, for what, and the key that names its effect to the provider for ever.
 
-    ``effect_key`` is the same in each attempt of the same command; ``attempt`` counts claims from 1. ``deadline_s``: seconds left.
+    ``effect_key`` is the same in each attempt of the same command; ``attempt`` counts claims from 1.
+    ``deadline_s``: seconds left.
     ``next_check_at_ms``: the session's next check as the anchor has it; ``heartbeat_s``: the agent's.
     """
 
@@ -64,7 +65,8 @@ class Artifact:
 class ToolResult:
     """What a tool did: ``text`` for the model, ``data`` (JSON) for programs.
 
-    Two keys of ``data`` have a meaning for the mesh: ``next_check_at_ms`` (wake this session then) and ``notify`` ({"title", "text",
+    Two keys of ``data`` have a meaning for the mesh: ``next_check_at_ms`` (wake this session then) and
+    ``notify`` ({"title", "text",
     "severity"}: the notifier tells people).
     """
 
