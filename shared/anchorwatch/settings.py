@@ -40,7 +40,9 @@ class Settings(BaseSettings):
     url: str | None = Field(None, description="HTTP API of a mesh elsewhere, in place of a data directory")
     token: SecretStr | None = Field(None, description="bearer token of the HTTP API")
 
-    nats_url: str = Field("nats://127.0.0.1:4222", description="the NATS server that a service connects to")
+    nats_url: str = Field(
+        "nats://127.0.0.1:4222", description="the NATS server that a service connects to; several with commas"
+    )
     nats_user: str | None = Field(None, description="NATS user")
     nats_password: SecretStr | None = Field(None, description="NATS password")
     nats_replicas: int = Field(1, ge=1, le=5, description="copies of each stream; 3 in a cluster")

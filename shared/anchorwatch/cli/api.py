@@ -57,12 +57,15 @@ class Event:
 class Api:
     """A client of one gateway. What may be sent twice is tried again while the gateway is away, for a bounded time."""
 
-    def __init__(self, url: str, token: str, *, retry_s: float | None = None) -> None:
+    def __init__(
+        self, url: str, token: str, *, retry_s: float | None = None, workspace: str | None = None
+    ) -> None:
         self._url = url.rstrip("/")
         self._retry_s = RETRY_S_MAX if retry_s is None else retry_s
         self._client = httpx2.Client(
             base_url=self._url,
             headers={"Authorization": f"Bearer {token}"},
+            params={} if workspace is None else {"workspace": workspace},
             timeout=TIMEOUT_S,
             trust_env=False,
         )

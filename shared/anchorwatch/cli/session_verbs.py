@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated
 
 import typer
@@ -145,7 +146,8 @@ def tail(
     from anchorwatch.cli import looking, views
     from anchorwatch.cli.target import open_api
 
-    with open_api(data_dir, url, token) as api:
+    # Ctrl-C is how one stops looking, and no failure.
+    with contextlib.suppress(KeyboardInterrupt), open_api(data_dir, url, token) as api:
         for event in api.stream(f"/api/sessions/{looking.name(session)}/stream", after=after):
             if event.name == "record":
                 views.record(event.data, as_json=as_json)

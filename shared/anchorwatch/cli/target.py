@@ -23,12 +23,14 @@ def open_api(data_dir: Path | None, url: str | None, token: str | None) -> Api:
     if url is not None and data_dir is not None:
         raise BadInput("--url and --data-dir name two meshes", hint="give one of them")
     settings = load()
+    # Said only when it was chosen: the gateway has a default of its own.
+    workspace = settings.workspace if "workspace" in settings.model_fields_set else None
     if url is None and data_dir is None:
         url = settings.url
     if url is not None:
-        return Api(_checked(url), token or _token(settings))
+        return Api(_checked(url), token or _token(settings), workspace=workspace)
     mesh = running_mesh(DataDir.at(data_dir or settings.data_dir))
-    return Api(mesh.api_url, token or mesh.token)
+    return Api(mesh.api_url, token or mesh.token, workspace=workspace)
 
 
 def bus_settings(data_dir: Path | None, user: str = CLI) -> Settings:

@@ -51,6 +51,7 @@ def run(wish: Wish, data_dir: Path | None, programs: Mapping[str, tuple[str, ...
         version=version("anchorwatch"),
     )
     refuse_if_held(data)
+    print(f"Starting Anchor Watch on {data.root}", flush=True)
     front = Front(lambda tell: supervise(options, tell), data.log("supervisor"), detach=wish.detach)
     return _follow(front, data, settings, wish)
 

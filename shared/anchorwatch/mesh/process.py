@@ -133,18 +133,20 @@ class Processes:
 
     def reap(self) -> None:
         """Take note of every child that ended, adopted ones included."""
-        while True:
-            try:
-                # Looked at first, so that subprocess learns of its own children's ends.
-                seen = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                return
-            if seen is None:
-                return
-            running = self._running.pop(seen.si_pid, None)
-            if running is not None:
-                running.finish(running.process.wait())
-            else:
+        for pid, running in tuple(self._running.items()):
+            code = running.process.poll()
+            if code is not None:
+                del self._running[pid]
+                running.finish(code)
+        if _LINUX:
+            self._reap_adopted()
+
+    def _reap_adopted(self) -> None:
+        """Only looks first, and stops at a child of its own that has just ended: that one's signal is on its way."""
+        with contextlib.suppress(ChildProcessError):
+            while (seen := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+                if seen.si_pid in self._running:
+                    return
                 os.waitpid(seen.si_pid, 0)
 
 

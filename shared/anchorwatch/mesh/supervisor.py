@@ -225,7 +225,11 @@ class Supervisor:
             started_at=self._started_at.isoformat(timespec="seconds"),
             version=self._version,
         )
-        write_mesh(roster.data, mesh)
+        try:
+            write_mesh(roster.data, mesh)
+        except OSError as error:
+            # A full disk must not end the keeping of processes.
+            self._log.error("mesh.json could not be written", reason=str(error))
 
     def _told_to_stop(self) -> None:
         if self._stop.is_set():

@@ -5,6 +5,7 @@ Run by the supervisor in place of the real ones, so that these tests need none o
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -25,6 +26,12 @@ def main(service: str) -> None:
     signal.signal(signal.SIGINT, lambda *_: stop.append(2))
     sys.stderr.write(f"{instance} pid {os.getpid()} started\n")
     Readiness().announce()
+    if (orders / f"{service}.forks").exists() and not (orders.parent / "orphan").exists():
+        child = subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True
+        )
+        (orders.parent / "orphan.new").write_text(str(child.pid))
+        (orders.parent / "orphan.new").rename(orders.parent / "orphan")
     while not stop:
         time.sleep(POLL_S)
     if (orders / f"{service}.stubborn").exists():

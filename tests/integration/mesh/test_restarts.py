@@ -3,9 +3,10 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 from tests.integration.mesh.meshes import SmallMesh
-from tests.support.waiting import until
+from tests.support.waiting import is_running, until
 
 
 def test_a_killed_service_comes_back_at_once_under_its_name(mesh: SmallMesh) -> None:
@@ -44,3 +45,39 @@ def test_one_that_crashes_again_and_again_is_started_more_and_more_slowly(mesh: 
         waits.append(time.monotonic() - at)
     assert waits[1] >= 0.2
     assert waits[2] >= 0.4
+
+
+def test_a_mesh_file_that_cannot_be_written_does_not_end_the_keeping(mesh: SmallMesh) -> None:
+    mesh.up()
+    before = mesh.pid("executor")
+    # What a full disk does to every write, this does to one.
+    mesh.data.mesh.unlink()
+    mesh.data.mesh.mkdir()
+    os.kill(before, signal.SIGKILL)
+    until(lambda: mesh.row("executor-1")["ready"] and mesh.row("executor-1")["pid"] != before)
+    mesh.data.mesh.rmdir()
+
+
+def test_a_child_that_nobody_started_here_is_waited_for_all_the_same(mesh: SmallMesh) -> None:
+    """A worker whose yard was killed becomes the supervisor's; it must not stay a zombie, nor hide another's end."""
+    mesh.order("yard.forks")
+    mesh.up()
+    orphan = until(lambda: int((mesh.root / "orphan").read_text()) if (mesh.root / "orphan").exists() else 0)
+    os.kill(mesh.pid("yard"), signal.SIGKILL)
+    until(lambda: mesh.row("yard-1")["restarts"] == 1 and mesh.row("yard-1")["ready"])
+    assert is_running(orphan)
+    os.kill(orphan, signal.SIGKILL)
+    until(lambda: not Path(f"/proc/{orphan}").exists())
+    before = mesh.pid("planner")
+    os.kill(before, signal.SIGKILL)
+    until(lambda: mesh.row("planner-1")["ready"] and mesh.row("planner-1")["pid"] != before)
+
+
+def test_an_orphan_that_is_left_at_the_end_is_ended(mesh: SmallMesh) -> None:
+    mesh.order("yard.forks")
+    mesh.up()
+    assert mesh.front is not None
+    orphan = until(lambda: int((mesh.root / "orphan").read_text()) if (mesh.root / "orphan").exists() else 0)
+    mesh.front.send_signal(signal.SIGTERM)
+    assert mesh.front.wait(20) == 0
+    assert not is_running(orphan)

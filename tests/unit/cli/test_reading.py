@@ -54,6 +54,15 @@ def test_times_are_local_and_whole_seconds(
     assert "2026-03-18 03:56:43+09:00" in ran.out
 
 
+def test_a_chosen_workspace_is_asked_about(
+    run: Run, remote: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANCHORWATCH_WORKSPACE", "night")
+    remote.answer("GET /api/sessions", page())
+    assert run("sessions").code == 0
+    assert remote.asked[0].query["workspace"] == "night"
+
+
 @pytest.mark.parametrize("verb", ["sessions", "agents", "effects", "deliveries"])
 def test_an_empty_list_is_said_and_is_no_error(run: Run, remote: Gateway, verb: str) -> None:
     remote.answer(f"GET /api/{verb}", page())
