@@ -62,10 +62,10 @@ class Desk:
         alive = asyncio.create_task(self._alive.run(), name="in-progress")
         try:
             await self._intake.open()
+            self._context.ready.set()
             for stored in await self._intake.unfinished():
                 await self._room()
                 await self._begin(stored, None)
-            self._context.ready.set()
             while not self._context.stopping.is_set():
                 for delivery in await self._intake.next(await self._room()):
                     await self._begin(delivery.stored, delivery)

@@ -30,6 +30,7 @@ BATCH = 64
 DATA_BYTES_MAX = 16 * 1024
 """An event's data up to this size stands in its input; larger data is an artifact."""
 AGAIN_S = 1.0
+TELL_S = 60.0
 CONSUMER = ConsumerSpec(stream=EVENTS, filters=(EVENT_ALL,), durable="observer", ack_wait_s=ACK_WAIT_S)
 
 Subscribers = Sequence[tuple[AgentSpec, list[str]]]
@@ -56,6 +57,8 @@ class Router:
         self._intake = Intake(context.bus, CONSUMER, context.stopping)
         self._alive = KeepAlive()
         self.counts: Counter[str] = Counter()
+        self._told: Counter[str] = Counter()
+        self._told_at_ms = 0
 
     async def run(self) -> None:
         """Route what comes, in batches; the events of one session stay in order."""
@@ -67,10 +70,18 @@ class Router:
             while not self._context.stopping.is_set():
                 deliveries = await self._intake.next(BATCH)
                 await self._route([_Item(delivery.stored, delivery) for delivery in deliveries])
+                self._tell()
         finally:
             alive.cancel()
             await asyncio.gather(alive, return_exceptions=True)
             await self._intake.close()
+
+    def _tell(self) -> None:
+        """Say now and then what became of events; those that nobody wants are seen nowhere else."""
+        now_ms = self._context.clock.now_ms()
+        if now_ms - self._told_at_ms >= TELL_S * 1000 and self.counts != self._told:
+            self._told_at_ms, self._told = now_ms, self.counts.copy()
+            self._context.log.info("events so far", **self.counts)
 
     async def _route(self, items: Sequence[_Item]) -> None:
         for item in items:

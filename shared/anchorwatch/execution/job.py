@@ -57,6 +57,12 @@ class Equipment:
     runtime: PackRuntime
 
 
+def tool_of(pack: Pack, agent: AgentSpec, job: Job) -> ToolSpec | None:
+    """The tool that the command names, if its pool has it."""
+    mine = (tool for tool in pack.tools(agent) if tool.pool == job.pool)
+    return next((tool for tool in mine if tool.name == job.command.tool), None)
+
+
 def effect_key(job: Job) -> str:
     """The key that names the command's effect to its provider, in every attempt, for ever.
 

@@ -107,10 +107,10 @@ class PoolRunner:
         alive = asyncio.create_task(self._alive.run(), name="in-progress")
         try:
             await self._intake.open()
+            self._context.ready.set()
             for stored in await self._intake.unfinished():
                 await self._room()
                 self._begin(stored, attempt=2, delivery=None)
-            self._context.ready.set()
             while not self._context.stopping.is_set():
                 for delivery in await self._intake.next(await self._room()):
                     self._begin(delivery.stored, delivery.attempt, delivery)

@@ -35,7 +35,7 @@ from anchorwatch.core.policy import Verdict
 from anchorwatch.core.tools import EffectClass, ToolSpec
 from anchorwatch.execution.admission import admit, look_again
 from anchorwatch.execution.attempts import Attempts
-from anchorwatch.execution.job import Equipment, Job, effect_key, outcome
+from anchorwatch.execution.job import Equipment, Job, effect_key, outcome, tool_of
 from anchorwatch.execution.recorder import Recorder
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.packs.port import Pack, PackRuntime, ToolContext
@@ -92,7 +92,7 @@ class Runner:
         except NotFound as error:
             return await self._without_agent(job, state, error)
         pack = self.load_pack(agent.pack)
-        tool = _tool_of(pack, agent, job)
+        tool = tool_of(pack, agent, job)
         if tool is None:
             await self._without_tool(job, state, agent, pack)
             return None
@@ -293,8 +293,3 @@ class Runner:
             now_ms=self.clock.now_ms(),
             heartbeat_s=equipment.agent.heartbeat_s or self.heartbeat_s,
         )
-
-
-def _tool_of(pack: Pack, agent: AgentSpec, job: Job) -> ToolSpec | None:
-    mine = (tool for tool in pack.tools(agent) if tool.pool == job.pool)
-    return next((tool for tool in mine if tool.name == job.command.tool), None)

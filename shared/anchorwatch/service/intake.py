@@ -1,7 +1,8 @@
 """Where a service's work comes from: a durable consumer, read until the service is told to stop.
 
 A process that starts does not wait for its predecessor's unanswered messages to come back by themselves:
-`Intake.unfinished` reads them from the stream. They are delivered once more all the same, so handling must be safe to repeat; it has to be anyway.
+`Intake.unfinished` reads them from the stream. They are delivered once more all the same, so handling must be safe to repeat; it
+has to be anyway.
 """
 
 from __future__ import annotations
