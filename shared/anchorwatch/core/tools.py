@@ -36,7 +36,8 @@ class ToolSpec:
 
     ``parameters`` is a JSON schema object. ``pool`` names the executors that run it. ``observation_age_max_s``:
     a mutating call must cite an
-    observation no older than this (`inf`: it need not cite any, since it depends on none). ``ephemeral``: the result is not used after a resume.
+    observation no older than this (`inf`: it need not cite any, since it depends on none). ``ephemeral``: the result is not used
+    after a resume.
     """
 
     name: str
