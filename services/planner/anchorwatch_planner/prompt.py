@@ -16,14 +16,17 @@ from typing import Any
 from anchorwatch.codec import canonical_json
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.facts import Observation
+from anchorwatch.core.memo import ByIdentity
 from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, Step
 from anchorwatch.core.times import iso
 from anchorwatch.core.tools import ToolSpec
-from anchorwatch.models.port import ModelRequest, PastCall, Situation
+from anchorwatch.models.port import MESSAGES_REMEMBERED, ModelRequest, PastCall, Situation
 from anchorwatch.packs.port import Pack
 
 SHOWN_INPUTS_MAX = 20
 RESULT_CHARS_MAX = 8_000
+PAST_TURNS_REMEMBERED = 4_096
+TOOLS_REMEMBERED = 1_024
 Chat = dict[str, Any]
 
 TASK = (
@@ -65,7 +68,8 @@ def build(
 
 def request_bytes(request: ModelRequest) -> bytes:
     """What the digest of a request covers: its messages and tools, as canonical JSON."""
-    return canonical_json({"messages": list(request.messages), "tools": list(request.tools)})
+    messages, tools = (b",".join(map(_canonical, part)) for part in (request.messages, request.tools))
+    return b'{"messages":[' + messages + b'],"tools":[' + tools + b"]}"
 
 
 def situation(
@@ -117,7 +121,7 @@ def _listed(title: str, items: Sequence[str]) -> list[str]:
     return [title, *(f"- {item}" for item in items)] if items else []
 
 
-def _tool(tool: ToolSpec) -> Chat:
+def _tool_schema(tool: ToolSpec) -> Chat:
     return {
         "type": "function",
         "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
@@ -156,7 +160,7 @@ def _wake_line(each: Input) -> str:
             return "it is time for the regular check"
 
 
-def _past_turn(turn: PastTurn) -> list[Chat]:
+def _past_messages(turn: PastTurn) -> list[Chat]:
     messages = [{"role": "user", "content": f"[run {turn.run_id}] {_wakes(turn.inputs, turn.skipped)}"}]
     for step in turn.steps:
         messages.extend(_step(turn.run_id, step))
@@ -214,3 +218,9 @@ def _now(observation: Observation) -> str:
             f"TASK: {TASK}",
         )
     )
+
+
+# Most of a request is what the one before had too: a turn that is over stays the same object, and so do its messages.
+_past_turn = ByIdentity(_past_messages, PAST_TURNS_REMEMBERED)
+_tool = ByIdentity(_tool_schema, TOOLS_REMEMBERED)
+_canonical: ByIdentity[Mapping[str, Any], bytes] = ByIdentity(canonical_json, MESSAGES_REMEMBERED)

@@ -10,11 +10,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from anchorwatch.core.memo import ByIdentity
+from anchorwatch.models.port import MESSAGES_REMEMBERED
 from anchorwatch.models.text import clean_json
 
 JsonObject = dict[str, Any]
 
 RAW_CHARS_MAX = 800
+TOOLS_REMEMBERED = 1_024
 NUDGE = "Your last answer was empty. Answer now: call a tool, or say in one sentence why nothing needs to be done."
 
 
@@ -22,8 +25,8 @@ def prepare(
     messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
 ) -> tuple[list[JsonObject], list[JsonObject]]:
     """Messages and tools as they are sent: strings cleaned, past arguments JSON objects, no empty assistant messages."""
-    sent = [_message(clean_json(message)) for message in messages]
-    return [message for message in sent if not _is_empty(message)], [clean_json(tool) for tool in tools]
+    sent = map(_sent, messages)
+    return [message for message in sent if not _is_empty(message)], list(map(_sent_tool, tools))
 
 
 def nudged(messages: list[JsonObject]) -> list[JsonObject]:
@@ -70,3 +73,9 @@ def _is_object(text: str) -> bool:
 def _is_empty(message: JsonObject) -> bool:
     """An assistant message with neither content nor calls: it teaches a model to answer nothing."""
     return message.get("role") == "assistant" and not message.get("content") and not message.get("tool_calls")
+
+
+_sent: ByIdentity[Mapping[str, Any], JsonObject] = ByIdentity(
+    lambda message: _message(clean_json(message)), MESSAGES_REMEMBERED
+)
+_sent_tool: ByIdentity[Mapping[str, Any], JsonObject] = ByIdentity(clean_json, TOOLS_REMEMBERED)

@@ -24,6 +24,8 @@ from threading import Lock
 from typing import Any
 
 from anchorwatch.core.errors import Damaged
+from anchorwatch.core.memo import ByIdentity
+from anchorwatch.models.port import MESSAGES_REMEMBERED
 
 REQUEST_TOKENS = 40
 """Opens the answer (3), and leaves room for the nudge after an empty one."""
@@ -175,6 +177,9 @@ class Counter:
 
     def message(self, message: Mapping[str, Any]) -> int:
         """Tokens of one message and what stands around it, before the ratio."""
+        return _message_counter(self.vocabulary)(message)
+
+    def _count_message(self, message: Mapping[str, Any]) -> int:
         total = MESSAGE_TOKENS
         for key, value in message.items():
             if key in {"content", "tool_calls"} and isinstance(value, (list, tuple)):
@@ -210,6 +215,11 @@ class Counter:
                 return self.text(value)
             case _:
                 return self.text(json.dumps(value, ensure_ascii=False, default=str))
+
+
+@cache
+def _message_counter(vocabulary: Vocabulary) -> ByIdentity[Mapping[str, Any], int]:
+    return ByIdentity(Counter(vocabulary)._count_message, MESSAGES_REMEMBERED)  # noqa: SLF001 - of this module
 
 
 def counter_for(model_name: str) -> Counter:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from anchorwatch.codec import canonical_json
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, Step, Turn
@@ -118,3 +119,16 @@ def test_turns_that_are_not_shown_are_counted() -> None:
 
 def test_the_same_state_gives_the_same_bytes() -> None:
     assert prompt.request_bytes(build(state())) == prompt.request_bytes(build(state()))
+
+
+def test_what_the_digest_of_a_request_covers_is_all_of_it_as_canonical_json() -> None:
+    for request in (build(state(history=(past(2), past(3)))), build(state())):
+        whole = {"messages": list(request.messages), "tools": list(request.tools)}
+        assert prompt.request_bytes(request) == canonical_json(whole)
+
+
+def test_a_turn_that_is_over_is_rendered_once_however_often_it_is_shown() -> None:
+    history = (past(2), past(3))
+    first, again = build(state(history=history)), build(state(history=history))
+    assert [a is b for a, b in zip(first.messages[1:11], again.messages[1:11], strict=True)] == [True] * 10
+    assert build(state(history=(past(2), past(3)))).messages == first.messages
