@@ -158,7 +158,9 @@ class Runner:
         verdict = await self._admit(job, equipment.agent, equipment.pack, equipment.tool)
         if state.approval is not None and not state.approval.approved and state.gate is not None:
             verdict = Verdict("refused", state.gate.rule, f"{state.approval.by} said no")
-        if verdict.decision == "refused":
+        approved = state.approval is not None and state.approval.approved
+        if verdict.decision == "refused" or (verdict.decision == "gate" and not approved):
+            # Nobody can be asked in this release: what asks for a person is not done.
             await self._refuse(job, state, verdict)
             return None
         if claim:

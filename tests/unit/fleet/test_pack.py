@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 from anchorwatch.core.errors import BadInput
-from anchorwatch.core.tools import EffectClass, ToolSpec
+from anchorwatch.core.tools import EffectClass, Risk, ToolSpec
 from anchorwatch.packs import registry
 from anchorwatch.packs.fleet import PACK, SESSION, default_agent
 
@@ -98,3 +99,11 @@ def test_the_prompt_ends_with_rules_that_rule_out_the_old_misreading() -> None:
     assert "EMERGENCY" in rules
     assert 'It never means "no demand"' in rules
     assert "At most 6 instances" in rules
+
+
+def test_people_can_be_told_and_checks_scheduled_while_nothing_can_be_seen() -> None:
+    """Only what acts on the fleet must cite an observation, and only that counts as having done something about an emergency."""
+    blind = {tool.name for tool in TOOLS.values() if tool.mutating and math.isinf(tool.observation_age_max_s)}
+    assert blind == {"notify_human", "schedule_next_check", "save_report", "remember"}
+    acting = {tool.name for tool in TOOLS.values() if tool.mutating and tool.risk is not Risk.NONE}
+    assert acting == {"launch_instances", "stop_instance", "restart_instance"}

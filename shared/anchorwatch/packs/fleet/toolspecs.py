@@ -5,6 +5,7 @@ Written for small models: each tool does one thing, says when to use it, and ask
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,8 @@ TEXT_CHARS_MAX = 4_000
 REPORT_CHARS_MAX = 100_000
 LOG_LINES_MAX = 200
 MINUTES_MAX = 24 * 60
+BLIND = math.inf
+"""For tools that change nothing in the fleet: most wanted when nothing can be seen, so they need cite no observation."""
 
 
 def _object(**properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,8 +128,8 @@ def _people_and_time() -> tuple[ToolSpec, ...]:
                 },
             ),
             effect_class=EffectClass.IDEMPOTENT,
-            risk=Risk.LOW,
-            observation_age_max_s=600.0,
+            risk=Risk.NONE,
+            observation_age_max_s=BLIND,
         ),
         ToolSpec(
             name="schedule_next_check",
@@ -145,7 +148,7 @@ def _people_and_time() -> tuple[ToolSpec, ...]:
             ),
             effect_class=EffectClass.IDEMPOTENT,
             risk=Risk.NONE,
-            observation_age_max_s=600.0,
+            observation_age_max_s=BLIND,
         ),
         ToolSpec(
             name="save_report",
@@ -160,7 +163,7 @@ def _people_and_time() -> tuple[ToolSpec, ...]:
             ),
             effect_class=EffectClass.IDEMPOTENT,
             risk=Risk.NONE,
-            observation_age_max_s=600.0,
+            observation_age_max_s=BLIND,
         ),
     )
 
@@ -176,9 +179,9 @@ def _memory() -> tuple[ToolSpec, ...]:
                 topic=_text("a word or two to find it by", TITLE_CHARS_MAX),
             ),
             effect_class=EffectClass.IDEMPOTENT,
-            risk=Risk.LOW,
+            risk=Risk.NONE,
             pool=MEMORY_POOL,
-            observation_age_max_s=600.0,
+            observation_age_max_s=BLIND,
         ),
         ToolSpec(
             name="recall",
