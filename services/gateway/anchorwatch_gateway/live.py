@@ -18,7 +18,6 @@ from anchorwatch_gateway.parts import Parts
 
 BATCH = 64
 WAIT_S = 1.0
-STREAMS_MAX = 200
 
 
 async def follow(parts: Parts, ref: SessionRef, after: int) -> AsyncIterator[ServerSentEvent]:
@@ -27,6 +26,7 @@ async def follow(parts: Parts, ref: SessionRef, after: int) -> AsyncIterator[Ser
     An event's id is its journal sequence: whoever comes back with the last one misses nothing and sees nothing twice.
     """
     consumer: Consumer | None = None
+    parts.streams.open()
     try:
         while not parts.stopping.is_set():
             try:
@@ -48,6 +48,7 @@ async def follow(parts: Parts, ref: SessionRef, after: int) -> AsyncIterator[Ser
                     await _pause(parts)
                 consumer = None
     finally:
+        parts.streams.close()
         if consumer is not None:
             with contextlib.suppress(AnchorWatchError):
                 await consumer.close()

@@ -19,6 +19,7 @@ from anchorwatch.topology.streams import journal_stream
 from anchorwatch_gateway.counters import Counters
 from anchorwatch_gateway.memory import MemoryClient
 from anchorwatch_gateway.seen import Seen
+from anchorwatch_gateway.streams import Streams
 
 COMMIT_DEADLINE_S = 10.0
 """Shorter than clients wait: one that is told to try again knows more than one whose connection ended."""
@@ -41,6 +42,7 @@ class Parts:
     memory: MemoryClient
     counters: Counters = field(default_factory=Counters)
     seen: Seen = field(default_factory=Seen)
+    streams: Streams = field(default_factory=Streams)
     commit_deadline_s: float = COMMIT_DEADLINE_S
 
     @property

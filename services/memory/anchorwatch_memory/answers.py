@@ -12,7 +12,7 @@ from anchorwatch.core.errors import AnchorWatchError, BadInput, NotFound
 from anchorwatch.core.session.wakes import Windows
 
 from anchorwatch_memory.follow import Follower
-from anchorwatch_memory.port import Projections
+from anchorwatch_memory.port import Projections, ProjectionsDamaged
 from anchorwatch_memory.reads import lists, memories, turns
 
 Verb = Callable[[sqlite3.Connection, Mapping[str, Any]], dict[str, Any]]
@@ -53,6 +53,11 @@ class Answers:
         verb = subject.rpartition(".")[2]
         try:
             answer = await self._answer(verb, payload)
+        except ProjectionsDamaged as damage:
+            self._follower.note_damage(damage)
+            answer = {
+                "error": {"code": "unavailable", "message": damage.message, "hint": "it is being made anew"}
+            }
         except AnchorWatchError as error:
             answer = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
         except Exception:  # noqa: BLE001 - who asked is told, and the log has the rest

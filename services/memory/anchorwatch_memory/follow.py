@@ -10,7 +10,7 @@ from anchorwatch.bus.port import Bus, Consumer, ConsumerSpec, Delivery, Stored
 from anchorwatch.core.errors import AnchorWatchError, NotFound, Unavailable
 from anchorwatch.service.context import Clock
 
-from anchorwatch_memory.port import Projections
+from anchorwatch_memory.port import Projections, ProjectionsDamaged
 from anchorwatch_memory.store import START, Position
 
 BATCH = 256
@@ -49,6 +49,7 @@ class Follower:
         self._consumer: Consumer | None = None
         self._position = START
         self._moved = asyncio.Condition()
+        self._damage: ProjectionsDamaged | None = None
 
     @property
     def sequence(self) -> int:
@@ -68,9 +69,13 @@ class Follower:
         """Follow until ``stopping``."""
         while not stopping.is_set():
             try:
+                if self._damage is not None:
+                    await self._rebuild(self._damage)
                 if self._consumer is None:
                     await self.start()
                 await self.step(FETCH_S)
+            except ProjectionsDamaged as damage:
+                self.note_damage(damage)
             except NotFound:
                 # The consumer was removed, or the whole journal: look again at what is there.
                 self._consumer = None
@@ -103,6 +108,10 @@ class Follower:
         except TimeoutError:
             return
 
+    def note_damage(self, damage: ProjectionsDamaged) -> None:
+        """The file was found to be damaged: it is made anew before the next records are taken in."""
+        self._damage = damage
+
     async def close(self) -> None:
         if self._consumer is not None:
             await self._consumer.close()
@@ -134,6 +143,13 @@ class Follower:
                 await self._clock.sleep(RETRY_S)
         raise Unavailable(f"the journal from {start} to {through} could not be read")
 
+    async def _rebuild(self, damage: ProjectionsDamaged) -> None:
+        self._log.error("the projections are made anew", why=damage.message)
+        await self.close()
+        await self._projections.reset()
+        await self._set(START)
+        self._damage = None
+
     async def _set(self, position: Position) -> None:
         async with self._moved:
             self._position = position
@@ -141,7 +157,11 @@ class Follower:
 
     async def _checked_position(self) -> Position:
         """The file's position, after seeing that the file is of this journal."""
-        position = await self._projections.position()
+        try:
+            position = await self._projections.position()
+        except ProjectionsDamaged as damage:
+            await self._rebuild(damage)
+            return START
         if position == START or await self._is_known(position):
             return position
         self._log.warning(

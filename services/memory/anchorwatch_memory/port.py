@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from anchorwatch.bus.port import Stored
+from anchorwatch.core.errors import Damaged
 
 from anchorwatch_memory.store import MEMORY, Position, Store
 
@@ -17,8 +19,14 @@ T = TypeVar("T")
 Query = Callable[[sqlite3.Connection], T]
 
 
+class ProjectionsDamaged(Damaged):
+    """The file of projections is damaged; it can be made anew."""
+
+    code = "projections_damaged"
+
+
 class Projections(Protocol):
-    """A file of projections."""
+    """A file of projections. Reading and writing raise `ProjectionsDamaged` when the file is not what it was."""
 
     async def position(self) -> Position: ...
     async def project(self, messages: Sequence[Stored]) -> Position:
@@ -36,6 +44,17 @@ class Projections(Protocol):
     async def close(self) -> None: ...
 
 
+@contextlib.contextmanager
+def telling_damage() -> Iterator[None]:
+    """Name the one fault of SQLite that making the file anew mends. Full, locked and the like are its children, and pass."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if type(error) is sqlite3.DatabaseError:
+            raise ProjectionsDamaged(f"the projections cannot be read: {error}") from None
+        raise
+
+
 class InPlace:
     """Runs everything in the caller's thread."""
 
@@ -43,13 +62,16 @@ class InPlace:
         self.store = Store(path)
 
     async def position(self) -> Position:
-        return self.store.position()
+        with telling_damage():
+            return self.store.position()
 
     async def project(self, messages: Sequence[Stored]) -> Position:
-        return self.store.project(messages)
+        with telling_damage():
+            return self.store.project(messages)
 
     async def read(self, query: Query[T]) -> tuple[T, int]:
-        return self.store.read(query)
+        with telling_damage():
+            return self.store.read(query)
 
     async def reset(self) -> None:
         self.store.reset()
@@ -69,13 +91,16 @@ class InThreads:
         self._reader = Store(path)
 
     async def position(self) -> Position:
-        return await self._run(self._writing, self._writer.position)
+        with telling_damage():
+            return await self._run(self._writing, self._writer.position)
 
     async def project(self, messages: Sequence[Stored]) -> Position:
-        return await self._run(self._writing, lambda: self._writer.project(messages))
+        with telling_damage():
+            return await self._run(self._writing, lambda: self._writer.project(messages))
 
     async def read(self, query: Query[T]) -> tuple[T, int]:
-        return await self._run(self._reading, lambda: self._reader.read(query))
+        with telling_damage():
+            return await self._run(self._reading, lambda: self._reader.read(query))
 
     async def reset(self) -> None:
         # The file goes away under both connections: the reader's first.

@@ -156,7 +156,8 @@ def _entry(stored: Stored, register: Register, record: Record) -> Entry | None:
         case Kind.SNAPSHOT:
             return None
         case Kind.INPUT:
-            what, why, ids = _input(body), "", {"input_id": register.path[1]}
+            what, ids = _input(body), {"input_id": register.path[1]}
+            why = clip(body.get("text", "")) if body["kind"] == "trigger" else ""
         case Kind.COMMAND:
             ids = _run_ids(body) | {"call": _call(register.ref, body["run"], body["step"], body["n"])}
             what = f"{_called(body['tool'], body['args'])} was decided"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from anchorwatch.bus import jetstream
 from anchorwatch.bus.port import Bus, Message
 from anchorwatch.service.runner import ensure_topology
@@ -24,6 +26,7 @@ from tests.unit.memory.test_store import LIFE, WHOLE
 
 STREAM = "JOURNAL_0"
 CONSUMER = "memory-memory-1"
+PAGE_BYTES = 4096
 
 
 async def write(bus: Bus, start: int = 0, end: int | None = None) -> int:
@@ -140,6 +143,29 @@ async def test_a_file_of_another_journal_is_made_anew(services: Services, bus: B
             await there.close()
     assert content(path_of(services))["progress"][0][1] == 8
     assert [row[1] for row in content(path_of(services))["sessions"]] == ["fleet"]
+
+
+@pytest.mark.parametrize("whole_pages", [1, 2, 10])
+async def test_a_file_that_was_damaged_in_its_midst_is_made_anew(
+    services: Services, bus: Bus, whole_pages: int
+) -> None:
+    await services.start("memory")
+    last = await write(bus)
+    await reached(path_of(services), last)
+    await services.stop("memory-1")
+    before = content(path_of(services))
+    whole = path_of(services).read_bytes()
+    kept = whole_pages * PAGE_BYTES
+    path_of(services).write_bytes(whole[:kept] + b"\xa5" * (len(whole) - kept))
+    await services.start("memory")
+
+    async def asked() -> bool:
+        question = b'{"workspace": "default", "session": "fleet"}'
+        answer = json.loads(await bus.request("aw.rpc.memory.session", question, 5.0))
+        return "result" in answer and answer["as_of"] == last
+
+    await eventually(asked, 20)
+    assert content(path_of(services)) == before
 
 
 async def test_what_was_erased_from_the_journal_is_passed_over(services: Services, bus: Bus) -> None:

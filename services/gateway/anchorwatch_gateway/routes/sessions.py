@@ -92,6 +92,7 @@ async def stream(
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID", pattern=r"^[0-9]{1,16}$")] = None,
 ) -> EventSourceResponse:
     """The session's records as they come: events ``record``, each with its journal sequence as id."""
+    parts.streams.check()
     await work.find(parts, ref)
     if last_event_id is not None:
         after = int(last_event_id)
