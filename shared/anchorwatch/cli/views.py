@@ -72,7 +72,7 @@ DELIVERIES: Sequence[Column] = (
     ("session", _field("session")),
     ("channel", _field("channel")),
     ("state", _field("state")),
-    ("attempts", _field("attempts")),
+    ("claims", _field("claims")),
     ("last", _time("last_at")),
     ("title", _field("title")),
     ("error", _field("error")),
