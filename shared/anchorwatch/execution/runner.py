@@ -87,6 +87,8 @@ class Runner:
         return AGAIN_S
 
     async def _advance(self, job: Job, state: EffectState) -> float | None:
+        if state.outcome is not None:
+            return None  # before all else: a lost ack brings it back to the very process that ran it
         try:
             agent = await self.agents.get(job.ref.workspace, job.command.agent)
         except NotFound as error:
