@@ -31,7 +31,7 @@ from anchorwatch_planner.evidence import Cause, holder, takeover_reason
 from anchorwatch_planner.schedules import Schedules
 
 ROUNDS_MAX = 64
-SNAPSHOT_AGE = 48
+SNAPSHOT_AGE = 96
 PAUSED_RETRY_S = 2.0
 REPLACED_RETRY_S = 1.0
 

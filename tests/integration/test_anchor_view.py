@@ -1,0 +1,66 @@
+"""The view of the anchors is not synced to disk at each message; whatever it loses, the server copies anew from the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+from anchorwatch.bus import jetstream
+from anchorwatch.bus.port import Bus, Message
+from anchorwatch.core.errors import Unavailable
+from anchorwatch.service.runner import ensure_topology
+from anchorwatch.topology.streams import ANCHORS_BUCKET, bucket_stream, journal_stream
+
+from tests.support.nats_server import running_server
+
+SESSIONS = 10
+LOOKS_MAX = 400
+
+
+@pytest.mark.parametrize("kept", [0.9, 0.4, 0.0])
+async def test_what_a_power_cut_took_from_the_view_is_there_again(tmp_path: Path, kept: float) -> None:
+    with running_server(tmp_path / "nats") as server:
+        bus = await jetstream.connect(server.url, user=None, password=None, name="test")
+        await ensure_topology(bus)
+        writers = [asyncio.create_task(write(bus, f"s{number}")) for number in range(SESSIONS)]
+        await asyncio.sleep(0.5)
+        server.kill9()
+        await asyncio.gather(*writers)
+        cut_short(server.directory / "store", kept)
+        server.start()
+        for _ in range(LOOKS_MAX):
+            if await view(bus) == await journal(bus):
+                break
+            await asyncio.sleep(0.05)
+        assert await view(bus) == await journal(bus)
+        assert len(await view(bus)) == SESSIONS
+        await bus.close()
+
+
+async def write(bus: Bus, session: str) -> None:
+    """Anchors, one after the other, until the server is gone."""
+    with contextlib.suppress(Unavailable):
+        for number in range(100_000):
+            subject = f"aw.journal.0.default.{session}.p.anchor"
+            await bus.publish(Message(subject, str(number).encode()), timeout_s=1.0)
+
+
+def cut_short(store: Path, kept: float) -> None:
+    """Take the end of what the view has on disk away, as if it had never been written."""
+    messages = next(store.rglob(bucket_stream(ANCHORS_BUCKET))) / "msgs"
+    newest = max(messages.glob("*.blk"), key=lambda block: int(block.stem))
+    with newest.open("r+b") as block:
+        block.truncate(round(newest.stat().st_size * kept))
+
+
+async def journal(bus: Bus) -> dict[str, bytes]:
+    page = await bus.last(journal_stream(), ["aw.journal.0.*.*.p.anchor"])
+    return {stored.subject.split(".")[4]: stored.payload for stored in page.messages}
+
+
+async def view(bus: Bus) -> dict[str, bytes]:
+    bucket = await bus.bucket(ANCHORS_BUCKET)
+    entries = [await bucket.get(key) for key in await bucket.keys()]
+    return {entry.key.split(".")[1]: entry.value for entry in entries if entry is not None}
