@@ -60,7 +60,8 @@ async def _range(parts: Parts, ref: SessionRef, start: int, limit: int) -> tuple
     subject = SessionSubjects(ref).anchor
     for _ in range(STALE_ATTEMPTS_MAX):
         page = await parts.bus.range(parts.committer.stream, subject, start, limit)
-        if page.up_to >= max(start, parts.seen.sequence):
+        # A page that ended at its limit is complete as far as it goes: only an end of the list must be up to date.
+        if page.more or page.up_to >= max(start, parts.seen.sequence):
             return page.messages, page.more
     raise Unavailable("the answering server is behind", hint="try again")
 

@@ -78,6 +78,16 @@ async def test_the_anchor_tells_where_it_stands_and_who_changed_it(house: House)
     assert anchor["record"]["sequence"] == page.messages[0].sequence
 
 
+async def test_a_page_of_the_history_needs_not_reach_what_came_after_it(house: House) -> None:
+    await house.make_session()
+    for kind in ("paused", "resumed", "paused"):
+        await house.control(kind)
+    said = await house.http.post("/api/sessions/fleet/inputs", json={"content": "hello"})
+    assert said.status_code == 202
+    changes = await all_pages(house, "/api/sessions/fleet/anchor", history="1")
+    assert [each["kind"] for each in changes] == ["created", "paused", "resumed", "paused"]
+
+
 async def test_the_history_shows_every_change_over_pages(house: House) -> None:
     await house.make_session()
     session = ScriptedSession(house.bus)
