@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +13,11 @@ import structlog
 from anchorwatch.bus.port import Message
 from anchorwatch.bus.sim import FaultKind, Faults, SimServer
 from anchorwatch.bus.sim.loop import run
+from anchorwatch.core.agents import AgentSpec
 from anchorwatch.service.runner import ensure_topology
-from anchorwatch.testing.mesh import LoopClock
+from anchorwatch.testing.mesh import LoopClock, SimMesh
 from anchorwatch_memory.follow import Follower
+from anchorwatch_memory.main import run_on
 from anchorwatch_memory.port import InPlace
 
 from tests.unit.memory.test_store import LIFE, WHOLE
@@ -69,3 +73,23 @@ async def _life(seed: int) -> tuple[dict[str, Any], Faults]:
     dump = projections.store.dump()
     await projections.close()
     return dict(dump), faults
+
+
+def test_the_service_runs_in_a_simulation_and_survives_its_kills_there(tmp_path: Path) -> None:
+    disposition = run(_in_a_mesh(tmp_path / "memory.db"), 7)
+    assert disposition == ["pending"] * 30
+
+
+async def _in_a_mesh(path: Path) -> list[str]:
+    mesh = SimMesh(seed=7)
+    await mesh.open(("memory", lambda context: run_on(context, InPlace(path))))
+    ref = await mesh.session("fleet", AgentSpec(name="keeper", pack="fleet"))
+    for n in range(30):
+        receipt = await mesh.say(ref, f"k-{n}")
+        if n % 7 == 0:
+            await mesh.processes["memory-1"].kill()
+            await mesh.processes["memory-1"].start()
+    question = {"workspace": "default", "session": "fleet", "at_least": receipt.sequence}
+    answer = json.loads(await mesh.bus.request("aw.rpc.memory.wakes", json.dumps(question).encode(), 10.0))
+    await mesh.close()
+    return [wake["disposition"] for wake in answer["result"]["data"]]
