@@ -24,14 +24,13 @@ from anchorwatch.cli.demo.receiver import Receiver
 from anchorwatch.cli.demo.stage import Stage
 from anchorwatch.cli.demo.story import HEARTBEAT_S, Story
 from anchorwatch.core.errors import AnchorWatchError
-from anchorwatch.mesh.credentials import CLI, Credentials
+from anchorwatch.mesh.credentials import CLI, SERVICES, YARD, Credentials
 from anchorwatch.service.connect import connect
 from anchorwatch.settings import Settings
 
 CHANNEL = "demo"
 EXECUTORS = 2
 SEED_MAX = 2**32
-RECOVERY_S = 60.0
 COLLECT_S_MAX = 30.0
 
 
@@ -80,7 +79,9 @@ def _play(stage: Stage, seed: int, tell: Told) -> tuple[Evidence, str]:
     secret = f"whsec_{base64.b64encode(secrets.token_bytes(24)).decode()}"
     with Receiver(secret) as receiver:
         _write_routes(stage, receiver.url, secret)
-        stage.up("--scale", f"executor={EXECUTORS}")
+        # With the yard, and without what a first start would add: the agent, its session, a first turn.
+        only = [word for name in (*SERVICES, YARD) for word in ("--only", name)]
+        stage.up("--no-fleet", *only, "--scale", f"executor={EXECUTORS}")
         tell(
             f"the mesh is up: {len(stage.rows())} processes on {stage.mesh.nats_url}, data in {stage.data.root}"
         )

@@ -1,4 +1,4 @@
-"""A mesh of its own: a temporary data directory, free ports, real processes; and, however it ends, nothing left of it."""
+"""A mesh of its own: its own directory, free ports, real processes; and, however it ends, nothing left of it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from typing import Any
 
 from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.mesh import control
-from anchorwatch.mesh.credentials import SERVICES, YARD
 from anchorwatch.mesh.files import DataDir
-from anchorwatch.mesh.process import end_with_parent
+from anchorwatch.mesh.lock import held_by
 from anchorwatch.mesh.state import MeshFile, read_mesh
 from anchorwatch.settings import PREFIX
 
@@ -27,10 +26,18 @@ START_S_MAX = 60.0
 END_S_MAX = 30.0
 GONE_S_MAX = 5.0
 POLL_S = 0.05
+# `anchorwatch`, whose kernel ends it when this process ends: also then nothing is left.
+_PROGRAM = """
+import sys
+from anchorwatch.mesh.process import end_with_parent
+end_with_parent(int(sys.argv.pop(1)))
+from anchorwatch.cli.main import main
+sys.exit(main())
+"""
 
 
 class StageFailed(AnchorWatchError):
-    """The mesh did not start, or does not go on."""
+    """The mesh did not start."""
 
     code = "stage_failed"
 
@@ -42,6 +49,7 @@ class Stage:
     root: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="anchorwatch-demo-")))
     settings: Mapping[str, str] = field(default_factory=dict)
     _front: subprocess.Popen[bytes] | None = None
+    _sessions: list[int] = field(default_factory=list)
 
     @property
     def data(self) -> DataDir:
@@ -65,26 +73,15 @@ class Stage:
         return rows
 
     def up(self, *arguments: str) -> None:
-        """Start ``anchorwatch up`` without an agent, and wait until it is ready.
+        """Run ``anchorwatch up`` in the foreground of a session of its own, and wait until the mesh is ready.
 
         Raises:
             StageFailed: it is not; its last words are in the message.
         """
-        # With the yard, and without what a first start would add: the agent, its session, a first turn.
-        only = [word for name in (*SERVICES, YARD) for word in ("--only", name)]
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "anchorwatch.cli.main",
-            "up",
-            "--data-dir",
-            str(self.data.root),
-        ]
-        command += ["--port", "0", "--nats-port", "0", "--no-fleet", *only, *arguments]
-        parent = os.getpid()
+        command = [sys.executable, "-P", "-c", _PROGRAM, str(os.getpid()), "up"]
+        command += ["--data-dir", str(self.data.root), "--port", "0", "--nats-port", "0", *arguments]
         with (self.root / "up.log").open("ab") as log:
-            # A session of its own: Ctrl-C in the terminal reaches the demo alone, which ends its mesh in order.
+            # Ctrl-C in the terminal reaches this process alone, which ends the mesh in order.
             self._front = subprocess.Popen(  # noqa: S603 - our own program
                 command,
                 env=self._environment(),
@@ -93,34 +90,42 @@ class Stage:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=lambda: end_with_parent(parent),  # noqa: PLW1509 - as the mesh itself does
             )
+        self._sessions.append(self._front.pid)
         deadline = time.monotonic() + START_S_MAX
-        while read_mesh(self.data) is None:
+        while not self._is_up():
             if self._front.poll() is not None or time.monotonic() > deadline:
                 said = (self.root / "up.log").read_text(errors="replace").strip()
                 raise StageFailed(f"the mesh did not start: {said[-500:] or 'it said nothing'}")
             time.sleep(POLL_S)
 
+    def _is_up(self) -> bool:
+        """Whether it is ready, by the word of the supervisor that runs now: a crashed one leaves its file behind."""
+        holder, mesh = held_by(self.data), read_mesh(self.data)
+        return holder is not None and mesh is not None and mesh.pid == holder.pid
+
+    def kill_everything(self) -> list[int]:
+        """Kill every process of the mesh with signal 9; returns their pids, when they are gone."""
+        pids = self.processes()
+        _kill(pids)
+        self._gone()
+        if self._front is not None:
+            self._front.wait()
+            self._front = None
+        return pids
+
     def end(self) -> list[int]:
         """End the mesh, and kill what does not end; returns the pids of what was left of it after its own end."""
         front = self._front
-        if front is None:
-            return []
-        if front.poll() is None:
+        if front is not None and front.poll() is None:
             front.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 front.wait(END_S_MAX)
-        deadline = time.monotonic() + GONE_S_MAX
-        while (left := self.processes()) and time.monotonic() < deadline:
-            time.sleep(POLL_S)
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        if front.poll() is None:
-            front.kill()
-        front.wait()
-        self._front = None
+        left = self._gone()
+        _kill(left)
+        if front is not None:
+            front.wait()
+            self._front = None
         return left
 
     def remove(self) -> None:
@@ -128,14 +133,25 @@ class Stage:
         shutil.rmtree(self.root, ignore_errors=True)
 
     def processes(self) -> list[int]:
-        """Every process of the mesh that runs: those in the session of the one that was started. Empty where /proc is none."""
-        if self._front is None:
-            return []
-        return sorted(_of_session(self._front.pid))
+        """Every process of the mesh that runs, whoever its parent is. Empty where the system cannot tell."""
+        return sorted(pid for session in self._sessions for pid in _of_session(session))
+
+    def _gone(self) -> list[int]:
+        """What is still there after a moment."""
+        deadline = time.monotonic() + GONE_S_MAX
+        while (left := self.processes()) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        return left
 
     def _environment(self) -> dict[str, str]:
         own = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
         return {**own, **self.settings}
+
+
+def _kill(pids: list[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _of_session(session: int) -> list[int]:

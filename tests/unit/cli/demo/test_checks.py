@@ -80,6 +80,7 @@ LAUNCH, STOP = "launches", "nothing is stopped while jobs are queued"
 WOKEN, TURN = "woken by the event", "the turn goes on"
 HELD, TAKEN, KEPT = "the killed executor held a claim", "the claim is taken up", "the journal is kept"
 JOBS, ONCE = "each job has one verified result", "each launch happened once"
+COMMANDS = "each command has one outcome"
 TOLD, RUNS, INPUTS = "each notification arrived once", "run ids have no gaps", "no input is lost"
 ANCHOR, PROMPT = "the anchor (KV anchors/default.fleet)", "the anchor of run n is in the prompt of run n + 1"
 
@@ -112,10 +113,6 @@ BROKEN: dict[str, tuple[str, Change]] = {
         ),
     ),
     "it saw no emergency": (LAUNCH, history(commands=(incident.command(9, priority="normal"),))),
-    "a stop was asked for": (
-        STOP,
-        history(commands=(incident.command(9), incident.command(9, "stop_instance", CallId(2, 2, 1)))),
-    ),
     "an instance was stopped": (STOP, but(stopped=("w-2",))),
     "the planner was no process of the mesh": (came_back("planner"), killed("planner", known=False)),
     "the executor stayed away": (came_back("executor"), killed("executor", new_pid=None)),
@@ -147,6 +144,10 @@ BROKEN: dict[str, tuple[str, Change]] = {
         but(launched={**kept().launched, KEY: {"w-4": 1, "w-5": 1, "w-6": 1, "w-7": 1}}),
     ),
     "a launch that nobody decided": (ONCE, but(launched={**kept().launched, "stray": {"w-9": 1}})),
+    "a command has no outcome": (
+        COMMANDS,
+        history(commands=(incident.command(9), incident.command(9, "recall", CallId(2, 2, 1)))),
+    ),
     "a turn was told to nobody": (TOLD, but(arrivals=kept().arrivals[:1])),
     "a turn was told under two ids": (
         TOLD,
@@ -207,6 +208,14 @@ ENTANGLED: dict[str, tuple[tuple[str, ...], Change]] = {
         history(outcomes=(incident.outcome(13, under=11, state="unknown"),)),
     ),
     "the last run failed": ((ANCHOR,), record(Kind.TURN_ENDED, 2, last_run_outcome="failed")),
+    "a command has two outcomes": (
+        (TAKEN, COMMANDS),
+        history(outcomes=(incident.outcome(13, under=11), incident.outcome(14, under=11))),
+    ),
+    "a stop was asked for": (
+        (STOP,),
+        history(commands=(incident.command(9), incident.command(9, "stop_instance", CallId(2, 2, 1)))),
+    ),
     "there was a single run": ((RUNS,), record(Kind.ACQUIRED, 1, run_id=7)),
 }
 

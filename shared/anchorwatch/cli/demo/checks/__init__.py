@@ -32,6 +32,7 @@ def check_all(evidence: Evidence) -> list[Check]:
         deaths.journal_kept(evidence),
         counts.jobs_proved(evidence),
         counts.launched_once(evidence),
+        counts.one_outcome_each(evidence),
         counts.notified_once(evidence),
         counts.run_ids_gapless(evidence),
         counts.inputs_consumed(evidence),

@@ -46,6 +46,17 @@ def launched_once(evidence: Evidence) -> Check:
     return Check("each launch happened once", expected, seen, bool(wanted) and found == wanted and not again)
 
 
+def one_outcome_each(evidence: Evidence) -> Check:
+    """Every command that was decided has exactly one outcome."""
+    outcomes = Counter(each.outcome.call for each in evidence.history.outcomes)
+    commands = [each.call for each in evidence.history.commands]
+    without = [call for call in commands if outcomes[call] == 0]
+    several = [call for call in commands if outcomes[call] > 1]
+    seen = f"{len(commands)} decided; without an outcome: {some(without)}; with several: {some(several)}"
+    expected = f"{len(commands)} decided; without an outcome: none; with several: none"
+    return Check("each command has one outcome", expected, seen, bool(commands) and seen == expected)
+
+
 def notified_once(evidence: Evidence) -> Check:
     """One notification for each turn that ended: under one id, accepted once, however often it was sent."""
     ends = evidence.history.of_kind(Kind.TURN_ENDED)
