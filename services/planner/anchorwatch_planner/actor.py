@@ -16,6 +16,7 @@ import structlog
 from anchorwatch.bus.port import Delivery
 from anchorwatch.core.errors import AnchorWatchError, Damaged
 from anchorwatch.core.names import SessionRef
+from anchorwatch.service.keepalive import KeepAlive
 
 from anchorwatch_planner.evidence import Cause
 from anchorwatch_planner.look import Later, Verdict
@@ -43,30 +44,27 @@ class _Box:
 class Actors:
     """The mailboxes of a process. ``look`` is called for one session at most once at a time."""
 
-    def __init__(self, look: Look, log: structlog.stdlib.BoundLogger, *, concurrency: int) -> None:
+    def __init__(
+        self, look: Look, log: structlog.stdlib.BoundLogger, in_hand: KeepAlive, *, concurrency: int
+    ) -> None:
         self._look = look
         self._log = log
         self._boxes: dict[SessionRef, _Box] = {}
         self._slots = asyncio.Semaphore(concurrency)
-        self._held: dict[int, Delivery] = {}
+        self._in_hand = in_hand
 
     async def post(self, ref: SessionRef, cause: Cause, delivery: Delivery | None = None) -> None:
         """Hand a cause to the session's mailbox."""
         box = self._boxes.setdefault(ref, _Box())
         box.waiting.append(Letter(cause, delivery))
         if delivery is not None:
-            self._held[id(delivery)] = delivery
+            self._in_hand.hold(delivery)
         await self._thin_out(box)
         if box.task is None:
             box.task = asyncio.create_task(self._serve(ref, box), name=f"session {ref}")
 
     def busy(self, ref: SessionRef) -> bool:
         return ref in self._boxes
-
-    async def keep_in_progress(self) -> None:
-        """Tell the server that every message in hand is still worked on."""
-        for delivery in list(self._held.values()):
-            await delivery.in_progress()
 
     async def close(self) -> None:
         """Stop at once. What was in hand is delivered again, to whoever comes next."""
@@ -92,7 +90,8 @@ class Actors:
         finally:
             del self._boxes[ref]
             for letter in box.waiting:
-                self._held.pop(id(letter.delivery), None)
+                if letter.delivery is not None:
+                    self._in_hand.drop(letter.delivery)
 
     async def _look_safely(self, ref: SessionRef, letters: list[Letter]) -> Verdict:
         try:
@@ -114,7 +113,7 @@ class Actors:
         for letter in letters:
             if letter.delivery is None:
                 continue
-            self._held.pop(id(letter.delivery), None)
+            self._in_hand.drop(letter.delivery)
             if isinstance(verdict, Later):
                 await letter.delivery.nak(verdict.delay_s)
             else:

@@ -32,7 +32,8 @@ from anchorwatch_planner.schedules import Schedules
 
 ROUNDS_MAX = 64
 SNAPSHOT_AGE = 96
-PAUSED_RETRY_S = 2.0
+SWEEP_PATIENCE_MS = 5_000
+"""What fell due less than this ago is on its way to a planner by its own message; a sweep leaves it alone."""
 REPLACED_RETRY_S = 1.0
 
 
@@ -144,15 +145,19 @@ class Looker:
     ) -> tuple[Verdict, bool]:
         status = state.anchor.status if state.anchor else "none"
         if status == "idle":
-            return await self._rest(ref, state, woken_by)
+            return await self._rest(ref, state, causes, woken_by)
         if status == "active":
             return await self._run(ref, state, causes)
         # Paused: whatever waits is in the journal, and resuming is a wake. Quarantined and deleted: nobody runs it.
         return None, False
 
-    async def _rest(self, ref: SessionRef, state: SessionState, woken_by: int) -> tuple[Verdict, bool]:
+    async def _rest(
+        self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], woken_by: int
+    ) -> tuple[Verdict, bool]:
         now_ms = self._clock.now_ms()
-        match due(state, now_ms, self._windows):
+        swept = all(cause.kind == "sweep" for cause in causes)
+        horizon_ms = now_ms - SWEEP_PATIENCE_MS if swept else now_ms
+        match due(state, horizon_ms, self._windows):
             case Due():
                 if not woken_by:
                     # A turn needs a message that comes again if its planner dies: make one, and let its delivery start it.
@@ -162,10 +167,10 @@ class Looker:
                     woken_by = receipt.sequence
                 await self._acquire(ref, state, woken_by, now_ms)
                 return None, True
-            case NotBefore(at_ms=at_ms, check=True) if at_ms <= now_ms:
+            case NotBefore(at_ms=at_ms, check=True) if at_ms <= horizon_ms:
                 receipt = await self._accept_tick(ref, f"check-{at_ms}", now_ms)
                 return None, bool(woken_by) or receipt.replayed
-            case NotBefore(at_ms=at_ms):
+            case NotBefore(at_ms=at_ms) if at_ms > now_ms:
                 await self._schedules.ensure(ref, at_ms)
             case _:
                 pass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 
 from anchorwatch.bus.port import ConsumerSpec, Delivery
@@ -16,6 +15,8 @@ from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
+from anchorwatch.service.intake import Intake
+from anchorwatch.service.keepalive import ACK_WAIT_S, KeepAlive
 from anchorwatch.service.leases import Leases
 from anchorwatch.service.observations import observe
 from anchorwatch.topology.streams import TICKS, journal_stream
@@ -31,9 +32,7 @@ from anchorwatch_planner.sweep import sweep
 from anchorwatch_planner.think import Bounds, Thinker
 
 SHARD = "0"
-ACK_WAIT_S = 2.0
 BATCH = 32
-FETCH_S = 1.0
 CONCURRENCY = 64
 SESSIONS_CACHED = 2_000
 WAKING = (
@@ -42,6 +41,8 @@ WAKING = (
     f"aw.journal.{SHARD}.*.*.fx.*.*.*.*.gate",
     f"aw.journal.{SHARD}.*.*.p.anchor",
 )
+WAKES = ConsumerSpec(journal_stream(SHARD), WAKING, "planner", ack_wait_s=ACK_WAIT_S, ack_pending_max=1_000)
+FALLEN_DUE = ConsumerSpec(TICKS, (TICK_FIRED.filter(),), "planner-ticks", ack_wait_s=ACK_WAIT_S)
 CAUSES: dict[str, CauseKind] = {"in": "in", "fx.done": "done", "fx.gate": "gate", "p.anchor": "anchor"}
 
 
@@ -49,20 +50,21 @@ async def run(context: ServiceContext) -> None:
     """Plan until told to stop."""
     directory = await AgentDirectory.open(context.bus)
     minds = Minds(directory.get, context.settings)
-    actors = _actors(context, minds)
-    wakes = await context.bus.consumer(
-        ConsumerSpec(journal_stream(SHARD), WAKING, "planner", ack_wait_s=ACK_WAIT_S, ack_pending_max=1_000)
-    )
-    ticks = await context.bus.consumer(
-        ConsumerSpec(TICKS, (TICK_FIRED.filter(),), "planner-ticks", ack_wait_s=ACK_WAIT_S)
-    )
+    in_hand = KeepAlive()
+    actors = _actors(context, minds, in_hand)
+    wakes, ticks = (Intake(context.bus, spec, context.stopping) for spec in (WAKES, FALLEN_DUE))
+    await wakes.open()
+    await ticks.open()
     context.ready.set()
     try:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_consume(context, wakes.fetch, lambda delivery: _post_wake(actors, delivery)))
-            tasks.create_task(_consume(context, ticks.fetch, lambda delivery: _post_tick(actors, delivery)))
-            tasks.create_task(_extend(context, actors))
-            tasks.create_task(_sweep(context, actors))
+            keeping = tasks.create_task(in_hand.run(), name="keep")
+            sweeping = tasks.create_task(_sweep(context, actors), name="sweep")
+            tasks.create_task(_take(context, wakes, lambda delivery: _post_wake(actors, delivery)))
+            tasks.create_task(_take(context, ticks, lambda delivery: _post_tick(actors, delivery)))
+            await context.stopping.wait()
+            keeping.cancel()
+            sweeping.cancel()
     finally:
         await actors.close()
         await wakes.close()
@@ -70,7 +72,7 @@ async def run(context: ServiceContext) -> None:
         await minds.close()
 
 
-def _actors(context: ServiceContext, minds: Minds) -> Actors:
+def _actors(context: ServiceContext, minds: Minds, in_hand: KeepAlive) -> Actors:
     settings, bus, identity = context.settings, context.bus, context.identity
     committer = Committer(bus, journal_stream(SHARD))
     sessions = SessionJournal(bus, committer, identity.execution_id)
@@ -97,16 +99,12 @@ def _actors(context: ServiceContext, minds: Minds) -> Actors:
         windows=Windows(round(settings.debounce_p0_s * 1000), round(settings.debounce_p1_s * 1000)),
         log=context.log,
     )
-    return Actors(Looker(parts).look, context.log, concurrency=CONCURRENCY)
+    return Actors(Looker(parts).look, context.log, in_hand, concurrency=CONCURRENCY)
 
 
-async def _consume(
-    context: ServiceContext,
-    fetch: Callable[[int, float], Awaitable[list[Delivery]]],
-    post: Callable[[Delivery], Awaitable[None]],
-) -> None:
+async def _take(context: ServiceContext, intake: Intake, post: Callable[[Delivery], Awaitable[None]]) -> None:
     while not context.stopping.is_set():
-        for delivery in await fetch(BATCH, FETCH_S):
+        for delivery in await intake.next(BATCH):
             await post(delivery)
 
 
@@ -137,22 +135,15 @@ async def _post_tick(actors: Actors, delivery: Delivery) -> None:
     await actors.post(ref, Cause("tick", 0, delivery.attempt), delivery)
 
 
-async def _extend(context: ServiceContext, actors: Actors) -> None:
-    while not context.stopping.is_set():
-        await context.clock.sleep(ACK_WAIT_S / 4)
-        await actors.keep_in_progress()
-
-
 async def _sweep(context: ServiceContext, actors: Actors) -> None:
     monotonic = asyncio.get_running_loop().time
     leases = Leases(context.bus, context.identity, context.settings.lease_s, monotonic=monotonic)
     first = True
-    while not context.stopping.is_set():
+    while True:
         try:
             if first or await leases.hold("sweep"):
-                await sweep(context.bus, actors)
+                await sweep(context.bus, actors, starting=first)
             first = False
         except AnchorWatchError as error:
             context.log.warning("sweep failed, will sweep again", code=error.code, why=str(error))
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(context.stopping.wait(), context.settings.sweep_s)
+        await context.clock.sleep(context.settings.sweep_s)

@@ -24,8 +24,10 @@ async def sessions_known(bus: Bus) -> list[SessionRef]:
     return sorted(refs)
 
 
-async def sweep(bus: Bus, actors: Actors) -> int:
+async def sweep(bus: Bus, actors: Actors, *, starting: bool) -> int:
     """Have each session looked at that is not being looked at already; returns how many.
+
+    ``starting``: this process has just come, and what its former self had in hand is not on its way to anybody.
 
     Raises:
         Unavailable: the bus is away.
@@ -33,6 +35,6 @@ async def sweep(bus: Bus, actors: Actors) -> int:
     swept = 0
     for ref in await sessions_known(bus):
         if not actors.busy(ref):
-            await actors.post(ref, Cause("sweep"))
+            await actors.post(ref, Cause("start" if starting else "sweep"))
             swept += 1
     return swept
