@@ -1,0 +1,168 @@
+"""What a user does first, on a mesh as `anchorwatch up` makes it: an event comes in, a worker process comes out."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from anchorwatch.bus.port import Bus
+from anchorwatch.cli.demo.receiver import Receiver
+from anchorwatch.cli.demo.watch import until
+from anchorwatch.core.records import Kind
+from anchorwatch.packs.fleet import SESSION, cli
+from anchorwatch.packs.fleet.client import YardClient
+from anchorwatch.packs.fleet.yard.births import read_births
+
+from tests.e2e.meshes import LiveMesh, Session, facts_when, kill_workers, running
+from tests.support.receiver import SECRET
+from tests.support.waiting import is_running
+
+DEAD = "aw.event.default.fleet.instance.dead"
+TASKS = 59
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    with Receiver(SECRET) as listening:
+        yield listening
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iterator[LiveMesh]:
+    root = tmp_path_factory.mktemp("first")
+    routes = root / "notify.toml"
+    routes.write_text(
+        f'[[channel]]\nname = "hook"\nkind = "webhook"\nurl = "{receiver.url}"\nsecret = "{SECRET}"\non = ["turn_ended"]\n'
+    )
+    with running(root, settings={"ANCHORWATCH_NOTIFY": str(routes)}) as started:
+        yield started
+
+
+@pytest.fixture
+async def bus(mesh: LiveMesh) -> AsyncIterator[Bus]:
+    async with mesh.bus() as connected:
+        yield connected
+
+
+@pytest.fixture
+def fleet(mesh: LiveMesh, bus: Bus) -> Session:
+    return Session(mesh, bus, SESSION)
+
+
+def births(mesh: LiveMesh) -> Path:
+    return mesh.data.root / "yard" / "births.jsonl"
+
+
+async def test_an_event_of_a_plain_client_becomes_an_input_a_turn_an_anchor_and_a_worker(
+    mesh: LiveMesh, bus: Bus, fleet: Session
+) -> None:
+    # The first turn runs at once, and keeps one worker ready.
+    await fleet.ended(1)
+    await facts_when(bus, workers_alive=1)
+    kill_workers(await YardClient(bus).instances())
+    await facts_when(bus, instances_live=0)
+    before = await fleet.history()
+    runs = len(before.of_kind(Kind.TURN_ENDED))
+
+    async with mesh.plain() as publisher:
+        await publisher.publish(DEAD, b'{"instance": "w-1", "priority": "P0"}')
+        await publisher.flush()
+
+    history = await fleet.ended(runs + 1)
+    (event,) = [each for each in history.taken(runs + 1) if each.kind == "event"]
+    assert (event.source, event.type, event.priority) == ("fleet", "instance.dead", 0)
+    (command,) = [
+        each
+        for each in history.commands
+        if each.call.run == runs + 1 and each.decided.tool == "launch_instances"
+    ]
+    done = history.outcome_of(command.call)
+    assert done is not None
+    assert done.outcome.state == "succeeded"
+
+    # The same anchor in the journal and in the KV bucket, read by a client that knows nothing of either.
+    async with mesh.plain("cli") as client:
+        js = client.jetstream()
+        kept = json.loads((await (await js.key_value("anchors")).get("default.fleet")).value or b"")
+        told = await js.get_last_msg("JOURNAL_0", "aw.journal.0.default.fleet.p.anchor", direct=True)
+        assert json.loads(told.data or b"") == kept
+    assert (kept["run_id"], kept["run_count"], kept["last_run_outcome"]) == (runs + 1, runs + 1, "success")
+    assert kept["status"] == "idle"
+
+    started = [each for each in read_births(births(mesh)) if each.effect_key == done.outcome.effect_key]
+    assert len(started) == 1
+    assert is_running(started[0].pid)
+    assert os.getsid(started[0].pid) == os.getsid(mesh.mesh.pid), (
+        "a worker outlives executors, and ends with the mesh"
+    )
+
+
+async def test_dead_workers_and_59_queued_tasks_never_lead_to_a_stop(
+    mesh: LiveMesh, bus: Bus, fleet: Session
+) -> None:
+    await facts_when(bus, workers_alive=1)
+    jobs = set(await cli.add_jobs(bus, TASKS, size="small", batch="incident"))
+    kill_workers(await YardClient(bus).instances())
+    facts = await facts_when(bus, workers_dead=True)
+    assert (facts["demand_active"], facts["demand_queued"]) == (False, True)
+    before = len((await fleet.history()).of_kind(Kind.TURN_ENDED))
+
+    async with mesh.plain() as publisher:
+        ack = await publisher.jetstream().publish(DEAD, b'{"instance": "w-2", "priority": "P0"}')
+        assert ack.stream == "EVENTS"
+
+    async def all_done() -> bool:
+        return jobs <= {each.job_id for each in await cli.results(bus) if each.certificate}
+
+    await until(all_done, "every job has its proof", 60)
+    history = await fleet.ended(before + 1)
+    mine = [each for each in history.commands if each.call.run > before]
+    assert mine[0].decided.tool == "launch_instances"
+    assert mine[0].decided.args["launch_priority"] == "emergency"
+    assert [each for each in mine if each.decided.tool == "stop_instance"] == []
+    assert [each.id for each in await YardClient(bus).instances() if each.state == "stopped"] == []
+    ended = history.ended(before + 1)
+    assert ended is not None
+    assert ended.anchor.last_run_outcome == "success"
+
+
+async def test_each_notification_arrives_once_although_the_notifier_is_killed_in_the_middle(
+    mesh: LiveMesh, fleet: Session, receiver: Receiver
+) -> None:
+    await fleet.rest_after(0)
+    receiver.hold_next()
+    mesh.run("trigger", SESSION)
+
+    async def holding() -> bool:
+        return receiver.holding
+
+    await until(holding, "a notification is on its way")
+    told = receiver.arrivals[-1]
+    mesh.kill("notifier")
+    receiver.let_go()
+    history = await fleet.history()
+    ends = {each.sequence for each in history.of_kind(Kind.TURN_ENDED)}
+
+    async def all_told() -> bool:
+        return ends <= {each.record for each in receiver.arrivals if each.accepted}
+
+    await until(all_told, "every turn's end arrived")
+    arrivals = receiver.arrivals
+    assert [each.webhook_id for each in arrivals].count(told.webhook_id) == 2
+    assert len({each.body_sha256 for each in arrivals if each.webhook_id == told.webhook_id}) == 1
+    accepted = [each for each in arrivals if each.accepted]
+    assert (
+        len(accepted)
+        == len({each.webhook_id for each in accepted})
+        == len({each.record for each in accepted})
+    )
+    assert all(each.signed for each in arrivals)
+
+    async def recorded() -> bool:
+        sent = [each.delivery_id for each in (await fleet.history()).sent if each.state == "sent"]
+        return sorted(sent) == sorted({each.webhook_id for each in arrivals})
+
+    await until(recorded, "the journal says so too")
