@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
@@ -29,10 +29,24 @@ FILE = "anchorwatch.toml"
 SECRET_FILE_SUFFIX = "_FILE"
 
 
+def _name(value: str) -> str:
+    if not re.fullmatch(NAME_PATTERN, value):
+        raise ValueError(f"{value[:80]!r} is not a valid name: {NAME_PATTERN}")
+    return value
+
+
 class Settings(BaseSettings):
     """All settings of the mesh. Durations are seconds, sizes bytes."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, toml_file=FILE, extra="forbid", frozen=True)
+    # An empty variable counts as not set: compose files pass on what they were given, or nothing.
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_ignore_empty=True,
+        toml_file=FILE,
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+    )
 
     data_dir: Path = Field(
         Path(".anchorwatch"), description="where the mesh keeps its data, logs and credentials"
@@ -49,7 +63,9 @@ class Settings(BaseSettings):
     instance: str | None = Field(
         None, description="stable name of a service instance, such as `executor-1`; a restart keeps it"
     )
-    workspace: str = Field("default", description="the workspace that commands speak of")
+    workspace: Annotated[str, AfterValidator(_name)] = Field(
+        "default", description="the workspace that commands speak of"
+    )
 
     model: Literal["rules", "openai"] = Field(
         "rules", description="`rules`: the pack's own decisions, no LLM; `openai`"
@@ -110,10 +126,7 @@ class Settings(BaseSettings):
     @field_validator("pools")
     @classmethod
     def _names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for name in value:
-            if not re.fullmatch(NAME_PATTERN, name):
-                raise ValueError(f"{name[:80]!r} is not a valid pool name: {NAME_PATTERN}")
-        return value
+        return tuple(map(_name, value))
 
     @classmethod
     def settings_customise_sources(
@@ -134,7 +147,7 @@ class SecretFiles(PydanticBaseSettingsSource):
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002 - the base's form
         variable = f"{PREFIX}{field_name.upper()}{SECRET_FILE_SUFFIX}"
         path = os.environ.get(variable)
-        if path is None:
+        if not path:
             return None, field_name, False
         try:
             return Path(path).read_text(encoding="utf-8").strip(), field_name, False

@@ -96,7 +96,7 @@ def _shown(name: str, settings: Settings) -> Shown:
 
 def _source(name: str) -> str:
     variable = f"{PREFIX}{name.upper()}"
-    environment = {each.upper() for each in os.environ}
+    environment = {each.upper() for each, value in os.environ.items() if value}
     if variable in environment:
         return "environment"
     if name in secret_names() and variable + SECRET_FILE_SUFFIX in environment:

@@ -71,3 +71,27 @@ def test_the_environment_goes_before_a_secret_file(monkeypatch: pytest.MonkeyPat
 
 def test_all_secrets_are_known_as_such() -> None:
     assert set(secret_names()) == {"token", "nats_password", "model_key"}
+
+
+@pytest.mark.parametrize("name", ["DATA_DIR", "NOTIFY", "POOLS", "PORT", "MODEL_KEY", "TOKEN_FILE"])
+def test_an_empty_variable_counts_as_not_set(run: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(f"ANCHORWATCH_{name}", "")
+    told = json.loads(run("config", "--json").out)["settings"][name.lower().removesuffix("_file")]
+    assert told["value"] == told["default"]
+    assert told["source"] == "default"
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("HEARTBEAT_S", "inf"),
+    ("DEBOUNCE_P0_S", "nan"),
+    ("WORKSPACE", "Bad Name"),
+    ("POOLS", "default,GPU"),
+])  # fmt: skip
+def test_what_no_part_could_use_is_refused_in_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(f"ANCHORWATCH_{name}", value)
+    ran = run("config")
+    assert ran.code == 2
+    assert ran.err.startswith(f"anchorwatch: ANCHORWATCH_{name}")
+    assert ran.err.count("\n") == 1
