@@ -208,8 +208,18 @@ def kill_workers(workers: list[Instance]) -> None:
 
 async def facts_when(bus: Bus, **wanted: Any) -> dict[str, Any]:
     """The fleet's facts, once they are as wanted."""
+
     async def look() -> dict[str, Any] | None:
         facts: dict[str, Any] = (await cli.status(bus))["facts"]
         return facts if all(facts[name] == value for name, value in wanted.items()) else None
 
     return await until(look, f"the fleet is {wanted}", WITHIN_S)
+
+
+async def all_ready(mesh: LiveMesh, service: str, count: int) -> None:
+    """Wait until so many processes of a service are ready."""
+
+    async def look() -> bool:
+        return [row["ready"] for row in mesh.rows() if row["service"] == service] == [True] * count
+
+    await until(look, f"{count} of {service} are ready", WITHIN_S)

@@ -1,0 +1,213 @@
+"""A language model decides, over HTTP, on a whole mesh: what it asks for is done, refused, or ends the turn; the mesh goes on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from anchorwatch.bus.port import Bus
+from anchorwatch.cli.demo.history import History
+from anchorwatch.core.agents import Limits
+from anchorwatch.packs.fleet import cli
+from anchorwatch.packs.fleet.client import YardClient
+
+from tests.e2e.meshes import (
+    NO_FIRST_START,
+    LiveMesh,
+    Session,
+    all_ready,
+    facts_when,
+    kill_workers,
+    launch,
+    running,
+)
+from tests.e2e.minds import Minds, objective
+from tests.support.model_server import MODEL, ModelServer, call, calls, rate_limited, raw, text
+
+TASKS = 59
+RULE = "no-scale-down-while-workers-are-dead"
+
+
+@pytest.fixture(scope="module")
+def minds() -> Minds:
+    return Minds()
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory: pytest.TempPathFactory, minds: Minds) -> Iterator[LiveMesh]:
+    with ModelServer(minds) as server:
+        settings = {
+            "ANCHORWATCH_MODEL": "openai",
+            "ANCHORWATCH_MODEL_URL": server.url,
+            "ANCHORWATCH_MODEL_NAME": MODEL,
+            "ANCHORWATCH_MODEL_KEY": "sk-e2e-secret",
+            "ANCHORWATCH_DEBOUNCE_P0_S": "0",
+        }
+        with running(tmp_path_factory.mktemp("model"), *NO_FIRST_START, settings=settings) as started:
+            yield started
+        logs = "".join(log.read_text() for log in started.data.logs.glob("*.log"))
+        assert "sk-e2e-secret" not in logs
+
+
+@pytest.fixture
+async def bus(mesh: LiveMesh) -> AsyncIterator[Bus]:
+    async with mesh.bus() as connected:
+        yield connected
+
+
+@pytest.fixture
+def make(mesh: LiveMesh, bus: Bus, minds: Minds) -> Any:
+    async def make(name: str, **changes: Any) -> Session:
+        """A session whose first turn, at its creation, has ended."""
+        minds.script(name, ())
+        session = Session(mesh, bus, name)
+        session.make(objectives=(objective(name),), **changes)
+        await session.ended(1)
+        return session
+
+    return make
+
+
+def results_shown(request: dict[str, Any]) -> list[str]:
+    """What a request tells the model of its calls."""
+    return [str(message["content"]) for message in request["messages"] if message["role"] == "tool"]
+
+
+def ended(history: History, run: int) -> tuple[str | None, str, str]:
+    """(outcome, reason, last words) of a run."""
+    record = history.ended(run)
+    assert record is not None
+    return record.anchor.last_run_outcome, record.reason, record.text
+
+
+async def test_a_stop_is_refused_while_workers_are_dead_and_the_model_is_told(
+    make: Any, bus: Bus, minds: Minds
+) -> None:
+    session = await make("stops")
+    (worker,) = await launch(bus, "e2e-stops", 1)
+    await cli.add_jobs(bus, TASKS, size="small", batch="stops")
+    kill_workers([worker])
+    await facts_when(bus, workers_dead=True, demand_queued=True, demand_active=False)
+    stop = calls(call("stop_instance", {"instance_id": worker.id}), content="no demand, so I scale down")
+    minds.script("stops", [stop, text("It may not be stopped.")])
+    session.say("save money")
+
+    history = await session.ended(2)
+    (command,) = history.commands
+    done = history.outcome_of(command.call)
+    assert done is not None
+    assert (done.outcome.tool, done.outcome.state, done.outcome.rule) == ("stop_instance", "refused", RULE)
+    assert history.claims == (), "what is refused was never begun"
+    first, second = minds.asked("stops")
+    assert results_shown(first) == []
+    (shown,) = results_shown(second)
+    assert shown.startswith("REFUSED")
+    assert "workers are dead" in shown
+    assert ended(history, 2)[0] == "unresolved", "the emergency stands, and nothing was done about it"
+
+
+async def test_a_call_has_its_effect_and_the_model_the_last_word(make: Any, bus: Bus, minds: Minds) -> None:
+    session = await make("launches")
+    before = await cli.launches(bus)
+    minds.script(
+        "launches",
+        [
+            calls(call("launch_instances", {"count": 2, "launch_priority": "emergency"})),
+            text("Two are on their way."),
+        ],
+    )
+    session.say("start two")
+
+    history = await session.ended(2)
+    (command,) = history.commands
+    done = history.outcome_of(command.call)
+    assert done is not None
+    born = await cli.launches(bus)
+    assert {key: starts for key, starts in born.items() if key not in before} == {
+        done.outcome.effect_key: dict.fromkeys(done.outcome.data["instances"], 1)
+    }
+    assert len(done.outcome.data["instances"]) == 2
+    first, second = minds.asked("launches")
+    assert [tool["function"]["name"] for tool in first["tools"]][:2] == ["launch_instances", "stop_instance"]
+    assert "a person wrote: start two" in str(first["messages"])
+    assert results_shown(second)[0].startswith("Launched 2")
+    assert ended(history, 2) == ("success", "launch_instances succeeded", "Two are on their way.")
+    prompts = [each.proof for each in history.prompts if each.run == 2]
+    first_end = history.ended(1)
+    assert first_end is not None
+    assert {proof.anchor_sha256 for proof in prompts if proof} == {first_end.digest}
+
+
+async def test_an_endpoint_that_asks_to_wait_is_asked_again_in_the_same_turn(make: Any, minds: Minds) -> None:
+    session = await make("limited")
+    minds.script("limited", [rate_limited("0.2"), text("Here I am.")])
+    session.say("hello")
+    history = await session.ended(2)
+    assert ended(history, 2) == ("no_action", "nothing had to be done", "Here I am.")
+    assert len(minds.asked("limited")) == 2
+    assert [each.step for each in history.prompts if each.run == 2] == [1]
+
+
+async def test_garbage_ends_the_turn_with_a_reason_and_the_mesh_goes_on(make: Any, minds: Minds) -> None:
+    session = await make("garbage")
+    minds.script("garbage", lambda: raw("{ this is no answer"))
+    session.say("hello")
+    history = await session.ended(2)
+    outcome, reason, _ = ended(history, 2)
+    assert outcome == "failed"
+    assert "model" in reason
+    assert history.commands == ()
+
+    minds.script("garbage", [text("Well again.")])
+    sequence = session.say("hello again")
+    history = await session.rest_after(sequence)
+    last = history.anchors[-1].anchor
+    assert (last.last_run_outcome, last.runs_without_progress) == ("no_action", 0)
+    assert ended(history, last.last_run_id)[2] == "Well again."
+
+
+async def test_a_request_above_its_budget_is_never_sent(make: Any, minds: Minds) -> None:
+    session = await make("small", limits=Limits(context_tokens_max=256))
+    history = await session.ended(1)
+    outcome, reason, _ = ended(history, 1)
+    assert outcome == "over_budget"
+    assert "its budget is 256" in reason
+    sequence = session.say("hello")
+    history = await session.rest_after(sequence)
+    assert {each.anchor.last_run_outcome for each in history.of_kind("turn_ended")} == {"over_budget"}
+    assert minds.asked("small") == []
+
+
+async def test_the_calls_of_one_step_run_in_parallel_on_several_executors(
+    mesh: LiveMesh, make: Any, bus: Bus, minds: Minds
+) -> None:
+    session = await make("parallel")
+    assert mesh.run("scale", "executor", "3") == "executor: 3\n"
+    await all_ready(mesh, "executor", 3)
+    await facts_when(bus, workers_loading=0)
+    workers = [each for each in await YardClient(bus).instances() if each.live]
+    assert workers
+    # Each of these takes a while, so that one after another would be seen.
+    await YardClient(bus).ask("misbehave", mode="slow", verb="restart", times=1, slow_s=1.5)
+    await YardClient(bus).ask("misbehave", mode="slow", verb="launch", times=1, slow_s=1.5)
+    wanted = (
+        call("restart_instance", {"instance_id": workers[0].id}, "a"),
+        call("launch_instances", {"count": 1, "launch_priority": "normal"}, "b"),
+        call("save_report", {"name": "parallel.md", "text": "# at once"}, "c"),
+        call("notify_human", {"title": "at once", "text": "all of it", "severity": "info"}, "d"),
+    )
+    minds.script("parallel", [calls(*wanted), text("All at once.")])
+    session.say("do all of it")
+
+    history = await session.ended(2)
+    assert [each.decided.tool for each in history.commands] == [one["function"]["name"] for one in wanted]
+    assert [each.outcome.state for each in history.outcomes] == ["succeeded"] * 4
+    assert max(each.sequence for each in history.claims) < min(
+        each.sequence
+        for each in history.outcomes
+        if each.outcome.tool in ("restart_instance", "launch_instances")
+    )
+    assert len({each.claimed.owner.instance for each in history.claims}) >= 2
+    assert len(results_shown(minds.asked("parallel")[1])) == 4
+    assert ended(history, 2)[2] == "All at once."
