@@ -9,7 +9,7 @@ so sees those before.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 import structlog
@@ -65,6 +65,12 @@ class Actors:
 
     def busy(self, ref: SessionRef) -> bool:
         return ref in self._boxes
+
+    async def rest(self, refs: Iterable[SessionRef], timeout_s: float) -> None:
+        """Wait until none of these sessions is looked at, or the time is over."""
+        tasks = [box.task for ref in refs if (box := self._boxes.get(ref)) and box.task]
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout_s)
 
     async def close(self) -> None:
         """Stop at once. What was in hand is delivered again, to whoever comes next."""

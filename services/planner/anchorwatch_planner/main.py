@@ -13,6 +13,7 @@ from anchorwatch.core.records import CONTROLS
 from anchorwatch.core.session.wakes import Windows
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.models.tokens import load_counter
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.intake import Intake
@@ -55,6 +56,8 @@ async def run(context: ServiceContext) -> None:
     wakes, ticks = (Intake(context.bus, spec, context.stopping) for spec in (WAKES, FALLEN_DUE))
     await wakes.open()
     await ticks.open()
+    # Here, so that no session waits for it in its first turn.
+    load_counter()
     context.ready.set()
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -13,6 +13,9 @@ from anchorwatch.topology.streams import ANCHORS_BUCKET
 from anchorwatch_planner.actor import Actors
 from anchorwatch_planner.evidence import Cause
 
+AT_ONCE = 8
+REST_S_MAX = 1.0
+
 
 async def sessions_known(bus: Bus) -> list[SessionRef]:
     """Every session, from the view: one that is too new to stand there has just woken a planner by itself."""
@@ -33,8 +36,12 @@ async def sweep(bus: Bus, actors: Actors, *, starting: bool) -> int:
         Unavailable: the bus is away.
     """
     swept = 0
-    for ref in await sessions_known(bus):
-        if not actors.busy(ref):
+    refs = await sessions_known(bus)
+    for start in range(0, len(refs), AT_ONCE):
+        # Few at once: what wakes a session meanwhile must not stand behind all the others.
+        posted = [ref for ref in refs[start : start + AT_ONCE] if not actors.busy(ref)]
+        for ref in posted:
             await actors.post(ref, Cause("start" if starting else "sweep"))
-            swept += 1
+        await actors.rest(posted, REST_S_MAX)
+        swept += len(posted)
     return swept

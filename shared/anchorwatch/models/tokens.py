@@ -155,6 +155,11 @@ def encoder(vocabulary: Vocabulary) -> Encoder:
     return Encoder(vocabulary)
 
 
+def load_counter() -> None:
+    """Load the ranks that most counts need; without this, the first count does."""
+    encoder(O200K)
+
+
 @dataclass(frozen=True, slots=True)
 class Counter:
     """Counts requests for one model. ``ratio`` multiplies the sum; ``estimate``: the vocabulary is not the model's own.

@@ -1,0 +1,54 @@
+"""A sweep looks at every session, and stands in nobody's way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+from anchorwatch.core.names import SessionRef
+from anchorwatch.service.keepalive import KeepAlive
+from anchorwatch_planner.actor import Actors
+from anchorwatch_planner.evidence import Cause
+from anchorwatch_planner.sweep import AT_ONCE, sweep
+
+SESSIONS = 50
+
+
+class View:
+    """A bus that knows sessions, and nothing else."""
+
+    async def bucket(self, name: str) -> Any:
+        del name
+        return self
+
+    async def keys(self) -> list[str]:
+        return [f"default.s{number:02}" for number in range(SESSIONS)]
+
+
+async def test_a_wake_does_not_stand_behind_all_that_are_swept() -> None:
+    order: list[tuple[str, str]] = []
+    at_once: list[int] = []
+    looking = 0
+
+    async def look(ref: SessionRef, causes: Sequence[Cause]) -> None:
+        nonlocal looking
+        looking += 1
+        at_once.append(looking)
+        await asyncio.sleep(0.002)
+        looking -= 1
+        order.append((ref.session, causes[0].kind))
+
+    actors = Actors(look, structlog.stdlib.get_logger(), KeepAlive(), concurrency=64)
+    bus: Any = View()
+    sweeping = asyncio.create_task(sweep(bus, actors, starting=True))
+    while not order:
+        await asyncio.sleep(0)
+    woken = SessionRef("default", f"s{SESSIONS - 1}")
+    await actors.post(woken, Cause("in", 7))
+    assert await sweeping == SESSIONS
+    assert order.index((woken.session, "in")) < 3 * AT_ONCE
+    assert max(at_once) <= AT_ONCE + 1
+    assert {session for session, _ in order} == {f"s{number:02}" for number in range(SESSIONS)}
+    await actors.close()
