@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 ARGS ?=
+# Tests wait for servers and processes more than they compute: a few at once, also on two cores.
+WORKERS ?= 3
 BIN := .venv/bin
 
 MEMBERS := shared/pyproject.toml $(sort $(wildcard services/*/pyproject.toml))
@@ -27,7 +29,7 @@ status: setup ## say what runs, and where
 	@exec $(BIN)/anchorwatch status $(ARGS)
 
 test: setup ## run the test suite (ARGS="-k name", …)
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-containers: setup ## run the mesh in real containers (needs docker; as root it starts a private daemon)
 	ANCHORWATCH_TEST_CONTAINERS=1 $(BIN)/pytest tests/containers $(ARGS)
