@@ -31,11 +31,13 @@ async def test_a_wake_does_not_stand_behind_all_that_are_swept() -> None:
     order: list[tuple[str, str]] = []
     at_once: list[int] = []
     looking = 0
+    begun = asyncio.Event()
 
     async def look(ref: SessionRef, causes: Sequence[Cause]) -> None:
         nonlocal looking
         looking += 1
         at_once.append(looking)
+        begun.set()
         await asyncio.sleep(0.002)
         looking -= 1
         order.append((ref.session, causes[0].kind))
@@ -43,8 +45,7 @@ async def test_a_wake_does_not_stand_behind_all_that_are_swept() -> None:
     actors = Actors(look, structlog.stdlib.get_logger(), KeepAlive(), concurrency=64)
     bus: Any = View()
     sweeping = asyncio.create_task(sweep(bus, actors, starting=True))
-    while not order:
-        await asyncio.sleep(0)
+    await begun.wait()
     woken = SessionRef("default", f"s{SESSIONS - 1}")
     await actors.post(woken, Cause("in", 7))
     assert await sweeping == SESSIONS
