@@ -21,6 +21,7 @@ from anchorwatch.mesh import control, nats_server
 from anchorwatch.mesh.credentials import SYSTEM
 from anchorwatch.mesh.files import DataDir
 from anchorwatch.mesh.lock import held_by
+from anchorwatch.models import registry as models
 from anchorwatch.settings import Settings, load
 
 PYTHON_MIN = (3, 11)
@@ -53,7 +54,7 @@ def _here(settings: Settings, data: DataDir) -> Iterator[Check]:
     yield _binary()
     yield _private(data)
     yield _disk(data)
-    yield _model(settings)
+    yield _attempt("model", lambda: _model(settings))
 
 
 def _mesh(settings: Settings, data: DataDir, data_dir: Path | None) -> Iterator[Check]:
@@ -113,8 +114,7 @@ def _disk(data: DataDir) -> Check:
 def _model(settings: Settings) -> Check:
     if settings.model == "rules":
         return note("model", "no LLM is configured: the pack's own rules decide (ANCHORWATCH_MODEL=openai)")
-    if not settings.model_name:
-        return failed("model", "no model is named", "set ANCHORWATCH_MODEL_NAME")
+    models.check(settings)
     key = "with a key" if settings.model_key is not None else "without a key"
     return passed("model", f"{settings.model_name} at {settings.model_url}, {key}")
 

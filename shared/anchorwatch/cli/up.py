@@ -37,6 +37,7 @@ def run(wish: Wish, data_dir: Path | None, programs: Mapping[str, tuple[str, ...
         AnchorWatchError: it cannot be started.
     """
     settings = load(**({} if data_dir is None else {"data_dir": data_dir}))
+    _check_model(settings)
     data = DataDir.at(settings.data_dir)
     data.make()
     options = StartOptions(
@@ -71,6 +72,14 @@ def parse_counts(words: tuple[str, ...]) -> dict[str, int]:
             )
         counts[name] = int(number)
     return counts
+
+
+def _check_model(settings: Settings) -> None:
+    """A mesh whose model cannot be asked would start, and fail at each turn."""
+    if settings.model != "rules":
+        from anchorwatch.models import registry
+
+        registry.check(settings)
 
 
 def _follow(front: Front, data: DataDir, settings: Settings, wish: Wish) -> int:

@@ -15,6 +15,8 @@ PRIVATE_DIR = 0o700
 PRIVATE_FILE = 0o600
 LOG_BYTES_MAX = 10 * 1024 * 1024
 LOG_GENERATIONS = 3
+LINE_CHARS_MAX = 16 * 1024
+REASON_CHARS_MAX = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +139,23 @@ def rotate(path: Path) -> None:
     path.replace(path.with_name(f"{path.name}.1"))
 
 
-def last_line(path: Path, chars_max: int = 300) -> str:
+def last_line(path: Path, chars_max: int = REASON_CHARS_MAX) -> str:
     """The last line of a log, to say why a process ended; empty when there is none."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 16 * 1024))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LINE_CHARS_MAX))
             lines = file.read().decode(errors="replace").strip().splitlines()
     except OSError:
         return ""
     return lines[-1][:chars_max] if lines else ""
+
+
+def last_reason(path: Path) -> str:
+    """Why a process ended, by its log: the reason that its last line gives, else that line."""
+    line = last_line(path, chars_max=LINE_CHARS_MAX)
+    try:
+        told = json.loads(line)
+    except ValueError:
+        told = None
+    reason = told.get("reason") if isinstance(told, dict) else None
+    return (reason if isinstance(reason, str) else line)[:REASON_CHARS_MAX]

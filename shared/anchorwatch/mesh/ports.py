@@ -7,7 +7,7 @@ import socket
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from anchorwatch.core.errors import Refused
+from anchorwatch.core.errors import BadSettings, Refused
 from anchorwatch.mesh.nats_server import LOOPBACK
 
 
@@ -35,7 +35,9 @@ def choose(wish: Wish, host: str = LOOPBACK, besides: AbstractSet[int] = frozens
 
     Raises:
         Refused: exactly one port was asked for, and it is taken.
+        BadSettings: ``host`` is no address of this machine.
     """
+    _check_host(host)
     if wish.asked:
         if not _usable(wish.asked, host, besides):
             raise Refused(
@@ -81,3 +83,13 @@ def any_free(host: str = LOOPBACK, besides: AbstractSet[int] = frozenset()) -> i
 
 def _usable(port: int, host: str, besides: AbstractSet[int]) -> bool:
     return port not in besides and is_free(port, host)
+
+
+def _check_host(host: str) -> None:
+    try:
+        any_free(host)
+    except OSError as error:
+        raise BadSettings(
+            f"nothing can listen on {host}: {error.strerror}",
+            hint="set ANCHORWATCH_HOST to an address of this machine, such as 127.0.0.1",
+        ) from None

@@ -13,11 +13,11 @@ from typing import Any
 
 import structlog
 
-from anchorwatch.core.errors import AnchorWatchError, BadInput
+from anchorwatch.core.errors import AnchorWatchError, BadInput, BadSettings
 from anchorwatch.mesh import nats_server
 from anchorwatch.mesh.control import ControlServer
 from anchorwatch.mesh.credentials import PUBLISHER, YARD
-from anchorwatch.mesh.files import last_line
+from anchorwatch.mesh.files import last_reason
 from anchorwatch.mesh.keeper import Kept, Probe
 from anchorwatch.mesh.process import Command, Processes, adopt_orphans, children_of
 from anchorwatch.mesh.roster import NATS, Roster, check_count
@@ -166,6 +166,7 @@ class Supervisor:
 
         Raises:
             StartFailed: a part ended so often, or in such a way, that waiting is useless.
+            BadSettings: it said that it cannot use its settings.
         """
         waits = [asyncio.create_task(self._ready_or_failed(kept)) for kept in self._kept.values()]
         try:
@@ -186,10 +187,9 @@ class Supervisor:
                 # Crashes may pass; an exit code of its own choice (bad settings, wrong credentials) will not.
                 chosen = kept.last_exit is not None and 0 < kept.last_exit < CRASHED and kept.service != NATS
                 if chosen or kept.restarts + 1 >= START_ATTEMPTS_MAX:
-                    said = last_line(kept.command.log)
-                    raise StartFailed(
-                        f"{kept.instance} does not start: {said}", hint=f"see {kept.command.log}"
-                    )
+                    why = last_reason(kept.command.log)
+                    kind = BadSettings if kept.last_exit == BadSettings.exit_code else StartFailed
+                    raise kind(f"{kept.instance} does not start: {why}", hint=f"see {kept.command.log}")
 
     def _keep_service(self, service: str, instance: str) -> None:
         self._keep(service, instance, self._roster.service(service, instance))

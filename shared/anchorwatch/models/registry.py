@@ -43,7 +43,18 @@ def build(settings: Settings, agent: AgentSpec, pack: HasRules) -> Model:
     )
 
 
-def _openai(settings: Settings) -> Model:
+def check(settings: Settings) -> None:
+    """See that the model of the settings could be built; asks nobody, and imports no SDK.
+
+    Raises:
+        BadSettings: naming what is missing and the way out.
+    """
+    if settings.model == OPENAI:
+        _checked(settings)
+
+
+def _checked(settings: Settings) -> tuple[str, str, str, str]:
+    """Name, URL, the URL's host, and key."""
     name = settings.model_name.strip()
     if not name:
         raise BadSettings(
@@ -58,6 +69,11 @@ def _openai(settings: Settings) -> Model:
             "the model's key holds a character that no HTTP header may hold",
             hint="set ANCHORWATCH_MODEL_KEY to the key alone, without quotes, spaces or line breaks",
         )
+    return name, url, host, key
+
+
+def _openai(settings: Settings) -> Model:
+    name, url, host, key = _checked(settings)
     from anchorwatch.models.openai import Endpoint, OpenAIModel  # noqa: PLC0415 - the SDK takes 0.5 s to import
 
     endpoint = Endpoint(

@@ -16,7 +16,7 @@ from typing import cast
 import structlog
 
 from anchorwatch.bus.port import Bus
-from anchorwatch.core.errors import AnchorWatchError, NotFound, Unavailable
+from anchorwatch.core.errors import AnchorWatchError, BadSettings, NotFound, Unavailable
 from anchorwatch.service import logs
 from anchorwatch.service.connect import connect
 from anchorwatch.service.context import Identity, ServiceContext, WallClock
@@ -177,6 +177,8 @@ class _Process:
             await asyncio.wait({work}, timeout=CLOSE_S_MAX)
             return 0
         if not work.cancelled() and (error := work.exception()) is not None:
+            if isinstance(error, BadSettings):
+                raise error
             self._log.error("crashed", exc_info=error)
             return CRASHED
         if not stopping:

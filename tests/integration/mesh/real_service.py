@@ -3,6 +3,7 @@
 import asyncio
 import sys
 
+from anchorwatch.core.errors import BadSettings
 from anchorwatch.service import runner
 from anchorwatch.service.context import ServiceContext
 
@@ -12,6 +13,8 @@ how = sys.argv[2] if len(sys.argv) > 2 else "waits"
 async def run(context: ServiceContext) -> None:
     if how == "crashes":
         raise ValueError(f"with {context.settings.nats_url} in its text, and s3cret-model-key")
+    if how == "refuses":
+        raise BadSettings("ops.toml has no channel", hint="mend it")
     if how == "returns":
         return
     if how == "tells":

@@ -121,6 +121,14 @@ def test_a_crash_is_exit_70_with_the_traceback_in_the_log_and_no_secret(start: S
     assert "in its text, and [hidden]" in log[-1]["exception"]
 
 
+def test_a_setting_that_it_cannot_use_is_said_in_words_and_is_no_crash(start: Start) -> None:
+    process = start(how="refuses")
+    log = log_of(process)
+    assert process.returncode == 2
+    assert (log[-1]["event"], log[-1]["reason"]) == ("cannot start", "ops.toml has no channel (mend it)")
+    assert "exception" not in log[-1]
+
+
 def test_secrets_are_hidden_by_value_and_by_name(start: Start) -> None:
     process = start(
         how="tells", ANCHORWATCH_MODEL_KEY="s3cret-model-key", ANCHORWATCH_TOKEN="s3cret-token-value"

@@ -52,7 +52,7 @@ def test_down_ends_it_and_a_new_start_keeps_addresses_and_credentials(mesh: Smal
 def test_a_service_that_refuses_to_start_ends_the_start_with_its_own_words(mesh: SmallMesh) -> None:
     mesh.order("memory.refuse")
     done = mesh.run("--detach")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "memory-1 does not start: memory: it will not start" in done.stderr
     assert held_by(mesh.data) is None

@@ -147,6 +147,26 @@ def test_a_misspelt_setting_in_the_file_is_refused(run: Run) -> None:
     assert "ANCHORWATCH_LEASE" in ran.err
 
 
+@pytest.mark.parametrize(("name", "value", "told"), [
+    ("MODEL_NAME", "", "ANCHORWATCH_MODEL_NAME"),
+    ("MODEL_URL", "nonsense", "ANCHORWATCH_MODEL_URL"),
+    ("MODEL_URL", "http://user:s3cret@127.0.0.1/v1", "ANCHORWATCH_MODEL_URL"),
+    ("MODEL_KEY", "two words", "ANCHORWATCH_MODEL_KEY"),
+])  # fmt: skip
+def test_a_mesh_whose_model_cannot_be_asked_is_not_started(
+    run: Run, monkeypatch: pytest.MonkeyPatch, name: str, value: str, told: str
+) -> None:
+    monkeypatch.setenv("ANCHORWATCH_MODEL", "openai")
+    monkeypatch.setenv("ANCHORWATCH_MODEL_NAME", "gpt-x")
+    monkeypatch.setenv(f"ANCHORWATCH_{name}", value)
+    ran = run("up", "--port", "0", "--nats-port", "0", "--detach")
+    assert ran.code == 2
+    assert is_one_line(ran)
+    assert told in ran.err
+    assert "s3cret" not in ran.err
+    assert not Path(".anchorwatch").exists()
+
+
 def test_without_a_verb_there_is_help(run: Run) -> None:
     ran = run()
     assert ran.code == 2

@@ -6,7 +6,7 @@ import pytest
 from anchorwatch.core.errors import Refused
 from anchorwatch.mesh import files
 from anchorwatch.mesh.control import SOCKET_PATH_BYTES_MAX, socket_path
-from anchorwatch.mesh.files import DataDir, last_line, rotate, write_private, write_private_json
+from anchorwatch.mesh.files import DataDir, last_line, last_reason, rotate, write_private, write_private_json
 from anchorwatch.mesh.state import MeshFile, Remembered, read_mesh, write_mesh
 
 
@@ -90,3 +90,16 @@ def test_what_is_remembered_survives_fields_of_another_version(tmp_path: Path) -
     data = DataDir.at(tmp_path)
     data.remembered.write_text('{"port": 8421, "future": 1}')
     assert Remembered.load(data) == Remembered(port=8421)
+
+
+@pytest.mark.parametrize(("line", "reason"), [
+    ('{"event": "cannot start", "reason": "no channel (mend it)", "level": "error"}', "no channel (mend it)"),
+    ('{"event": "crashed", "exception": "Traceback"}', '{"event": "crashed", "exception": "Traceback"}'),
+    ("Segmentation fault", "Segmentation fault"),
+    ("[1]", "[1]"),
+    ("", ""),
+])  # fmt: skip
+def test_why_a_process_ended_is_the_reason_that_its_log_gives(tmp_path: Path, line: str, reason: str) -> None:
+    log = tmp_path / "memory-1.log"
+    log.write_text(f"before\n{line}\n" if line else "")
+    assert last_reason(log) == reason

@@ -4,7 +4,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from anchorwatch.core.errors import Refused
+from anchorwatch.core.errors import BadSettings, Refused
 from anchorwatch.mesh.ports import Wish, any_free, choose, is_free
 
 
@@ -62,3 +62,10 @@ def test_two_servers_never_get_one_port() -> None:
 
 def test_a_port_that_somebody_listens_on_is_not_free(taken: int) -> None:
     assert not is_free(taken)
+
+
+@pytest.mark.parametrize("host", ["256.1.1.1", "203.0.113.7"])
+def test_a_host_that_is_not_this_machine_is_said_with_its_setting(host: str) -> None:
+    with pytest.raises(BadSettings, match=f"nothing can listen on {host}") as refused:
+        choose(wish(any_free()), host)
+    assert "ANCHORWATCH_HOST" in refused.value.hint
