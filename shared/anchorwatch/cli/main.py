@@ -56,16 +56,25 @@ def main(arguments: list[str] | None = None) -> int:
         return fail(f"{said} (see `{path} --help`)", USAGE)
     except (typer.exceptions.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has had enough of it (`| head`).
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except (BrokenPipeError, SystemExit) as end:
+        return _unheard(end)
     except Exception as error:
         # A fault of this program. People get a line, and those who mend it the rest.
         if os.environ.get(TRACEBACK):
             raise
         return fail(f"internal error: {error!r} (please report it; {TRACEBACK}=1 shows where)", 1)
     return result if isinstance(result, int) else 0
+
+
+def _unheard(end: BrokenPipeError | SystemExit) -> int:
+    """Whoever read our output has had enough of it (`| head`): no failure, and nothing more to say.
+
+    While a verb still writes, typer makes a `SystemExit` of it.
+    """
+    if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
+        raise end
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    return 0
 
 
 def fail(message: str, code: int) -> int:

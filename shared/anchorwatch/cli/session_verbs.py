@@ -16,6 +16,7 @@ from anchorwatch.cli.options import (
     UrlOption,
     refuse_before,
 )
+from anchorwatch.core.names import check_name
 
 HistoryOption = Annotated[bool, typer.Option("--history", help="Every change: what, when, by whom, why.")]
 SESSIONS = typer.Typer(
@@ -64,11 +65,12 @@ def create(
     token: TokenOption = None,
 ) -> None:
     """Make a session of an agent."""
-    from anchorwatch.cli import views
+    from anchorwatch.cli import looking, views
     from anchorwatch.cli.target import open_api
 
+    body = {"name": looking.name(name), "agent": check_name(agent, "agent name")}
     with open_api(data_dir, url, token) as api:
-        made = api.post("/api/sessions", {"name": name, "agent": agent})
+        made = api.post("/api/sessions", body)
     state = "made" if made.get("created", True) else "is there already"
     views.say(made, f"session {made['name']} of agent {made['agent']} {state}", as_json=as_json)
 

@@ -10,6 +10,9 @@ from anchorwatch.core.names import NAME_PATTERN
 
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$")]
 
+MODELS = ("default", "rules", "openai")
+"""What an agent's ``model`` may say; ``default``: as the settings say."""
+
 
 class Limits(BaseModel):
     """Named bounds of an agent; a pack may read its own from ``extra``."""

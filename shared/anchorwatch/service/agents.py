@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from anchorwatch.bus.port import Bus, KeyExists, KeyValue, Stored
-from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.agents import MODELS, AgentSpec
 from anchorwatch.core.errors import BadInput, Damaged, NotFound, Unavailable
 from anchorwatch.core.names import SessionRef, check_name
 from anchorwatch.packs import registry
@@ -145,7 +145,7 @@ class AgentDirectory:
         """Make ``spec`` the agent's current definition; an identical one keeps its version.
 
         Raises:
-            BadInput: the pack, a grant, a subscription or the pack's own configuration cannot be used. Unavailable.
+            BadInput: the pack, the model, a grant, a subscription or the pack's own configuration cannot be used. Unavailable.
         """
         check_name(workspace, "workspace name")
         self.check(spec)
@@ -201,6 +201,8 @@ class AgentDirectory:
                 f"pack {spec.pack!r} has no tool {', '.join(map(repr, unknown))}",
                 hint=f"it has {', '.join(sorted(tools))}",
             )
+        if spec.model not in MODELS:
+            raise BadInput(f"there is no model {spec.model!r}", hint=f"one of {', '.join(MODELS)}")
         for subscription in spec.subscriptions:
             _check_subscription(subscription)
         pack.check(spec)
@@ -244,7 +246,7 @@ class AgentDirectory:
         if entry is None:
             raise NotFound(
                 f"there is no agent {name}@{version}",
-                hint=f"`anchorwatch agents show {name}` lists its versions",
+                hint=f"`anchorwatch agents show {name}` shows its current version",
             )
         try:
             spec = AgentSpec.model_validate_json(entry.value)

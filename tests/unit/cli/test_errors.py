@@ -179,6 +179,19 @@ def test_a_reader_that_has_had_enough_is_no_error() -> None:
     assert ended.stderr == b""
 
 
+def test_nor_is_one_that_goes_while_much_is_still_to_be_said(remote: Gateway) -> None:
+    entry = {"sequence": 1, "at": "2026-03-17T18:56:43Z", "what": "x" * 4096, "who": "", "why": ""}
+    remote.answer("GET /api/sessions/fleet/timeline", (200, {"data": [entry] * 100, "next": None}))
+    command = [sys.executable, "-m", "anchorwatch.cli.main", "timeline", "fleet", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as verb:
+        assert verb.stdout is not None
+        assert verb.stderr is not None
+        assert verb.stdout.read(1) == b"["
+        verb.stdout.close()
+        assert verb.stderr.read() == b""
+        assert verb.wait(30) == 0
+
+
 def test_a_verb_imports_only_what_it_needs() -> None:
     """The libraries that take long to import are for the verbs that speak to a mesh."""
     look = (

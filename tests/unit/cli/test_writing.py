@@ -71,6 +71,14 @@ def test_a_session_is_made_of_an_agent(run: Run, remote: Gateway) -> None:
     assert "is there already" in run("sessions", "create", "night", "--agent", "keeper").out
 
 
+@pytest.mark.parametrize("words", [("Night 1", "--agent", "keeper"), ("night", "--agent", "K/1")])
+def test_names_are_checked_before_anybody_is_asked(run: Run, remote: Gateway, words: tuple[str, ...]) -> None:
+    ran = run("sessions", "create", *words)
+    assert ran.code == 2
+    assert "use 1-63 characters of a-z" in ran.err
+    assert remote.asked == []
+
+
 AGENT = """
 name = "keeper"
 pack = "fleet"
