@@ -78,7 +78,7 @@ def ratios(results: Results) -> dict[str, Ratio]:
         "p99_of_p50": _at_most("p99 alone, of p50", p99, P99_OF_P50_MAX),
         "turn_by_age": _at_most(f"turn {turns[-1]} of one session, of turn {turns[0]}", aging, FLAT_MAX),
         "load_by_age": _at_most(f"loading at turn {loads[-1]}, of turn {loads[0]}", loading, FLAT_MAX),
-        "bytes_a_turn": _at_most("bytes a turn, stored", size, BYTES_A_TURN_MAX),
+        "bytes_a_turn": _at_most("bytes a turn on disk", size, BYTES_A_TURN_MAX),
         "recovery_s": _at_most("recovery beyond process start, s", beyond, RECOVERY_S_MAX),
         "effects_twice": _at_most("effects done twice", results.counts.effects_twice, 0),
     }
@@ -93,8 +93,10 @@ def _at_most(label: str, value: float, most: float) -> Ratio:
 
 
 def bytes_a_turn(speed: Speed) -> float:
-    """Bytes of the messages that stay, by the server's own account."""
-    return sum(speed.many.usage.bytes.values()) / speed.many.turns
+    """Bytes on disk of what stays, once the blocks that it stands in are full. Views keep one message a session."""
+    usage = speed.many.usage
+    growing = {name: count for name, count in usage.bytes.items() if not name.startswith(VIEWS)}
+    return sum(count * usage.packed[name] for name, count in growing.items()) / speed.many.turns
 
 
 def text(results: Results) -> str:
@@ -136,12 +138,13 @@ def _costs(results: Results) -> list[str]:
     usage, turns = many.usage, many.turns
     cpu = (f"{who} {used / turns * 1000:.2f}" for who, used in usage.cpu_s.items())
     stored = (f"{name} {count / turns:.2f}" for name, count in usage.messages.items() if count)
-    size = (f"{name} {count / turns:.0f}" for name, count in usage.bytes.items() if count)
+    size = (f"{name} {count / turns:.0f}" for name, count in usage.bytes.items() if count >= turns)
+    packed = [f"{name} {share:.2f}" for name, share in usage.packed.items() if share != 1]
     return [
         f"CPU ms a turn: {', '.join(cpu)}",
         f"stored messages (and so fsyncs) a turn: {sum(usage.messages.values()) / turns:.2f}: {', '.join(stored)}",
-        f"bytes a turn: {bytes_a_turn(results.mesh):.0f}: {', '.join(size)}",
-        f"growth of the files on disk, bytes a turn: {usage.disk_bytes / turns:.0f}",
+        f"bytes a turn on disk: {bytes_a_turn(results.mesh):.0f}; stored: {', '.join(size)}",
+        f"size of full blocks on disk, of what is stored in them: {', '.join(packed) or 'none was filled'}",
     ]
 
 

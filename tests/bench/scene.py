@@ -34,19 +34,22 @@ def payload_text() -> str:
 
 @dataclass(frozen=True)
 class Usage:
-    """What has been used so far. ``messages`` and ``bytes`` by stream; ``cpu_s`` by process."""
+    """What has been used so far. ``messages`` and ``bytes`` by stream; ``cpu_s`` by process.
+
+    ``packed``: what the full blocks of a stream take on disk, of the bytes stored in them, now; 1 while there is none.
+    """
 
     messages: Mapping[str, int]
     bytes: Mapping[str, int]
-    disk_bytes: int
     cpu_s: Mapping[str, float]
+    packed: Mapping[str, float]
 
     def since(self, before: Usage) -> Usage:
         return Usage(
             {name: count - before.messages.get(name, 0) for name, count in self.messages.items()},
             {name: count - before.bytes.get(name, 0) for name, count in self.bytes.items()},
-            self.disk_bytes - before.disk_bytes,
             {name: used - before.cpu_s.get(name, 0.0) for name, used in self.cpu_s.items()},
+            self.packed,
         )
 
 
@@ -153,10 +156,13 @@ class Scene:
             # Also of streams that drop old messages, every one that was stored.
             messages={name: state.last_seq for name, state in states.items()},
             bytes={name: state.bytes for name, state in states.items()},
-            disk_bytes=_disk_bytes(self.server.directory / "store"),
             cpu_s={**processes, "nats-server": cpu_s(self.server.process.pid), "bench": cpu_s(os.getpid())},
+            packed={name: self._packed(name, state.bytes) for name, state in states.items()},
         )
 
-
-def _disk_bytes(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    def _packed(self, stream: str, stored_bytes: int) -> float:
+        """The server compresses a block when it is full, so the newest one says nothing."""
+        blocks = (self.server.directory / "store").rglob(f"{stream}/msgs/*.blk")
+        sizes = [path.stat().st_size for path in sorted(blocks, key=lambda path: int(path.stem))]
+        full_bytes = stored_bytes - (sizes[-1] if sizes else 0)
+        return sum(sizes[:-1]) / full_bytes if len(sizes) > 1 and full_bytes > 0 else 1.0
