@@ -183,6 +183,7 @@ class OpenAIModel:
             content,
             completion_tokens_max=self._endpoint.completion_tokens_max,
             redact=self._endpoint.redact,
+            secret=self._endpoint.key,
             place=self._place,
         )
 

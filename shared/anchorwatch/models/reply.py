@@ -21,7 +21,7 @@ from anchorwatch.models.port import (
     Usage,
 )
 from anchorwatch.models.request import RAW_CHARS_MAX
-from anchorwatch.models.text import brief, clean, redact
+from anchorwatch.models.text import brief, clean, redact, without
 from anchorwatch.models.thinking import strip_thinking
 
 CALLS_MAX = 64
@@ -41,19 +41,24 @@ class EmptyAnswer(ModelUnavailable):
 
 
 def read_reply(
-    content: bytes, *, completion_tokens_max: int, redact: Redact = redact, place: str = "the endpoint"
+    content: bytes,
+    *,
+    completion_tokens_max: int,
+    redact: Redact = redact,
+    secret: str = "",
+    place: str = "the endpoint",
 ) -> ModelReply:
     """The validated answer of status 200.
 
     ``completion_tokens_max``: what was asked for; an answer that long was cut, whatever its label. A cut answer has
-    finish ``length``.
+    finish ``length``. ``secret``: the key that was sent; an answer that repeats it is recorded, and sent again as history.
 
     Raises:
         EmptyAnswer: nothing was said.
         ModelUnavailable: it is no answer.
         ModelRefused, ContextOverflow: it is an error that says so.
     """
-    body = parse_body(content)
+    body = without(parse_body(content), secret)
     if isinstance(body, str):
         raise _unusable_text(body, place)
     if not isinstance(body, Mapping):

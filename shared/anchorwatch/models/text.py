@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +14,7 @@ BRIEF_CHARS_MAX = 300
 _CREDENTIAL = re.compile(r"\b(?:sk|pk|rk|hf|gsk|xai|key)[-_][A-Za-z0-9_\-]{8,}|(?i:\bbearer\s+)[^\s\"',;]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 HIDDEN = "[hidden]"
+SECRET_CHARS_MIN = 12
 
 
 def clean(text: str) -> str:
@@ -38,6 +40,24 @@ def clean_json(value: Any) -> Any:  # noqa: ANN401 - JSON is of any type
             return {clean(str(key)): clean_json(item) for key, item in value.items()}
         case list() | tuple():
             return [clean_json(item) for item in value]
+        case _:
+            return value
+
+
+def without(value: Any, secret: str) -> Any:  # noqa: ANN401 - JSON is of any type
+    """The JSON value without ``secret``, also as it stands in a JSON text within a string.
+
+    One of fewer than `SECRET_CHARS_MIN` characters is left: it is the placeholder of a server that wants none.
+    """
+    if len(secret) < SECRET_CHARS_MIN:
+        return value
+    match value:
+        case str():
+            return value.replace(secret, HIDDEN).replace(json.dumps(secret)[1:-1], HIDDEN)
+        case Mapping():
+            return {without(name, secret): without(item, secret) for name, item in value.items()}
+        case list():
+            return [without(item, secret) for item in value]
         case _:
             return value
 

@@ -116,6 +116,22 @@ async def test_a_request_arrives_as_it_was_made_and_the_answer_comes_back(server
     assert "openai-organization" not in received.headers
 
 
+async def test_an_answer_that_repeats_the_key_is_kept_without_it(server: ModelServer) -> None:
+    said_calls = (said.call("remember", {"text": f"it is {KEY}"}), said.call("remember", f'{{"text": "{KEY}'))
+    server.script([said.calls(*said_calls, content=f"Your key is {KEY}.")])
+    async with client(server.url) as model:
+        reply = await model.complete(REQUEST, DEADLINE_S)
+    assert KEY not in repr(reply)
+    assert reply.decision.text == "Your key is [hidden]."
+    assert reply.decision.calls[0].arguments == {"text": "it is [hidden]"}
+
+
+async def test_a_placeholder_in_place_of_a_key_is_a_word_like_any_other(server: ModelServer) -> None:
+    server.script([said.text("ollama runs")])
+    async with client(server.url, key="ollama") as model:
+        assert (await model.complete(REQUEST, DEADLINE_S)).decision.text == "ollama runs"
+
+
 async def test_a_local_server_needs_no_key_and_no_tools_means_no_tools(server: ModelServer) -> None:
     async with client(server.url, key="", limit_field="max_completion_tokens") as model:
         await model.complete(ModelRequest(REQUEST.messages, (), SITUATION), DEADLINE_S)
