@@ -58,7 +58,7 @@ def read_reply(
         ModelUnavailable: it is no answer.
         ModelRefused, ContextOverflow: it is an error that says so.
     """
-    body = without(parse_body(content), secret)
+    body = parse_body(without(content, secret))
     if isinstance(body, str):
         raise _unusable_text(body, place)
     if not isinstance(body, Mapping):

@@ -44,22 +44,17 @@ def clean_json(value: Any) -> Any:  # noqa: ANN401 - JSON is of any type
             return value
 
 
-def without(value: Any, secret: str) -> Any:  # noqa: ANN401 - JSON is of any type
-    """The JSON value without ``secret``, also as it stands in a JSON text within a string.
+def without(content: bytes, secret: str) -> bytes:
+    """JSON without ``secret``, wherever it stands in it.
 
     One of fewer than `SECRET_CHARS_MIN` characters is left: it is the placeholder of a server that wants none.
     """
     if len(secret) < SECRET_CHARS_MIN:
-        return value
-    match value:
-        case str():
-            return value.replace(secret, HIDDEN).replace(json.dumps(secret)[1:-1], HIDDEN)
-        case Mapping():
-            return {without(name, secret): without(item, secret) for name, item in value.items()}
-        case list():
-            return [without(item, secret) for item in value]
-        case _:
-            return value
+        return content
+    # As it is, and as it stands in a string of JSON.
+    for form in (secret, json.dumps(secret)[1:-1]):
+        content = content.replace(form.encode(), HIDDEN.encode())
+    return content
 
 
 def brief(text: str, chars_max: int = BRIEF_CHARS_MAX) -> str:
