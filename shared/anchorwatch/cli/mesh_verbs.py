@@ -125,8 +125,9 @@ def credentials(
     )
 
 
-def version() -> None:
+def version(as_json: JsonOption = False) -> None:  # noqa: FBT002
     """Print the version."""
     from importlib.metadata import version as installed
 
-    typer.echo(f"anchorwatch {installed('anchorwatch')}")
+    number = installed("anchorwatch")
+    typer.echo(json.dumps({"version": number}) if as_json else f"anchorwatch {number}")

@@ -95,3 +95,8 @@ def test_what_no_part_could_use_is_refused_in_one_line(
     assert ran.code == 2
     assert ran.err.startswith(f"anchorwatch: ANCHORWATCH_{name}")
     assert ran.err.count("\n") == 1
+
+
+def test_the_version_also_as_json(run: Run) -> None:
+    number = json.loads(run("version", "--json").out)["version"]
+    assert run("version").out == f"anchorwatch {number}\n"
