@@ -20,13 +20,12 @@ from anchorwatch.core.memo import ByIdentity
 from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, Step
 from anchorwatch.core.times import iso
 from anchorwatch.core.tools import ToolSpec
-from anchorwatch.models.port import MESSAGES_REMEMBERED, ModelRequest, PastCall, Situation
+from anchorwatch.models.port import MESSAGES_REMEMBERED, TOOLS_REMEMBERED, ModelRequest, PastCall, Situation
 from anchorwatch.packs.port import Pack
 
 SHOWN_INPUTS_MAX = 20
 RESULT_CHARS_MAX = 8_000
 PAST_TURNS_REMEMBERED = 4_096
-TOOLS_REMEMBERED = 1_024
 Chat = dict[str, Any]
 
 TASK = (
@@ -55,7 +54,7 @@ def build(
     for turn in past:
         messages.extend(_past_turn(turn))
     if state.turn is not None:
-        messages.append({"role": "user", "content": _wakes(state.turn.inputs)})
+        messages.append({"role": "user", "content": _run_wakes(state.turn.run_id, state.turn.inputs)})
         for step in state.turn.steps:
             messages.extend(_step(state.turn.run_id, step))
     messages.append({"role": "user", "content": _now(observation)})
@@ -138,6 +137,11 @@ def _wake(each: Input) -> dict[str, Any]:
     }
 
 
+def _run_wakes(run_id: int, inputs: Sequence[Input], skipped: int = 0) -> str:
+    """The same while the turn runs and when it is over, so that it is counted once."""
+    return f"[run {run_id}] {_wakes(inputs, skipped)}"
+
+
 def _wakes(inputs: Sequence[Input], skipped: int = 0) -> str:
     """A burst says how many there were of each kind, and shows the newest."""
     counts = Counter(each.family for each in inputs)
@@ -161,7 +165,7 @@ def _wake_line(each: Input) -> str:
 
 
 def _past_messages(turn: PastTurn) -> list[Chat]:
-    messages = [{"role": "user", "content": f"[run {turn.run_id}] {_wakes(turn.inputs, turn.skipped)}"}]
+    messages = [{"role": "user", "content": _run_wakes(turn.run_id, turn.inputs, turn.skipped)}]
     for step in turn.steps:
         messages.extend(_step(turn.run_id, step))
     messages.append({"role": "user", "content": f"[run {turn.run_id} ended: {turn.outcome}. {turn.reason}]"})

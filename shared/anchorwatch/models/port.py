@@ -10,7 +10,8 @@ from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.core.facts import Facts, Observation
 
 MESSAGES_REMEMBERED = 16_384
-"""How many messages of conversations whoever works on requests remembers its work on."""
+TOOLS_REMEMBERED = 1_024
+"""On how many messages, and tool schemas, whoever works on requests remembers its work."""
 
 
 class ModelUnavailable(Unavailable):

@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anchorwatch.core.memo import ByIdentity
-from anchorwatch.models.port import MESSAGES_REMEMBERED
+from anchorwatch.models.port import MESSAGES_REMEMBERED, TOOLS_REMEMBERED
 from anchorwatch.models.text import clean_json
 
 JsonObject = dict[str, Any]
 
 RAW_CHARS_MAX = 800
-TOOLS_REMEMBERED = 1_024
 NUDGE = "Your last answer was empty. Answer now: call a tool, or say in one sentence why nothing needs to be done."
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from anchorwatch.core.errors import Damaged
 from anchorwatch.core.memo import ByIdentity
-from anchorwatch.models.port import MESSAGES_REMEMBERED
+from anchorwatch.models.port import MESSAGES_REMEMBERED, TOOLS_REMEMBERED
 
 REQUEST_TOKENS = 40
 """Opens the answer (3), and leaves room for the nudge after an empty one."""
@@ -177,7 +177,7 @@ class Counter:
         Raises:
             Damaged: the ranks cannot be trusted.
         """
-        total = REQUEST_TOKENS + sum(self.message(message) for message in messages) + self.tools(tools)
+        total = REQUEST_TOKENS + sum(map(_message_counter(self.vocabulary), messages)) + self.tools(tools)
         return math.ceil(total * self.ratio)
 
     def message(self, message: Mapping[str, Any]) -> int:
@@ -197,7 +197,10 @@ class Counter:
         """Tokens of the tool schemas as JSON, before the ratio; 0 when there are none."""
         if not tools:
             return 0
-        return TOOLS_TOKENS + sum(TOOL_TOKENS + self._value(tool) for tool in tools)
+        return TOOLS_TOKENS + sum(map(_tool_counter(self.vocabulary), tools))
+
+    def _count_tool(self, tool: Mapping[str, Any]) -> int:
+        return TOOL_TOKENS + self._value(tool)
 
     def text(self, text: str) -> int:
         """Tokens of plain text, before the ratio."""
@@ -225,6 +228,11 @@ class Counter:
 @cache
 def _message_counter(vocabulary: Vocabulary) -> ByIdentity[Mapping[str, Any], int]:
     return ByIdentity(Counter(vocabulary)._count_message, MESSAGES_REMEMBERED)  # noqa: SLF001 - of this module
+
+
+@cache
+def _tool_counter(vocabulary: Vocabulary) -> ByIdentity[Mapping[str, Any], int]:
+    return ByIdentity(Counter(vocabulary)._count_tool, TOOLS_REMEMBERED)  # noqa: SLF001 - of this module
 
 
 def counter_for(model_name: str) -> Counter:
