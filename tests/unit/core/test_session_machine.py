@@ -105,6 +105,16 @@ def test_a_turn_from_wake_to_rest() -> None:
     assert [past.run_id for past in story.state.history] == [1]
 
 
+def test_a_persons_word_stays_in_the_conversation_whatever_burst_it_came_in() -> None:
+    story = created().input().input("message", priority=0)
+    for _ in range(50):
+        story.input()
+    story.do(acquire(story)).do(end())
+    past = story.state.history[-1]
+    assert [each.sequence for each in past.inputs] == [3, *range(45, 54)]
+    assert past.skipped == 52 - len(past.inputs)
+
+
 def test_an_input_between_the_read_and_the_acquire_stays_pending() -> None:
     """The acquire pins what its planner had read; an input that slipped in before it belongs to the next turn."""
     story = created().input()

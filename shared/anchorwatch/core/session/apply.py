@@ -18,6 +18,7 @@ from anchorwatch.core.session.events import (
     StepHead,
 )
 from anchorwatch.core.session.state import Call, PastTurn, SessionState, Step, Turn
+from anchorwatch.core.session.wakes import shown
 
 HISTORY_TURNS_MAX = 20
 HISTORY_CHARS_MAX = 48_000
@@ -140,7 +141,7 @@ def _end_turn(state: SessionState, event: AnchorChanged) -> SessionState:
         run_id=turn.run_id,
         outcome=event.anchor.last_run_outcome or "failed",
         reason=_clip(event.anchor.last_run_reason),
-        inputs=tuple(replace(each, text=_clip(each.text)) for each in turn.inputs[:PAST_INPUTS_MAX]),
+        inputs=tuple(replace(each, text=_clip(each.text)) for each in shown(turn.inputs, PAST_INPUTS_MAX)),
         skipped=max(0, len(turn.inputs) - PAST_INPUTS_MAX),
         steps=tuple(_past_step(step) for step in steps),
     )

@@ -87,3 +87,12 @@ def dispositions(inputs: Iterable[Input], started_at_ms: int) -> Sequence[tuple[
             told.add(wake.family)
             result.append((wake, "ran"))
     return result
+
+
+def shown(inputs: Sequence[Input], count: int) -> tuple[Input, ...]:
+    """The ``count`` inputs that stand for all: what people said before anything else, and the newest first; in their order.
+
+    A burst of events must not push a person's word out of sight.
+    """
+    newest_first = sorted(inputs, key=lambda each: (each.kind != "message", -each.sequence))
+    return tuple(sorted(newest_first[:count], key=lambda each: each.sequence))
