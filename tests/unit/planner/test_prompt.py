@@ -110,6 +110,16 @@ def test_a_burst_says_how_many_there_were_and_shows_the_newest() -> None:
     assert wakes.count("event fleet.instance.dead") == prompt.SHOWN_INPUTS_MAX
 
 
+def test_what_people_said_is_shown_whatever_burst_it_came_in() -> None:
+    burst = tuple(event(n) for n in range(3, 60))
+    said = Input(1, "i1", "message", 0, 1_000, "stop at four instances")
+    wish = Input(60, "i60", "trigger", 0, 1_000, "the invoice came")
+    wakes = build(state(inputs=(said, *burst, wish))).messages[1]["content"]
+    assert "a person wrote: stop at four instances" in wakes
+    assert "a person asks you to look now: the invoice came" in wakes
+    assert wakes.count("\n- ") == prompt.SHOWN_INPUTS_MAX + 3  # and a count of each kind
+
+
 def test_turns_that_are_not_shown_are_counted() -> None:
     messages = build(state(history=(past(1), past(2), past(3))), past_turns=1).messages
     assert messages[1]["content"] == "(2 earlier turns are not shown.)"
