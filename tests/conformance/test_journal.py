@@ -107,7 +107,7 @@ async def test_what_was_appended_is_what_is_loaded(shelf: Shelf) -> None:
 async def test_loading_from_a_snapshot_gives_what_loading_from_the_start_gives(shelf: Shelf) -> None:
     state = await shelf.created()
     for n in range(3):
-        await shelf.say(f"i{n}")
+        await shelf.say(f"i{n}", f"CRITICAL: rule {n}")
         state = await shelf.journal.load(shelf.ref, 0, state)
         state = await shelf.do(state, acquire(state, P1))
         await shelf.say(f"late{n}")
@@ -123,6 +123,7 @@ async def test_loading_from_a_snapshot_gives_what_loading_from_the_start_gives(s
         kept.pending,
         kept.head,
     )
+    assert fresh.critical == kept.critical == ("CRITICAL: rule 0", "CRITICAL: rule 1", "CRITICAL: rule 2")
     assert [each.input_id for each in fresh.pending] == ["late2"], (
         "the others were taken by the turn after them"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from anchorwatch.bus.port import ConsumerSpec, Delivery
 from anchorwatch.codec import anchor_kind
@@ -36,6 +37,8 @@ SHARD = "0"
 BATCH = 32
 CONCURRENCY = 64
 SESSIONS_CACHED = 2_000
+DEFINITION_AGE_S_MAX = 0.25
+"""A new version of an agent counts for every turn that begins this long after it was applied, or later."""
 WAKING = (
     f"aw.journal.{SHARD}.*.*.in.*",
     f"aw.journal.{SHARD}.*.*.fx.*.*.*.*.done",
@@ -50,7 +53,7 @@ CAUSES: dict[str, CauseKind] = {"in": "in", "fx.done": "done", "fx.gate": "gate"
 async def run(context: ServiceContext) -> None:
     """Plan until told to stop."""
     directory = await AgentDirectory.open(context.bus)
-    minds = Minds(directory.get, context.settings)
+    minds = Minds(partial(directory.get, age_max_s=DEFINITION_AGE_S_MAX), context.settings)
     in_hand = KeepAlive()
     actors = _actors(context, minds, in_hand)
     wakes, ticks = (Intake(context.bus, spec, context.stopping) for spec in (WAKES, FALLEN_DUE))

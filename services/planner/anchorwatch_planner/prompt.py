@@ -111,6 +111,7 @@ def _system(state: SessionState, agent: AgentSpec, pack: Pack) -> str:
         json.dumps(shown, sort_keys=True, ensure_ascii=False),
         *_listed("OBJECTIVES, set by people:", anchor.objectives),
         *_listed("CONSTRAINTS, set by people; never break one:", anchor.constraints),
+        *_listed("SAID BY PEOPLE, and still holding:", state.critical),
         "",
         critical,
     ]

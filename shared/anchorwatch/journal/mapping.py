@@ -254,6 +254,7 @@ def state_body(state: SessionState) -> dict[str, Any]:
         "head_digest": state.head_digest,
         "read_through": state.read_through,
         "history": [asdict(past) for past in state.history],
+        "critical": list(state.critical),
     }
 
 
@@ -270,6 +271,7 @@ def read_state(body: Body, sequence: int) -> SessionState:
         head_digest=body["head_digest"],
         read_through=body["read_through"],
         history=tuple(_read_past(past) for past in body["history"]),
+        critical=tuple(body["critical"]),
         snapshot_sequence=sequence,
     )
 

@@ -259,3 +259,14 @@ def test_an_outcome_settles_a_call_once_and_a_stranger_settles_nothing() -> None
     story.outcome(CallId(7, 1, 1)).outcome(CallId(1, 1, 1), "succeeded").outcome(CallId(1, 1, 1), "failed")
     assert story.state.turn is not None
     assert story.state.turn.steps[0].calls[0].state == "succeeded"
+
+
+def test_what_people_labelled_critical_is_kept_word_for_word_however_old() -> None:
+    story = created()
+    said = "Good evening.\n  CRITICAL: never more than 4 instances \nand that is all\nnot CRITICAL: this"
+    story.record(InputAccepted(Input(2, "m", "message", 0, 0, said)))
+    story.record(InputAccepted(Input(3, "e", "event", 0, 0, "CRITICAL: an event is no order")))
+    for _ in range(50):
+        story.do(acquire(story)).do(end()).input()
+    assert len(story.state.history) < 50, "the turn that took it is out of sight"
+    assert story.state.critical == ("CRITICAL: never more than 4 instances",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +143,8 @@ def test_a_turn_that_is_over_is_rendered_once_however_often_it_is_shown() -> Non
     first, again = build(state(history=history)), build(state(history=history))
     assert [a is b for a, b in zip(first.messages[1:11], again.messages[1:11], strict=True)] == [True] * 10
     assert build(state(history=(past(2), past(3)))).messages == first.messages
+
+
+def test_what_people_labelled_critical_stands_in_every_prompt() -> None:
+    of = replace(state(), critical=("CRITICAL: never more than 4 instances",))
+    assert "\n- CRITICAL: never more than 4 instances\n" in build(of, past_turns=0).messages[0]["content"]

@@ -17,11 +17,12 @@ from anchorwatch.core.session.events import (
     StepDecided,
     StepHead,
 )
-from anchorwatch.core.session.state import Call, PastTurn, SessionState, Step, Turn
+from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, Step, Turn
 from anchorwatch.core.session.wakes import shown
 
 HISTORY_TURNS_MAX = 20
 HISTORY_CHARS_MAX = 48_000
+CRITICAL = "CRITICAL:"
 PAST_TEXT_CHARS_MAX = 1_200
 PAST_INPUTS_MAX = 10
 _ENDS_TURN = frozenset({Kind.TURN_ENDED, Kind.CANCELLED, Kind.DELETED})
@@ -122,13 +123,20 @@ def _change_anchor(state: SessionState, event: AnchorChanged, record: Recorded) 
             woken_by=anchor.turn.woken_by,
             inputs=taken,
         )
-        return replace(state, pending=rest, turn=turn)
+        return replace(state, pending=rest, turn=turn, critical=_critical(state.critical, taken))
     if event.kind == Kind.TAKEN_OVER and state.turn is not None and anchor.turn is not None:
         turn = replace(state.turn, held_since=record.sequence, woken_by=anchor.turn.woken_by)
         return replace(state, turn=_withdraw_ephemeral(turn))
     if event.kind in _ENDS_TURN and state.turn is not None:
         return _end_turn(state, event)
     return state
+
+
+def _critical(known: tuple[str, ...], taken: Iterable[Input]) -> tuple[str, ...]:
+    """A labelled fact is one line of a person's message that begins with the label, and ends with that line."""
+    said = (line for each in taken if each.kind == "message" for line in each.text.splitlines())
+    new = (line.strip() for line in said if line.lstrip().startswith(CRITICAL))
+    return tuple(dict.fromkeys((*known, *new)))
 
 
 def _end_turn(state: SessionState, event: AnchorChanged) -> SessionState:

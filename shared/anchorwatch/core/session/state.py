@@ -113,7 +113,8 @@ class SessionState:
     ``head`` and ``head_digest``: the last planner record, on which the next one is fenced and chained.
     ``told_sequence`` and ``told_digest``: the
     anchor record that a prompt shows: the newest that is neither an acquire nor a takeover. ``pending``: accepted
-    inputs that have no disposition yet. ``snapshot_age``: planner records since the last snapshot.
+    inputs that have no disposition yet. ``critical``: every line that people labelled so, word for word; none
+    is ever dropped. ``snapshot_age``: planner records since the last snapshot.
     """
 
     anchor: Anchor | None = None
@@ -127,6 +128,7 @@ class SessionState:
     pending: tuple[Input, ...] = ()
     turn: Turn | None = None
     history: tuple[PastTurn, ...] = ()
+    critical: tuple[str, ...] = ()
     snapshot_sequence: int = 0
     snapshot_age: int = 0
 
