@@ -44,8 +44,8 @@ class Backoff:
 class Kept:
     """One process with a name, such as ``executor-1``.
 
-    ``changed`` is called when its pid or readiness changes; ``ended`` is set at each end. ``probe`` tells whether it is
-    ready, for programs that do not say so themselves.
+    ``changed`` is called when its pid or readiness changes; ``ended`` is set at each end, and when it is no longer kept.
+    ``probe`` tells whether it is ready, for programs that do not say so themselves.
     """
 
     service: str
@@ -68,6 +68,11 @@ class Kept:
     def pid(self) -> int | None:
         return self._running.pid if self._running is not None else None
 
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to end for good."""
+        return self._stopping.is_set()
+
     def start(self, processes: Processes) -> None:
         """Keep it running from now on."""
         self._task = asyncio.create_task(self._keep(processes), name=f"keep {self.instance}")
@@ -85,6 +90,7 @@ class Kept:
         self.kill()
         if self._task is not None:
             await self._task
+        self.ended.set()
 
     def kill(self) -> None:
         """End it now, and do not start it again."""

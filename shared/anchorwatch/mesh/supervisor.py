@@ -60,6 +60,7 @@ class Supervisor:
         self._processes = Processes()
         self._kept: dict[str, Kept] = {}
         self._stop = asyncio.Event()
+        self._scaling = asyncio.Lock()
         self._up = False
         self._started_at = datetime.now(UTC)
 
@@ -122,6 +123,11 @@ class Supervisor:
             raise BadInput(
                 f"{service} is not part of this mesh", hint="start it again without --no-fleet or --only"
             )
+        # One at a time: names are counted, and while one of them ends nobody else may give it away.
+        async with self._scaling:
+            return await self._scale(service, count)
+
+    async def _scale(self, service: str, count: int) -> dict[str, Any]:
         present = [kept for kept in self._kept.values() if kept.service == service]
         for kept in reversed(present[count:]):
             del self._kept[kept.instance]
@@ -176,13 +182,14 @@ class Supervisor:
                 wait.cancel()
 
     async def _ready_or_failed(self, kept: Kept) -> None:
-        while not kept.ready.is_set():
+        # One that a person scaled away meanwhile is waited for no more.
+        while not kept.ready.is_set() and not kept.stopping:
             ready = asyncio.create_task(kept.ready.wait())
             ended = asyncio.create_task(kept.ended.wait())
             await asyncio.wait({ready, ended}, return_when=asyncio.FIRST_COMPLETED)
             ready.cancel()
             ended.cancel()
-            if kept.ended.is_set():
+            if kept.ended.is_set() and not kept.stopping:
                 kept.ended.clear()
                 # Crashes may pass; an exit code of its own choice (bad settings, wrong credentials) will not.
                 chosen = kept.last_exit is not None and 0 < kept.last_exit < CRASHED and kept.service != NATS

@@ -25,6 +25,10 @@ def main(service: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
     signal.signal(signal.SIGINT, lambda *_: stop.append(2))
     sys.stderr.write(f"{instance} pid {os.getpid()} started\n")
+    while (orders / f"{instance}.unready").exists():
+        if stop:
+            return
+        time.sleep(POLL_S)
     Readiness().announce()
     if (orders / f"{service}.forks").exists() and not (orders.parent / "orphan").exists():
         child = subprocess.Popen(

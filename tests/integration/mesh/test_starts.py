@@ -3,14 +3,16 @@
 import json
 import socket
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from anchorwatch.cli import running
 from anchorwatch.mesh import control
 from anchorwatch.mesh.lock import held_by
+from anchorwatch.mesh.process import children_of
 
 from tests.integration.mesh.meshes import SmallMesh, all_gone
-from tests.support.waiting import is_running
+from tests.support.waiting import is_running, until
 
 
 def test_mesh_json_holds_what_a_program_needs_and_only_its_owner_reads_it(mesh: SmallMesh) -> None:
@@ -85,3 +87,39 @@ def test_scale_starts_the_next_numbers_and_ends_the_newest(mesh: SmallMesh) -> N
     assert mesh.row("executor-3")["pid"] in mesh.mesh.pids["executor"]
     control.ask(mesh.data, {"verb": "scale", "service": "executor", "count": 1})
     assert mesh.mesh.pids["executor"] == [first]
+
+
+def test_what_is_scaled_away_while_the_mesh_starts_is_waited_for_no_more(mesh: SmallMesh) -> None:
+    mesh.order("executor-2.unready")
+    with ThreadPoolExecutor() as threads:
+        start = threads.submit(mesh.run, "--detach", "executor=2")
+        log = mesh.data.log("executor-2")
+        until(lambda: log.exists() and "started" in log.read_text(), 30, "executor-2 started")
+        scale(mesh, 1)
+        assert start.result().returncode == 0
+    assert len(mesh.mesh.pids["executor"]) == 1
+
+
+def test_a_name_that_is_being_given_up_is_not_given_away(mesh: SmallMesh) -> None:
+    mesh.environment["SMALL_MESH_STOP_S"] = "1"
+    mesh.order("executor.stubborn")
+    assert mesh.run("--detach", "executor=3").returncode == 0
+    with ThreadPoolExecutor() as threads:
+        down = threads.submit(scale, mesh, 1)
+        until(lambda: "executor-3" not in executors(mesh), 10, "executor-3 is being ended")
+        scale(mesh, 3)
+        down.result()
+    assert executors(mesh) == ["executor-1", "executor-2", "executor-3"]
+    assert json.loads(mesh.data.remembered.read_text())["counts"]["executor"] == 3
+    # Nobody is left behind whom the mesh does not know any more.
+    supervisor = mesh.mesh.pid
+    assert sorted(children_of(supervisor)) == sorted(pid for pid in mesh.pids if pid != supervisor)
+
+
+def scale(mesh: SmallMesh, count: int) -> None:
+    control.ask(mesh.data, {"verb": "scale", "service": "executor", "count": count})
+
+
+def executors(mesh: SmallMesh) -> list[str]:
+    rows = control.ask(mesh.data, {"verb": "status"})["processes"]
+    return [row["instance"] for row in rows if row["service"] == "executor"]
