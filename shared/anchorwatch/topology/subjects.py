@@ -81,7 +81,6 @@ TICK_FIRED = Subject("aw.tick.fired.{shard}.{workspace}.{session}")
 
 RPC_OBSERVE = Subject("aw.rpc.observe.{workspace}.{agent}")
 RPC_MEMORY = Subject("aw.rpc.memory.{verb}")
-LIVE = Subject("aw.live.{workspace}.{session}")
 
 GATE, CLAIM, DONE = "gate", "claim", "done"
 

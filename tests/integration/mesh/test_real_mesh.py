@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anchorwatch.mesh.credentials import Credentials
 
 from tests.integration.mesh.meshes import SmallMesh, all_gone
 from tests.support.waiting import is_running, until
@@ -104,6 +105,17 @@ def test_up_then_everything_a_user_does_first(real: RealMesh) -> None:
     pids = real.pids
     assert real.verb("down").returncode == 0
     all_gone(pids)
+    assert files_with_secrets(real) == {"credentials.json", "nats.conf"}
+
+
+def files_with_secrets(real: RealMesh) -> set[str]:
+    """The files of the data directory, logs and journal included, in which a password or the token stands."""
+    credentials = Credentials.load(real.data)
+    assert credentials is not None
+    secrets = [word.encode() for word in (*credentials.passwords.values(), credentials.token)]
+    files = [path for path in real.root.rglob("*") if path.is_file()]
+    assert {path.name for path in files} >= {"planner-1.log", "nats.log"}
+    return {path.name for path in files if any(secret in path.read_bytes() for secret in secrets)}
 
 
 def test_a_worker_of_the_fleet_does_not_outlive_the_mesh(real: RealMesh) -> None:
