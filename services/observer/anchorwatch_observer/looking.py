@@ -20,6 +20,8 @@ from anchorwatch.topology.subjects import RPC_OBSERVE
 
 LOOK_S_MAX = 3.0
 """How long a pack may take to look."""
+DEFINITION_AGE_S_MAX = 0.25
+"""An agent's new version is looked for with this long after it was applied, at the latest."""
 QUEUE = "observer"
 
 
@@ -68,7 +70,7 @@ class Lookout:
     async def _look(self, workspace: str, agent: str) -> Observation:
         try:
             async with asyncio.timeout(LOOK_S_MAX):
-                spec = await self._agents.get(workspace, agent)
+                spec = await self._agents.get(workspace, agent, age_max_s=DEFINITION_AGE_S_MAX)
                 runtime = await self._runtimes.get(workspace, spec)
                 return await runtime.observe()
         except TimeoutError:

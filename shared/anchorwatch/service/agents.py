@@ -9,8 +9,10 @@ read here may be a moment old: `AgentDirectory.refresh` brings it up to everythi
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -48,6 +50,7 @@ class AgentDirectory:
         self._versions: dict[tuple[str, str, int], AgentSpec] = {}
         self._known: dict[str, _Known] = {}
         self._revision = 0
+        self._fresh_at = -math.inf
 
     @classmethod
     async def open(cls, bus: Bus, load: Callable[[str], Pack] = registry.load) -> AgentDirectory:
@@ -60,8 +63,10 @@ class AgentDirectory:
 
     # --- reading
 
-    async def get(self, workspace: str, reference: str) -> AgentSpec:
+    async def get(self, workspace: str, reference: str, *, age_max_s: float = 0.0) -> AgentSpec:
         """The definition that ``name@version`` names for ever, or the one that ``name`` names now.
+
+        ``age_max_s``: for those who ask often, how old the answer to what it names now may be (never: there is none).
 
         Raises:
             NotFound: there is none. Unavailable. Damaged: what is stored is no definition.
@@ -72,8 +77,10 @@ class AgentDirectory:
             if not version.isdecimal():
                 raise BadInput(f"{reference[:80]!r} names no version", hint="write it as NAME@NUMBER")
             return await self._version(workspace, name, int(version))
-        await self.refresh()
         current = self._of(workspace).versions.get(name)
+        if current is None or asyncio.get_running_loop().time() - self._fresh_at > age_max_s:
+            await self.refresh()
+            current = self._of(workspace).versions.get(name)
         if current is None:
             raise NotFound(f"there is no agent {name!r}", hint="`anchorwatch agents list` lists them")
         return await self._version(workspace, name, current)
@@ -120,6 +127,7 @@ class AgentDirectory:
         Raises:
             Unavailable: no answer reached so far.
         """
+        asked_at = asyncio.get_running_loop().time()
         wanted = await self._bucket.revision()
         attempts = 0
         while self._revision < wanted:
@@ -134,10 +142,11 @@ class AgentDirectory:
             if not page.more:
                 if page.up_to >= wanted:
                     self._revision = max(self._revision, wanted)
-                    return
+                    break
                 attempts += 1
                 if attempts > STALE_ATTEMPTS_MAX:
                     raise Unavailable("no server has answered up to the agents' last revision")
+        self._fresh_at = max(self._fresh_at, asked_at)
 
     # --- writing
 

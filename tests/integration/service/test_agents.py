@@ -122,3 +122,15 @@ async def test_the_packs_own_check_is_run(directory: AgentDirectory, tmp_path: P
     spec = bench_agent(tmp_path).model_copy(update={"config": {}})
     with pytest.raises(BadInput, match="needs a directory"):
         await directory.apply(WS, spec)
+
+
+async def test_who_asks_often_may_be_told_what_was_so_a_moment_ago(
+    directory: AgentDirectory, bus: Bus, tmp_path: Path
+) -> None:
+    await directory.apply(WS, bench_agent(tmp_path))
+    assert (await directory.get(WS, "keeper", age_max_s=60)).version == 1
+    elsewhere = await AgentDirectory.open(bus, load)
+    await elsewhere.apply(WS, bench_agent(tmp_path, description="new"))
+    assert (await directory.get(WS, "keeper", age_max_s=60)).version == 1
+    assert (await directory.get(WS, "keeper")).version == 2
+    assert (await directory.get(WS, "keeper", age_max_s=60)).version == 2
