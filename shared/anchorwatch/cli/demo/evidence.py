@@ -62,6 +62,7 @@ class Arrival:
     """
 
     webhook_id: str
+    at_ms: int
     record: int
     body_sha256: str
     signed: bool

@@ -85,8 +85,8 @@ class Sent:
     """A record of a delivery: claimed for a channel, or delivered, or given up."""
 
     sequence: int
+    at_ms: int
     delivery_id: str
-    kind: str
     state: str
 
 
@@ -147,7 +147,7 @@ def read_history(records: Sequence[Stored]) -> History:
         if register.kind == "sent":
             record = decode(stored.payload)
             state = str(record.body.get("state", ""))
-            found.sent.append(Sent(stored.sequence, register.path[1], record.kind, state))
+            found.sent.append(Sent(stored.sequence, record.at_ms, register.path[1], state))
         elif register.kind.startswith("fx."):
             found.take_effect(stored, register.call)
         elif (recorded := read_session_record(stored)) is not None:

@@ -7,6 +7,7 @@ import json
 import socket
 import struct
 import threading
+import time
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -81,6 +82,7 @@ class Receiver:
             held, self._hold = self._hold, False
             arrival = Arrival(
                 webhook_id=headers.get("webhook-id", ""),
+                at_ms=time.time_ns() // 1_000_000,
                 record=_record(body),
                 body_sha256=sha256(body).hexdigest(),
                 signed=signed,
@@ -112,6 +114,10 @@ class _Handler(BaseHTTPRequestHandler):
         """A notification."""
         length = min(int(self.headers.get("content-length", 0)), BODY_BYTES_MAX)
         body = self.rfile.read(length)
+        if len(body) < length:
+            # Its sender died in the middle: nothing has arrived.
+            self.close_connection = True
+            return
         headers = {name.lower(): value for name, value in self.headers.items()}
         if self.server.receiver.take(headers, body):
             self.send_response(204)

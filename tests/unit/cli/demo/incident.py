@@ -98,8 +98,8 @@ def kept_history() -> History:
         claims=(claim(10, "x", 1), claim(11, "y", 2)),
         outcomes=(outcome(13, under=11),),
         sent=(
-            Sent(15, "4-demo-aaaa", "delivery", "sent"),
-            Sent(16, "14-demo-bbbb", "delivery", "sent"),
+            Sent(5, 2_000, "4-demo-aaaa", "sent"),
+            Sent(16, 4_000, "14-demo-bbbb", "sent"),
         ),
         last_sequence=16,
     )
@@ -120,6 +120,7 @@ def arrival(webhook_id: str, record: int, **changes: Any) -> Arrival:
         **{
             "webhook_id": webhook_id,
             "record": record,
+            "at_ms": 1_500 if record == 4 else 3_500,
             "body_sha256": f"body-{record}",
             "signed": True,
             "accepted": True,

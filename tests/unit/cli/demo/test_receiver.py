@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from datetime import UTC, datetime
 
@@ -73,3 +74,13 @@ def test_content_that_names_no_record_is_record_0() -> None:
     with Receiver(SECRET) as receiver:
         httpx2.post(receiver.url, content=b"what", trust_env=False, timeout=5)
         assert [(each.record, each.signed) for each in receiver.arrivals] == [(0, False)]
+
+
+def test_a_request_that_breaks_off_has_not_arrived() -> None:
+    with Receiver(SECRET) as receiver:
+        host, port = receiver.url.removeprefix("http://").removesuffix("/notify").split(":")
+        with socket.create_connection((host, int(port))) as link:
+            link.sendall(b"POST /notify HTTP/1.0\r\ncontent-length: 100\r\n\r\n{")
+            link.shutdown(socket.SHUT_WR)
+            assert link.recv(1) == b""
+        assert receiver.arrivals == ()

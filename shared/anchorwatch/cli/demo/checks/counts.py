@@ -9,7 +9,7 @@ from anchorwatch.cli.demo.checks.reading import launches, named
 from anchorwatch.cli.demo.evidence import Arrival, Evidence
 from anchorwatch.core.records import Kind
 
-DELIVERED = "sent"
+SENT = "sent"
 
 
 def jobs_proved(evidence: Evidence) -> Check:
@@ -58,24 +58,26 @@ def one_outcome_each(evidence: Evidence) -> Check:
 
 
 def notified_once(evidence: Evidence) -> Check:
-    """One notification for each turn that ended: under one id, accepted once, however often it was sent."""
+    """One notification for each turn that ended: under one id, by which a receiver counts, and never again once recorded."""
     ends = evidence.history.of_kind(Kind.TURN_ENDED)
     by_id: dict[str, list[Arrival]] = {}
     for arrival in evidence.arrivals:
         by_id.setdefault(arrival.webhook_id, []).append(arrival)
     ids_of = Counter(group[0].record for group in by_id.values())
-    delivered = {each.delivery_id for each in evidence.history.sent if each.state == DELIVERED}
+    sent_at = {each.delivery_id: each.at_ms for each in evidence.history.sent if each.state == SENT}
     faults = {
         "not told of": sum(1 for each in ends if ids_of[each.sequence] == 0),
         "under several ids": sum(1 for each in ends if ids_of[each.sequence] > 1),
-        "not accepted just once": sum(
-            1 for group in by_id.values() if sum(each.accepted for each in group) != 1
+        "never accepted": sum(1 for group in by_id.values() if not any(each.accepted for each in group)),
+        # Until it is recorded it may be sent again, under the same id, by which the receiver knows it.
+        "sent again once recorded": sum(
+            1 for each in evidence.arrivals if each.at_ms > sent_at.get(each.webhook_id, each.at_ms)
         ),
         "with other content when sent again": sum(
             1 for group in by_id.values() if len({each.body_sha256 for each in group}) > 1
         ),
         "badly signed": sum(1 for each in evidence.arrivals if not each.signed),
-        "not delivered by the journal's word": len(set(by_id) - delivered),
+        "not sent by the journal's word": len(set(by_id) - set(sent_at)),
     }
     found = ", ".join(f"{count} {fault}" for fault, count in faults.items())
     none = ", ".join(f"0 {fault}" for fault in faults)
