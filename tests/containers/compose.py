@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from tests.support.nats_server import free_ports
 
 ROOT = Path(__file__).parents[2]
 POLL_S = 0.5
+# Measured: up to 8 s on an idle machine.
+ELECTION_S_MAX = 20.0
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,14 @@ class Mesh:
         )
 
     def api(self, path: str) -> Any:
-        """GET from the gateway's API."""
+        """GET from the gateway's API. Unavailable (503) is an honest answer during an election: it is asked again."""
         headers = {"Authorization": f"Bearer {self.read_secret('credentials/token')}"}
-        answer = httpx2.get(f"http://127.0.0.1:{self.api_port}{path}", headers=headers, timeout=10)
+        url = f"http://127.0.0.1:{self.api_port}{path}"
+        answer = eventually(
+            lambda: httpx2.get(url, headers=headers, timeout=10),
+            lambda seen: seen.status_code != HTTPStatus.SERVICE_UNAVAILABLE,
+            ELECTION_S_MAX,
+        )
         answer.raise_for_status()
         return answer.json()
 
