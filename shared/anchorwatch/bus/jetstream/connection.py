@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from nats import errors as nats_errors
-from nats.aio.client import Client
 
+from anchorwatch.bus.jetstream.client import Client
 from anchorwatch.core.errors import Denied, Unavailable
 
 PING_INTERVAL_S = 5

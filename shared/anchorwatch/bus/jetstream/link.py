@@ -12,11 +12,11 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from nats import errors as nats_errors
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from anchorwatch.bus.jetstream.calls import Call, Waiter, Waiters
+from anchorwatch.bus.jetstream.client import Client
 from anchorwatch.bus.jetstream.connection import Connection, OnError
 from anchorwatch.bus.port import Disconnected
 from anchorwatch.core.errors import BadInput, Denied, TooLarge
