@@ -12,7 +12,7 @@ KEY := $(shell (echo '$(CURDIR)'; cat requirements.lock tools/setup_venv.py $(ME
 STAMP := .venv/.setup-$(KEY)
 
 .DEFAULT_GOAL := help
-.PHONY: setup up down status test test-containers check bench demo soak format lock help
+.PHONY: setup up down status test test-containers check bench demo format lock help
 
 setup: ## make .venv with every pinned dependency (nothing to do when it is up to date)
 	@test -e $(STAMP) -a -x $(BIN)/python || { \
@@ -47,8 +47,6 @@ format: setup ## put the code in its one format
 bench: setup ## measure the durable turn beside a floor (about a minute; all of it: ARGS="--full")
 	@exec $(BIN)/python -m tests.bench $(ARGS)
 
-soak: setup ## run for long under kills, and check that nothing was lost or done twice
-	@exec $(BIN)/python -m tests.soak $(ARGS)
 
 demo: setup ## the incident, on real processes, checking itself (about a minute)
 	@exec $(BIN)/anchorwatch demo $(ARGS)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from anchorwatch.core.anchor import Anchor, RunOutcome
 from anchorwatch.core.session.outcome import judge
 from anchorwatch.core.session.state import Call, CallState, SessionState, Step, Turn
+from anchorwatch.core.times import iso
 from anchorwatch.models.port import ProposedCall
 from anchorwatch.models.rules import RulesModel
 from anchorwatch_planner.pace import next_check_ms
@@ -88,3 +90,13 @@ def test_the_heartbeat_bounds_every_check() -> None:
 def test_a_turn_without_progress_is_tried_again_soon_and_then_ever_later() -> None:
     waits = [next_check_ms(session(stuck), "unresolved", 300, 0) for stuck in range(7)]
     assert waits == [15_000, 30_000, 60_000, 120_000, 240_000, 300_000, 300_000]
+
+
+def test_a_check_that_was_asked_for_is_not_put_off_by_a_wake_that_came_between() -> None:
+    asked = session(0)
+    assert asked.anchor is not None
+    asked = replace(asked, anchor=asked.anchor.model_copy(update={"next_check_at": iso(60_000)}))
+    assert next_check_ms(asked, "no_action", 300, 1_000) == 60_000
+    assert next_check_ms(asked, "no_action", 300, 60_000) == 360_000, "it is over"
+    anew = replace(asked, turn=turn(call("schedule_next_check", "succeeded", next_check_at_ms=120_000)))
+    assert next_check_ms(anew, "success", 300, 1_000) == 120_000, "it was replaced"
