@@ -23,7 +23,8 @@ from anchorwatch.core.session.events import (
     StepHead,
 )
 from anchorwatch.core.session.state import Input
-from anchorwatch.journal.mapping import read_effect, read_session_record
+from anchorwatch.journal.effect_mapping import read_effect
+from anchorwatch.journal.mapping import read_session_record
 from anchorwatch.topology.subjects import parse_register
 
 HOLDING = frozenset({Kind.ACQUIRED, Kind.TAKEN_OVER})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -139,7 +140,8 @@ class Story:
         workers = await self._running(WORKERS)
         for each in workers:
             if each.pid is not None:
-                os.kill(each.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(each.pid, signal.SIGKILL)
         self._receiver.hold_next()
         self._note(jobs={job_id: make_job(job_id).prime for job_id in jobs})
         pids = ", ".join(f"{each.id} (pid {each.pid})" for each in workers)
@@ -247,7 +249,8 @@ class Story:
             if done // 20 > told // 20:
                 self._tell(f"{done} of {JOBS} jobs done")
             told = done
-            return done >= JOBS
+            # A job whose ack the server lost comes again, and is looked at once more.
+            return done >= JOBS and (await cli.status(self._bus))["facts"]["tasks_queued"] == 0
 
         await until(all_done, f"{JOBS} jobs have a result", WORK_S_MAX)
 

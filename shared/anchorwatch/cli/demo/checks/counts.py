@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from anchorwatch.cli.demo.checks.check import Check, pairs, some
-from anchorwatch.cli.demo.checks.reading import launches, named
+from anchorwatch.cli.demo.checks.reading import LAUNCH, RESTART, named
 from anchorwatch.cli.demo.evidence import Arrival, Evidence
 from anchorwatch.core.records import Kind
 
@@ -31,9 +31,10 @@ def jobs_proved(evidence: Evidence) -> Check:
 def launched_once(evidence: Evidence) -> Check:
     """Counted outside the journal: the workers' own notes of their births."""
     wanted: dict[str, int] = dict(evidence.first_keys)
-    for command in launches(evidence.history):
-        for claim in evidence.history.claims_of(command.call):
-            wanted[claim.claimed.effect_key] = int(command.decided.args.get("count", 0))
+    for command in evidence.history.commands:
+        starts = {LAUNCH: int(command.decided.args.get("count", 0)), RESTART: 1}.get(command.decided.tool, 0)
+        keys = {each.claimed.effect_key for each in evidence.history.claims_of(command.call)}
+        wanted |= dict.fromkeys(keys, starts) if starts else {}
     found = {key: len(starts) for key, starts in evidence.launched.items()}
     again = [
         f"{instance} {times} times"

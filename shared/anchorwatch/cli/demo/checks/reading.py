@@ -5,7 +5,7 @@ from __future__ import annotations
 from anchorwatch.cli.demo.history import Command, History
 from anchorwatch.core.session.state import Input
 
-LAUNCH, STOP = "launch_instances", "stop_instance"
+LAUNCH, RESTART, STOP = "launch_instances", "restart_instance", "stop_instance"
 
 
 def launches(history: History) -> list[Command]:
