@@ -10,6 +10,7 @@ from typing import Any, Literal
 from anchorwatch.codec import canonical_json, decode, sha256_hex
 from anchorwatch.core.errors import IdempotencyConflict, TooLarge
 from anchorwatch.core.names import SessionRef
+from anchorwatch.core.session.critical import CRITICAL, critical_lines, is_critical
 from anchorwatch.core.times import iso
 from anchorwatch.journal import inputs as journal
 from anchorwatch.journal.artifacts import Provenance
@@ -22,8 +23,10 @@ from anchorwatch_gateway.replies import Receipt
 from anchorwatch_gateway.sessions import find_living
 
 TEXT_BYTES_MAX = 32 * 1024
-"""A longer content becomes an artifact, and the record holds its beginning and says where the rest is."""
+"""A longer content becomes an artifact. The record holds its beginning, its labelled lines, and where the rest is."""
 OPENING_CHARS = 4_000
+CRITICAL_BYTES_MAX = 128 * 1024
+"""The labelled lines behind the opening, together: they must fit into one record, beside the opening."""
 CONTENT_BYTES_MAX = 1024 * 1024
 BY = "a person"
 
@@ -112,12 +115,40 @@ async def _check_first(parts: Parts, ref: SessionRef, id_: str, digest: str) -> 
 
 
 async def _keep(parts: Parts, ref: SessionRef, id_: str, text: str) -> tuple[str, str]:
-    """Keep a long text as an artifact; returns (what the record says, the artifact's id)."""
-    data = text.encode()
+    """Keep a long text as an artifact; returns (what the record says, the artifact's id).
+
+    Raises:
+        TooLarge: its labelled lines do not fit into a record.
+    """
+    opening, labelled = shorten(text)
     origin = Provenance(maker=id_, acting_as=BY, derived_from=(id_,))
     kept = await parts.artifacts.keep(
-        ref, "message.txt", "text/plain; charset=utf-8", data, origin, at_ms=parts.clock.now_ms()
+        ref, "message.txt", "text/plain; charset=utf-8", text.encode(), origin, at_ms=parts.clock.now_ms()
     )
-    opening = text[:OPENING_CHARS]
-    note = f"[{len(text) - len(opening)} more characters; the whole text is artifact {kept.artifact_id}]"
-    return f"{opening}\n{note}", kept.artifact_id
+    note = f"{len(text) - len(opening)} more characters; the whole text is artifact {kept.artifact_id}"
+    if labelled:
+        note += f"; its other lines that begin with {CRITICAL} follow"
+    return "\n".join((opening, f"[{note}]", *labelled)), kept.artifact_id
+
+
+def shorten(text: str) -> tuple[str, list[str]]:
+    """What a record holds of a text that is too long for it: its opening, and every labelled line of the rest.
+
+    Raises:
+        TooLarge: those lines do not fit either.
+    """
+    # A labelled line is an order: half of it would be another one. So the opening ends before the line that it would cut.
+    at, last = 0, ""
+    for last in text.splitlines(keepends=True):
+        if at + len(last) > OPENING_CHARS:
+            break
+        at += len(last)
+    opening = text[:at] if is_critical(last) else text[:OPENING_CHARS]
+    labelled = critical_lines(text[at:])
+    size = len("\n".join(labelled).encode())
+    if size > CRITICAL_BYTES_MAX:
+        raise TooLarge(
+            f"the lines that begin with {CRITICAL} are {size} bytes, the limit is {CRITICAL_BYTES_MAX} in one message",
+            hint="such a line stands in every prompt: label fewer or shorter ones, or send several messages",
+        )
+    return opening, labelled

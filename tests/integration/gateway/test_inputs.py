@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import httpx2
-from anchorwatch.codec import canonical_json, sha256_hex
+from anchorwatch.codec import canonical_json, decode, sha256_hex
 
 from tests.integration.gateway.conftest import House
 
@@ -130,6 +130,20 @@ async def test_a_long_content_is_kept_as_an_artifact_and_its_receipt_is_the_same
     assert [each["artifact_id"] for each in listed] == [first["artifact_id"]]
     wake = (await house.http.get("/api/sessions/fleet/wakes")).json()["data"][0]
     assert first["artifact_id"] in wake["text"]
+
+
+async def test_of_a_long_content_every_labelled_line_stands_in_the_record(house: House) -> None:
+    await house.make_session()
+    rest = "a line of a log\n" * 4_000
+    receipt = (await say(house, rest + "CRITICAL: never more than 4 instances\n" + rest)).json()
+    page = await house.bus.last("JOURNAL_0", [f"aw.journal.0.default.fleet.in.{receipt['input_id']}"])
+    text = decode(page.messages[0].payload).body["text"]
+    assert text.startswith("a line of a log\n")
+    assert text.splitlines()[-1] == "CRITICAL: never more than 4 instances"
+    refused = await say(house, ("CRITICAL: " + "x" * 1_000 + "\n") * 140, key="k-2")
+    assert (refused.status_code, refused.json()["code"]) == (413, "too_large")
+    assert await house.inputs_in_journal() == 1
+    assert len((await house.http.get("/api/artifacts")).json()["data"]) == 1
 
 
 async def test_a_body_above_the_limit_is_refused_declared_or_not(house: House) -> None:

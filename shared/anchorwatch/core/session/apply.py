@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from anchorwatch.core.records import Kind
+from anchorwatch.core.session.critical import critical_lines
 from anchorwatch.core.session.events import (
     AnchorChanged,
     CommandDecided,
@@ -22,7 +23,6 @@ from anchorwatch.core.session.wakes import shown
 
 HISTORY_TURNS_MAX = 20
 HISTORY_CHARS_MAX = 48_000
-CRITICAL = "CRITICAL:"
 PAST_TEXT_CHARS_MAX = 1_200
 PAST_INPUTS_MAX = 10
 _ENDS_TURN = frozenset({Kind.TURN_ENDED, Kind.CANCELLED, Kind.DELETED})
@@ -133,9 +133,8 @@ def _change_anchor(state: SessionState, event: AnchorChanged, record: Recorded) 
 
 
 def _critical(known: tuple[str, ...], taken: Iterable[Input]) -> tuple[str, ...]:
-    """A labelled fact is one line of a person's message that begins with the label, and ends with that line."""
-    said = (line for each in taken if each.kind == "message" for line in each.text.splitlines())
-    new = (line.strip() for line in said if line.lstrip().startswith(CRITICAL))
+    """Only a person can label a fact: what comes from outside gives no orders."""
+    new = (line for each in taken if each.kind == "message" for line in critical_lines(each.text))
     return tuple(dict.fromkeys((*known, *new)))
 
 

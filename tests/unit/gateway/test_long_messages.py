@@ -1,0 +1,53 @@
+"""What the record holds of a message that is too long for it: never half an order, and every order."""
+
+from __future__ import annotations
+
+import pytest
+from anchorwatch.core.errors import TooLarge
+from anchorwatch.core.session.critical import critical_lines
+from anchorwatch_gateway.inputs import CRITICAL_BYTES_MAX, OPENING_CHARS, shorten
+from hypothesis import given
+from hypothesis import strategies as st
+
+LINE = "a line of a log, which nobody needs\n"
+ORDER = "CRITICAL: never more than 4 instances"
+
+
+def test_a_labelled_line_far_behind_the_opening_is_kept_word_for_word() -> None:
+    text = LINE * 1_000 + f"  {ORDER} \n" + LINE + "CRITICAL: Ärger vermeiden\r\nnot CRITICAL: this"
+    opening, labelled = shorten(text)
+    assert opening == text[:OPENING_CHARS]
+    assert labelled == [ORDER, "CRITICAL: Ärger vermeiden"]
+
+
+@pytest.mark.parametrize("shift", range(len(ORDER) + 3))
+def test_no_cut_makes_half_an_order(shift: int) -> None:
+    before = "x" * (OPENING_CHARS - shift - 1) + "\n"
+    opening, labelled = shorten(before + ORDER + "\n" + LINE * 1_000)
+    assert critical_lines(opening) + labelled == [ORDER]
+
+
+def test_words_that_the_cut_puts_at_the_beginning_of_a_line_are_no_order() -> None:
+    text = "x" * OPENING_CHARS + "CRITICAL: said in the middle of a line\n" + LINE * 1_000
+    assert shorten(text) == ("x" * OPENING_CHARS, [])
+
+
+@given(
+    st.lists(
+        st.sampled_from(["CRITICAL: é", " CRITICAL:", "x", "", "\r", "\u2028", "CRIT", "\n"]), min_size=30
+    )
+)
+def test_what_is_labelled_in_the_text_is_labelled_in_the_record(parts: list[str]) -> None:
+    text = "y" * (OPENING_CHARS - 60) + "".join(parts) + "\n" + LINE * 10
+    opening, labelled = shorten(text)
+    assert text.startswith(opening)
+    assert critical_lines("\n".join((opening, "[a note]", *labelled))) == critical_lines(text)
+
+
+def test_more_orders_than_a_record_holds_are_refused_with_the_way_out() -> None:
+    line = "CRITICAL: " + "é" * 500 + "\n"
+    fits = CRITICAL_BYTES_MAX // len(line.encode())
+    assert len(shorten(LINE * 1_000 + line * fits)[1]) == fits
+    with pytest.raises(TooLarge, match=str(CRITICAL_BYTES_MAX)) as refused:
+        shorten(LINE * 1_000 + line * (fits + 1))
+    assert "fewer or shorter" in refused.value.hint
