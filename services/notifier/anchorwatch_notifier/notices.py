@@ -14,8 +14,8 @@ from anchorwatch.core.errors import Damaged
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.core.times import iso
+from anchorwatch.journal.effect_mapping import read_effect
 from anchorwatch.journal.late import read_late
-from anchorwatch.journal.mapping import read_effect
 from anchorwatch.topology.subjects import Register, parse_register
 
 NoticeKind = Literal[

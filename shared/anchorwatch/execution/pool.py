@@ -17,8 +17,9 @@ from anchorwatch.execution.recorder import Recorder
 from anchorwatch.execution.runner import Runner, RuntimeFor
 from anchorwatch.journal.artifacts import ArtifactJournal
 from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.effect_mapping import read_effect
 from anchorwatch.journal.effects import EffectJournal
-from anchorwatch.journal.mapping import read_command, read_effect
+from anchorwatch.journal.mapping import read_command
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.packs import registry
 from anchorwatch.packs.port import Pack

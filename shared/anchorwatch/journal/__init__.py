@@ -1,8 +1,9 @@
 """The journal: the only truth. Append to it under a fence, and fold it back into state.
 
 - `commit`: one write or one atomic batch, until it is *committed*, *fenced*, or *unavailable*.
-- `mapping`: events of the machines as records, and back.
+- `mapping`, `effect_mapping`, `snapshots`: events of the machines as records, and back.
 - `sessions`: load a session; append planner events to it.
-- `effects`: load a command's effect; append to its family.
+- `effects`: load a command's effect; append to its family. `late`: what came after another outcome.
 - `inputs`: accept an input; first write wins, and gives the same receipt for ever.
+- `artifacts`, `deliveries`: registers that are written once. `timeline`: records as sentences.
 """

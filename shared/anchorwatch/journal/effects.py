@@ -9,7 +9,7 @@ from anchorwatch.core.errors import Unavailable
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Record
 from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
-from anchorwatch.journal.mapping import effect_body, read_effect
+from anchorwatch.journal.effect_mapping import effect_body, read_effect
 from anchorwatch.topology.subjects import SessionSubjects
 
 

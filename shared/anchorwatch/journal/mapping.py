@@ -1,4 +1,4 @@
-"""Events of the machines as records, and back. The field names are the wire format: docs/wire-format.md."""
+"""Events of the session machine as records, and back. The field names are the wire format: docs/wire-format.md."""
 
 from __future__ import annotations
 
@@ -8,16 +8,7 @@ from typing import Any, assert_never
 
 from anchorwatch.bus.port import Stored
 from anchorwatch.codec import decode, decode_anchor
-from anchorwatch.core.anchor import Anchor, PromptProof, read_anchor
-from anchorwatch.core.effect.state import (
-    Claimed,
-    EffectEvent,
-    GateAsked,
-    GateDecided,
-    Outcome,
-    Owner,
-    Released,
-)
+from anchorwatch.core.anchor import PromptProof
 from anchorwatch.core.errors import Damaged
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind, Record
@@ -32,13 +23,12 @@ from anchorwatch.core.session.events import (
     StepDecided,
     StepHead,
 )
-from anchorwatch.core.session.state import Call, Input, PastTurn, SeenObservation, SessionState, Step
+from anchorwatch.core.session.state import Input
+from anchorwatch.journal.effect_mapping import read_outcome
+from anchorwatch.journal.snapshots import read_seen, read_state, state_body
 from anchorwatch.topology.subjects import Register, parse_register
 
 Body = Mapping[str, Any]
-
-
-# --- the session machine's events
 
 
 def read_session_record(stored: Stored) -> Recorded | None:
@@ -191,16 +181,12 @@ def read_head(body: Body) -> StepHead:
     return StepHead(
         step=body["n"],
         text=body.get("text", ""),
-        observation=_read_seen(body.get("observation")),
+        observation=read_seen(body.get("observation")),
         prompt=PromptProof.model_validate(body["prompt"]) if body.get("prompt") else None,
         rejected=tuple((n, tool, label, raw, why) for n, tool, label, raw, why in body.get("rejected", ())),
         calls=body["calls"],
         usage=body.get("usage", {}),
     )
-
-
-def _read_seen(body: Body | None) -> SeenObservation | None:
-    return SeenObservation(body["digest"], body["at_ms"], body["text"]) if body else None
 
 
 def _command_body(event: CommandDecided) -> dict[str, Any]:
@@ -236,151 +222,4 @@ def read_command(pool: str, body: Body) -> CommandDecided:
         observation_digest=digest,
         observation_at_ms=at_ms,
         head=read_head(body["head"]) if "head" in body else None,
-    )
-
-
-# --- the snapshot
-
-
-def state_body(state: SessionState) -> dict[str, Any]:
-    """The folded state at rest, as plain data. Pending inputs are not in it: loading reads them anew."""
-    return {
-        "anchor": state.anchor.to_json() if state.anchor else None,
-        "anchor_sequence": state.anchor_sequence,
-        "told": state.told.to_json() if state.told and state.told_sequence != state.anchor_sequence else None,
-        "told_sequence": state.told_sequence,
-        "told_digest": state.told_digest,
-        "head": state.head,
-        "head_digest": state.head_digest,
-        "read_through": state.read_through,
-        "history": [asdict(past) for past in state.history],
-        "critical": list(state.critical),
-    }
-
-
-def read_state(body: Body, sequence: int) -> SessionState:
-    """The state in a snapshot record that stands at ``sequence``."""
-    anchor: Anchor | None = read_anchor(body["anchor"]) if body["anchor"] else None
-    return SessionState(
-        anchor=anchor,
-        anchor_sequence=body["anchor_sequence"],
-        told=read_anchor(body["told"]) if body["told"] else anchor,
-        told_sequence=body["told_sequence"],
-        told_digest=body["told_digest"],
-        head=body["head"],
-        head_digest=body["head_digest"],
-        read_through=body["read_through"],
-        history=tuple(_read_past(past) for past in body["history"]),
-        critical=tuple(body["critical"]),
-        snapshot_sequence=sequence,
-    )
-
-
-def _read_past(body: Body) -> PastTurn:
-    return PastTurn(
-        run_id=body["run_id"],
-        outcome=body["outcome"],
-        reason=body["reason"],
-        inputs=tuple(Input(**each) for each in body["inputs"]),
-        skipped=body["skipped"],
-        steps=tuple(
-            Step(
-                number=step["number"],
-                text=step["text"],
-                calls=tuple(Call(**call) for call in step["calls"]),
-                observation=_read_seen(step["observation"]),
-            )
-            for step in body["steps"]
-        ),
-    )
-
-
-# --- the effect machine's events
-
-
-def effect_body(event: EffectEvent) -> tuple[str, str, dict[str, Any]]:
-    """(register, record kind, body) of an effect event."""
-    match event:
-        case Claimed():
-            body = {"owner": [event.owner.instance, event.owner.incarnation], "attempt": event.attempt}
-            return "claim", Kind.CLAIM, {**body, "effect_key": event.effect_key}
-        case Released():
-            return (
-                "claim",
-                Kind.RELEASE,
-                {"owner": [event.owner.instance, event.owner.incarnation], "reason": event.reason},
-            )
-        case Outcome():
-            return "done", Kind.OUTCOME, _outcome_body(event)
-        case GateAsked():
-            return "gate", Kind.GATE_ASKED, asdict(event)
-        case GateDecided():
-            return "gate", Kind.GATE_DECIDED, asdict(event)
-        case _:
-            assert_never(event)
-
-
-def read_effect(stored: Stored) -> EffectEvent:
-    """The effect event in a message of the ``fx`` registers.
-
-    Raises:
-        Damaged: it cannot be trusted.
-    """
-    record = decode(stored.payload)
-    body = record.body
-    try:
-        match record.kind:
-            case Kind.CLAIM:
-                return Claimed(Owner(*body["owner"]), body["attempt"], body["effect_key"])
-            case Kind.RELEASE:
-                return Released(Owner(*body["owner"]), body["reason"])
-            case Kind.OUTCOME:
-                return read_outcome(body)
-            case Kind.GATE_ASKED:
-                return GateAsked(**body)
-            case Kind.GATE_DECIDED:
-                return GateDecided(**body)
-            case other:
-                raise Damaged(f"sequence {stored.sequence}: {other!r} is no kind of effect record")
-    except (KeyError, TypeError, ValueError) as error:
-        raise Damaged(f"sequence {stored.sequence}: a field is missing or odd: {error!r}") from None
-
-
-def _outcome_body(event: Outcome) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "call": [event.call.run, event.call.step, event.call.n],
-        "tool": event.tool,
-        "state": event.state,
-        "text": event.text,
-        "durable": event.durable,
-        "turn": event.turn_id,
-    }
-    optional = {
-        "data": dict(event.data),
-        "error": event.error,
-        "rule": event.rule,
-        "by": event.by,
-        "resource": event.resource,
-        "effect_key": event.effect_key,
-        "claim": event.claim_sequence,
-    }
-    return body | {name: value for name, value in optional.items() if value}
-
-
-def read_outcome(body: Body) -> Outcome:
-    """The outcome in a ``done`` record's body."""
-    return Outcome(
-        call=CallId(*body["call"]),
-        tool=body["tool"],
-        state=body["state"],
-        text=body["text"],
-        data=body.get("data", {}),
-        durable=body["durable"],
-        error=body.get("error", ""),
-        rule=body.get("rule", ""),
-        by=body.get("by", ""),
-        resource=body.get("resource", ""),
-        effect_key=body.get("effect_key", ""),
-        claim_sequence=body.get("claim", 0),
-        turn_id=body["turn"],
     )

@@ -25,7 +25,8 @@ from anchorwatch.core.session.decide import (
 from anchorwatch.core.session.events import AnchorChanged, CommandDecided, PlannerEvent, StepHead
 from anchorwatch.core.session.state import SeenObservation
 from anchorwatch.journal.artifacts import Kept, Provenance, artifact_id
-from anchorwatch.journal.mapping import effect_body, event_body, input_body, read_session_record
+from anchorwatch.journal.effect_mapping import effect_body
+from anchorwatch.journal.mapping import event_body, input_body, read_session_record
 from anchorwatch.topology.subjects import SessionSubjects
 
 START_MS = 1_770_000_000_000

@@ -12,8 +12,8 @@ from anchorwatch.core.effect.state import Claimed, EffectEvent, GateAsked, GateD
 from anchorwatch.core.errors import Damaged
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind, Record
+from anchorwatch.journal.effect_mapping import effect_body
 from anchorwatch.journal.late import late_outcome
-from anchorwatch.journal.mapping import effect_body
 from anchorwatch.topology.subjects import SessionSubjects
 from anchorwatch_notifier.notices import KINDS, Notice, read_notice
 

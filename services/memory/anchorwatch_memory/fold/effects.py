@@ -14,7 +14,7 @@ from anchorwatch.core.effect.state import (
 )
 from anchorwatch.core.errors import Damaged
 from anchorwatch.core.session.events import CommandDecided
-from anchorwatch.journal.mapping import read_effect
+from anchorwatch.journal.effect_mapping import read_effect
 from anchorwatch.journal.timeline import Opened
 
 from anchorwatch_memory.fold import items, memories

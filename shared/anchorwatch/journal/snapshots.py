@@ -1,0 +1,70 @@
+"""The folded state of a session at rest, as plain data, and back. The field names are the wire format: docs/wire-format.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from anchorwatch.core.anchor import Anchor, read_anchor
+from anchorwatch.core.session.state import Call, Input, PastTurn, SeenObservation, SessionState, Step
+
+Body = Mapping[str, Any]
+
+
+def state_body(state: SessionState) -> dict[str, Any]:
+    """The folded state at rest, as plain data. Pending inputs are not in it: loading reads them anew."""
+    return {
+        "anchor": state.anchor.to_json() if state.anchor else None,
+        "anchor_sequence": state.anchor_sequence,
+        "told": state.told.to_json() if state.told and state.told_sequence != state.anchor_sequence else None,
+        "told_sequence": state.told_sequence,
+        "told_digest": state.told_digest,
+        "head": state.head,
+        "head_digest": state.head_digest,
+        "read_through": state.read_through,
+        "history": [asdict(past) for past in state.history],
+        "critical": list(state.critical),
+    }
+
+
+def read_state(body: Body, sequence: int) -> SessionState:
+    """The state in a snapshot record that stands at ``sequence``."""
+    anchor: Anchor | None = read_anchor(body["anchor"]) if body["anchor"] else None
+    return SessionState(
+        anchor=anchor,
+        anchor_sequence=body["anchor_sequence"],
+        told=read_anchor(body["told"]) if body["told"] else anchor,
+        told_sequence=body["told_sequence"],
+        told_digest=body["told_digest"],
+        head=body["head"],
+        head_digest=body["head_digest"],
+        read_through=body["read_through"],
+        history=tuple(_read_past(past) for past in body["history"]),
+        critical=tuple(body["critical"]),
+        snapshot_sequence=sequence,
+    )
+
+
+def _read_past(body: Body) -> PastTurn:
+    return PastTurn(
+        run_id=body["run_id"],
+        outcome=body["outcome"],
+        reason=body["reason"],
+        inputs=tuple(Input(**each) for each in body["inputs"]),
+        skipped=body["skipped"],
+        steps=tuple(
+            Step(
+                number=step["number"],
+                text=step["text"],
+                calls=tuple(Call(**call) for call in step["calls"]),
+                observation=read_seen(step["observation"]),
+            )
+            for step in body["steps"]
+        ),
+    )
+
+
+def read_seen(body: Body | None) -> SeenObservation | None:
+    """What the model saw at a step, from plain data."""
+    return SeenObservation(body["digest"], body["at_ms"], body["text"]) if body else None
