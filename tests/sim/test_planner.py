@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,12 @@ import pytest
 from anchorwatch.bus.port import ConsumerSpec, Message
 from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.codec import decode
+from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.effect.state import EffectState, Outcome
+from anchorwatch.core.errors import NotFound
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.decide import Control, decide
+from anchorwatch.core.tools import ToolSpec
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.journal.mapping import read_command
@@ -23,6 +26,7 @@ from anchorwatch.service.context import ServiceContext
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.streams import journal_stream
 from anchorwatch.topology.subjects import SessionSubjects, parse_register
+from anchorwatch_planner.main import WAKES
 
 from tests.support.packs import BenchPack, bench_agent
 
@@ -279,3 +283,40 @@ def test_one_damaged_session_holds_up_no_other(tmp_path: Path) -> None:
         assert (await mesh.anchor(bad)).run_count == 1
 
     mesh_test(9, body)
+
+
+class MissingPack(ScriptedPack):
+    """A pack that whoever runs it cannot load while ``missing``."""
+
+    name = "missing"
+    missing = False
+
+    def tools(self, agent: AgentSpec) -> Sequence[ToolSpec]:
+        if self.missing:
+            raise NotFound("there is no pack 'missing'")
+        return super().tools(agent)
+
+
+def test_a_session_that_cannot_run_holds_up_no_other_and_runs_once_it_can(tmp_path: Path) -> None:
+    pack = MissingPack(once("fire"))
+    registry.register(pack)
+
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open(("executor", obedient))
+        good = await mesh.session("good", agent(tmp_path, once("fire"), heartbeat_s=3600))
+        bad = await mesh.session("bad", bench_agent(tmp_path, name="other", pack="missing", heartbeat_s=3600))
+        pack.missing = True
+        await mesh.add("planner")
+        await mesh.until_rest(good, 1)
+        for n in range(2_000):
+            last = await mesh.say(bad, f"b{n}", kind="trigger")
+            # Slower than a look that fails at once, so that each would be in hand by itself.
+            await asyncio.sleep(0.01)
+        await mesh.say(good, "g", kind="trigger")
+        await mesh.until_rest(good, 2, within_s=10)
+        state = await (await mesh.bus.consumer(WAKES)).state()
+        assert state.ack_pending <= 64
+        pack.missing = False
+        assert (await mesh.until_rest(bad, 1)).inputs_through >= last.sequence
+
+    mesh_test(10, body)

@@ -3,7 +3,8 @@
 Messages that arrive while the session is looked at wait, unacked and kept in progress, and are handled together
 afterwards. A burst
 does not hold the consumer: of many waiting inputs only the newest is kept, since a look reads at least up to it and
-so sees those before.
+so sees those before. Nor does a session that cannot be looked at (its pack is missing, say): it is left alone for a while, longer
+each time, and of its inputs in hand only the newest comes again.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.service.keepalive import KeepAlive
 
 from anchorwatch_planner.evidence import Cause
-from anchorwatch_planner.look import Later, Verdict
+from anchorwatch_planner.look import Verdict
 
 WAITING_MAX = 8
-RETRY_S = 1.0
+RETRY_S, RETRY_S_MAX = 1.0, 8.0
+TRIES_MAX = 8
 
 Look = Callable[[SessionRef, list[Cause]], Awaitable[Verdict]]
 
@@ -33,6 +35,13 @@ class Letter:
 
     cause: Cause
     delivery: Delivery | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """The look did not come to an end: look again after ``delay_s``, and not before."""
+
+    delay_s: float
 
 
 @dataclass(slots=True)
@@ -92,14 +101,20 @@ class Actors:
             while box.waiting:
                 async with self._slots:
                     letters, box.waiting = box.waiting, []
-                    await self._answer(letters, await self._look_safely(ref, letters))
+                    verdict = await self._look_safely(ref, letters)
+                    await self._answer(letters, verdict)
+                if isinstance(verdict, _Failed):
+                    # What comes meanwhile waits here, and is thinned out.
+                    await asyncio.sleep(verdict.delay_s)
         finally:
             del self._boxes[ref]
             for letter in box.waiting:
                 if letter.delivery is not None:
                     self._in_hand.drop(letter.delivery)
 
-    async def _look_safely(self, ref: SessionRef, letters: list[Letter]) -> Verdict:
+    async def _look_safely(self, ref: SessionRef, letters: list[Letter]) -> Verdict | _Failed:
+        attempt = max(letter.cause.attempt for letter in letters)
+        failed = _Failed(min(RETRY_S * 2.0 ** min(attempt - 1, 10), RETRY_S_MAX))
         try:
             return await self._look(ref, [letter.cause for letter in letters])
         except Damaged as error:
@@ -110,17 +125,29 @@ class Actors:
             self._log.warning(
                 "look failed, will look again", session=str(ref), code=error.code, why=str(error)
             )
-            return Later(RETRY_S)
+            return failed
         except Exception:  # noqa: BLE001 - a fault in one session must not stop the others
             self._log.exception("look failed, will look again", session=str(ref))
-            return Later(RETRY_S)
+            return failed
 
-    async def _answer(self, letters: list[Letter], verdict: Verdict) -> None:
+    async def _answer(self, letters: list[Letter], verdict: Verdict | _Failed) -> None:
+        newest = max((letter.cause.sequence for letter in letters if letter.cause.kind == "in"), default=0)
+        again = verdict.delay_s if verdict is not None else None
         for letter in letters:
             if letter.delivery is None:
                 continue
             self._in_hand.drop(letter.delivery)
-            if isinstance(verdict, Later):
-                await letter.delivery.nak(verdict.delay_s)
-            else:
+            if again is None or (isinstance(verdict, _Failed) and _is_spared(letter.cause, newest)):
                 await letter.delivery.ack()
+            else:
+                await letter.delivery.nak(again)
+
+
+def _is_spared(cause: Cause, newest: int) -> bool:
+    """Whether it need not come again after a look that failed: the look that the newest input calls for sees those before it.
+
+    One that came again before may be what a turn's planner holds; its coming is then the evidence by which another takes over.
+    """
+    return (
+        cause.kind == "in" and cause.sequence < newest and (cause.attempt == 1 or cause.attempt > TRIES_MAX)
+    )
