@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 from datetime import UTC, datetime
@@ -87,11 +88,16 @@ class FileChannel:
     def _append(self, line: bytes) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("ab+") as file:
-            if file.tell() and not self._ends_in_line(file.tell()):
+            # Another notifier may be in the middle of a line, which then only looks as if a crash had cut it short.
+            fcntl.flock(file, fcntl.LOCK_EX)
+            size = file.seek(0, os.SEEK_END)
+            if size and not self._ends_in_line(size):
                 # A line that a crash cut short stays by itself.
                 line = b"\n" + line
             file.write(line)
             file.flush()
+            # The disk may take its time, and others need not wait for it.
+            fcntl.flock(file, fcntl.LOCK_UN)
             os.fsync(file.fileno())
 
     def _ends_in_line(self, size: int) -> bool:
