@@ -38,6 +38,10 @@ async def test_what_is_not_there_is_said_in_the_one_shape(house: House) -> None:
         ("GET", "/api/effects?cursor=nonsense", 422),
         ("GET", "/api/effects?order=up", 422),
         ("GET", "/api/effects?at_least=-1", 422),
+        ("GET", "/api/sessions?status=zz", 422),
+        ("GET", "/api/effects?state=bogus", 422),
+        ("GET", "/api/effects?session=none", 404),
+        ("GET", "/api/deliveries?session=none", 404),
         ("GET", "/api/artifacts/none/content", 404),
         ("GET", "/api/artifacts/a.b/content", 422),
     ):

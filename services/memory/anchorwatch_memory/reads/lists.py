@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
 from typing import Any
 
 from anchorwatch.core.anchor import read_anchor
@@ -14,9 +13,21 @@ from anchorwatch.core.session.wakes import NotBefore, Windows, due
 from anchorwatch.core.times import iso
 
 from anchorwatch_memory.reads import show
+from anchorwatch_memory.reads.filters import (
+    DELIVERY_STATES,
+    DISPOSITIONS,
+    EFFECT_STATES,
+    ITEM_TYPES,
+    SESSION_STATUSES,
+    Params,
+    known_session,
+    needed,
+    no_session,
+    one_of,
+    text,
+)
 from anchorwatch_memory.reads.pages import Listing, Row, Where, page, read_window, select
 
-Params = Mapping[str, Any]
 Result = dict[str, Any]
 
 SESSIONS = Listing("sessions", "sessions", "session", show.session)
@@ -27,33 +38,11 @@ DELIVERIES = Listing("deliveries", "deliveries", "sequence", show.delivery)
 ARTIFACTS = Listing("artifacts", "artifacts", "sequence", show.artifact)
 
 
-def text(params: Params, name: str) -> str | None:
-    """A parameter that is text, where it is given.
-
-    Raises:
-        BadInput: it is something else.
-    """
-    value = params.get(name)
-    if value is not None and not isinstance(value, str):
-        raise BadInput(f"{name} must be text")
-    return value
-
-
-def needed(params: Params, name: str) -> str:
-    """A parameter that must be given.
-
-    Raises:
-        BadInput: it is not.
-    """
-    value = text(params, name)
-    if value is None:
-        raise BadInput(f"{name} is missing")
-    return value
-
-
 def sessions(db: sqlite3.Connection, params: Params) -> Result:
     """The sessions of a workspace, by name."""
-    where = Where({"workspace": needed(params, "workspace"), "status": text(params, "status")})
+    where = Where(
+        {"workspace": needed(params, "workspace"), "status": one_of(params, "status", SESSION_STATUSES)}
+    )
     return page(db, SESSIONS, where, read_window(params))
 
 
@@ -87,7 +76,7 @@ def session_row(db: sqlite3.Connection, params: Params) -> Row:
         (needed(params, "workspace"), name),
     )
     if not rows:
-        raise NotFound(f"there is no session {name}", hint="`anchorwatch sessions` lists them")
+        raise no_session(name)
     return rows[0]
 
 
@@ -120,7 +109,7 @@ def run_of(db: sqlite3.Connection, workspace: str, session: str, turn: str) -> i
 
 def items(db: sqlite3.Connection, params: Params) -> Result:
     """The conversation of a session."""
-    where = Where({**in_session(db, params), "type": text(params, "type")})
+    where = Where({**in_session(db, params), "type": one_of(params, "type", ITEM_TYPES)})
     return page(db, ITEMS, where, read_window(params))
 
 
@@ -147,7 +136,7 @@ def wakes(db: sqlite3.Connection, params: Params, windows: Windows) -> Result:
         {
             "workspace": row["workspace"],
             "session": row["session"],
-            "disposition": text(params, "disposition"),
+            "disposition": one_of(params, "disposition", DISPOSITIONS),
         }
     )
     return page(db, listing, where, read_window(params))
@@ -168,31 +157,53 @@ def _input(row: Row) -> Input:
 
 def effects(db: sqlite3.Connection, params: Params) -> Result:
     """Commands of a workspace."""
-    workspace, session_name = needed(params, "workspace"), text(params, "session")
+    workspace, session_name = needed(params, "workspace"), known_session(db, params)
     found: dict[str, object] = {
         "workspace": workspace,
         "session": session_name,
-        "state": text(params, "state"),
+        "state": one_of(params, "state", EFFECT_STATES),
         "tool": text(params, "tool"),
     }
     turn = text(params, "turn")
     if turn is not None and session_name is not None:
         found["run_id"] = run_of(db, workspace, session_name, turn)
     elif turn is not None:
-        found["turn_id"] = turn
+        found["turn_id"] = _turn_id(db, workspace, turn)
     return page(db, EFFECTS, Where(found), read_window(params))
+
+
+def _turn_id(db: sqlite3.Connection, workspace: str, turn: str) -> str:
+    """The id of a turn of some session.
+
+    Raises:
+        BadInput: it is a run number, which every session has. NotFound: there is no such turn.
+    """
+    if turn.isdecimal():
+        raise BadInput(
+            f"turn {turn[:18]} may be of any session", hint="name the session too, or the turn's id"
+        )
+    found = db.execute("SELECT 1 FROM turns WHERE workspace = ? AND turn_id = ?", (workspace, turn))
+    if found.fetchone() is None:
+        raise NotFound(f"there is no turn {turn[:80]}", hint="`anchorwatch timeline SESSION` names them")
+    return turn
 
 
 def deliveries(db: sqlite3.Connection, params: Params) -> Result:
     """Notifications of a workspace."""
-    names = ("session", "state", "channel")
-    where = Where({"workspace": needed(params, "workspace"), **{name: text(params, name) for name in names}})
+    where = Where(
+        {
+            "workspace": needed(params, "workspace"),
+            "session": known_session(db, params),
+            "state": one_of(params, "state", DELIVERY_STATES),
+            "channel": text(params, "channel"),
+        }
+    )
     return page(db, DELIVERIES, where, read_window(params))
 
 
 def artifacts(db: sqlite3.Connection, params: Params) -> Result:
     """Kept files of a workspace."""
-    where = Where({"workspace": needed(params, "workspace"), "session": text(params, "session")})
+    where = Where({"workspace": needed(params, "workspace"), "session": known_session(db, params)})
     return page(db, ARTIFACTS, where, read_window(params))
 
 

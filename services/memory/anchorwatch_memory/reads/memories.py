@@ -6,7 +6,8 @@ import re
 import sqlite3
 
 from anchorwatch_memory.reads import show
-from anchorwatch_memory.reads.lists import Params, Result, needed, text
+from anchorwatch_memory.reads.filters import Params, known_session, needed, text
+from anchorwatch_memory.reads.lists import Result
 from anchorwatch_memory.reads.pages import Listing, Row, Where, page, read_window, select
 
 MEMORIES = Listing("memories", "memories", "sequence", show.memory)
@@ -17,15 +18,13 @@ _WORD = re.compile(r"\w+")
 def memories(db: sqlite3.Connection, params: Params) -> Result:
     """A page of memories; with ``q`` the best matches, which have no second page."""
     workspace, query = needed(params, "workspace"), text(params, "q")
-    window = read_window(params)
+    window, session = read_window(params), known_session(db, params)
     if query is not None:
         return {
             "data": [show.memory(row) for row in search(db, workspace, query, window.limit)],
             "next": None,
         }
-    where = Where(
-        {"workspace": workspace, "session": text(params, "session"), "topic": text(params, "topic")}
-    )
+    where = Where({"workspace": workspace, "session": session, "topic": text(params, "topic")})
     return page(db, MEMORIES, where, window)
 
 

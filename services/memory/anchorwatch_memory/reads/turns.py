@@ -8,14 +8,15 @@ from collections import Counter
 from typing import Any
 
 from anchorwatch_memory.reads import show
-from anchorwatch_memory.reads.lists import Params, Result, in_session, needed, run_of, session_row, text
+from anchorwatch_memory.reads.filters import TURN_STATUSES, Params, needed, one_of
+from anchorwatch_memory.reads.lists import Result, in_session, run_of, session_row
 from anchorwatch_memory.reads.pages import Listing, Row, Where, fit, page, read_window, select
 
 
 def turns(db: sqlite3.Connection, params: Params) -> Result:
     """A page of a session's turns, each with what its steps amount to."""
     listing = Listing("turns", "turns", "sequence", lambda row: {**show.turn(row), **_sums(db, row)})
-    where = Where({**in_session(db, params), "status": text(params, "status")})
+    where = Where({**in_session(db, params), "status": one_of(params, "status", TURN_STATUSES)})
     return page(db, listing, where, read_window(params))
 
 
