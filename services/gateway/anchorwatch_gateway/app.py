@@ -26,11 +26,11 @@ def build(parts: Parts) -> ASGIApp:
         title="Anchor Watch",
         description=ABOUT,
         version=version("anchorwatch-gateway"),
+        # The framework's pages load their scripts from a network that this one must not need, nor tell who looks at it.
+        docs_url=None,
         redoc_url=None,
-        swagger_ui_oauth2_redirect_url=None,
         responses=errors.PROBLEMS,
         redirect_slashes=False,
-        docs_url="/docs",
     )
     app.state.parts = parts
     errors.install(app, parts.log)

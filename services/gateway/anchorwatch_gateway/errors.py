@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 
 RETRY_AFTER_S = 1
 FIELDS_SHOWN_MAX = 20
+SEE = "see /openapi.json, or docs/api.md"
 
 
 class Unauthorized(AnchorWatchError):
@@ -145,14 +146,14 @@ def from_validation(errors: Sequence[Any]) -> JSONResponse:
     message = f"{first['field']}: {first['problem']}"
     if len(errors) > 1:
         message += f" (and {len(errors) - 1} more)"
-    return problem(422, "bad_input", message, "see /docs for the fields", extra={"fields": fields})
+    return problem(422, "bad_input", message, SEE, extra={"fields": fields})
 
 
 def from_http(error: HTTPException) -> JSONResponse:
     """The response for what the framework itself refuses."""
     codes = {
-        404: ("not_found", "there is no such address", "see /docs"),
-        405: ("method_not_allowed", "the method is not allowed here", "see /docs"),
+        404: ("not_found", "there is no such address", SEE),
+        405: ("method_not_allowed", "the method is not allowed here", SEE),
         400: ("bad_request", "the request cannot be read", "send JSON as UTF-8"),
     }
     default = (HTTPStatus(error.status_code).phrase.lower().replace(" ", "_"), str(error.detail), "")

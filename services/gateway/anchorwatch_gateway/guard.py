@@ -22,7 +22,7 @@ BODY_BYTES_MAX = 1024 * 1024
 HEADER_BYTES_MAX = 16 * 1024
 DRAIN_BYTES_MAX = 8 * BODY_BYTES_MAX
 DRAIN_S_MAX = 2.0
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json"})
 ONCE_ONLY = (b"authorization", b"idempotency-key", b"content-length")
 
 Counted = Callable[[str, str, int], None]
