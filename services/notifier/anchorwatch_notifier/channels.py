@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import json
 import os
@@ -20,6 +21,8 @@ from anchorwatch_notifier.notices import Notice
 from anchorwatch_notifier.routes import Route
 
 WEBHOOK_TIMEOUT_S = 10.0
+ANSWER_BYTES_MAX = 64 * 1024
+ANSWER_S_MAX = 1.0
 RETRY_AFTER_S_MAX = 24 * 3600.0
 _TOLD_TO_WAIT = frozenset({429, 503})
 
@@ -153,10 +156,11 @@ class WebhookChannel:
         try:
             async with (
                 asyncio.timeout(WEBHOOK_TIMEOUT_S),
-                # What the receiver says beside its status is not read: it may be without end.
+                # What the receiver says beside its status is of no interest, and may be without end.
                 self._client.stream("POST", self._url, content=body.encode(), headers=headers) as response,
             ):
                 status, wait_s = response.status_code, retry_after_s(response.headers.get("retry-after"), now)
+                await _read_out(response)
         except TimeoutError:
             raise NotSent(f"no answer within {WEBHOOK_TIMEOUT_S:g} s") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
@@ -169,6 +173,17 @@ class WebhookChannel:
 
     async def close(self) -> None:
         await self._client.aclose()
+
+
+async def _read_out(response: httpx2.Response) -> None:
+    """Read an answer to its end, so that its connection serves the next notice too; a long or slow one is given up."""
+    size = 0
+    with contextlib.suppress(TimeoutError, httpx2.HTTPError):
+        async with asyncio.timeout(ANSWER_S_MAX):
+            async for chunk in response.aiter_raw():
+                size += len(chunk)
+                if size > ANSWER_BYTES_MAX:
+                    break
 
 
 def retry_after_s(value: str | None, now: datetime) -> float | None:

@@ -20,7 +20,8 @@ from anchorwatch_notifier.channels import Channel, NotSent
 from anchorwatch_notifier.notices import Notice
 from anchorwatch_notifier.routes import Route
 
-AT_ONCE_MAX = 4
+AT_ONCE_MAX = 32
+"""To a receiver that takes what it is sent; the rest comes again after `BUSY_S`, so that it stands in no other channel's way."""
 BUSY_S = 0.5
 OTHERS_CLAIM_S = 1.0
 BACKOFF_S_MIN, BACKOFF_S_MAX = 1.0, 300.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
@@ -154,3 +155,50 @@ async def test_after_a_day_it_is_given_up(
         (record,) = await session.last("sent.*")
         assert (record.body["state"], record.body["error"]) == ("failed", "the receiver answered 500")
         assert len(receiver.requests) > 1
+
+
+class Chatty(Receiver):
+    """Says something to each notice, and counts the connections that they come on. ``endless``: it never ends."""
+
+    endless = False
+    connections = 0
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while head := await self._head(reader):
+                headers = dict(line.split(": ", 1) for line in head[1:])
+                self._take(headers, await reader.readexactly(int(headers["content-length"])))
+                writer.write(b"HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n")
+                while self.endless:
+                    writer.write(b"400\r\n" + b"x" * 1024 + b"\r\n")
+                    await writer.drain()
+                writer.write(b"0\r\n\r\n")
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+
+async def test_one_connection_serves_many_notices(
+    bus: Bus, notifiers: Notifiers, session: ScriptedSession
+) -> None:
+    async with receiving(Chatty()) as receiver:
+        notifiers.channels(hook(receiver.url))
+        await notifiers.start()
+        for _ in range(5):
+            await settled(bus, await turns(session, 1))
+        assert isinstance(receiver, Chatty)
+        assert (len(receiver.taken), receiver.connections) == (5, 1)
+
+
+async def test_an_answer_without_end_is_an_answer(
+    bus: Bus, notifiers: Notifiers, session: ScriptedSession
+) -> None:
+    endless = Chatty()
+    endless.endless = True
+    async with receiving(endless) as receiver:
+        notifiers.channels(hook(receiver.url))
+        await notifiers.start()
+        await settled(bus, await turns(session, 3))
+        assert (len(receiver.taken), len(receiver.requests)) == (3, 3)
