@@ -47,7 +47,6 @@ format: setup ## put the code in its one format
 bench: setup ## measure the durable turn beside a floor (about a minute; all of it: ARGS="--full")
 	@exec $(BIN)/python -m tests.bench $(ARGS)
 
-
 demo: setup ## the incident, on real processes, checking itself (about a minute)
 	@exec $(BIN)/anchorwatch demo $(ARGS)
 
