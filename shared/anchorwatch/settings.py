@@ -22,7 +22,8 @@ from pydantic_settings import (
 )
 
 from anchorwatch.core.errors import BadSettings
-from anchorwatch.core.names import NAME_PATTERN
+from anchorwatch.core.faults import problem_of
+from anchorwatch.core.names import NAME_FORM, NAME_PATTERN
 
 PREFIX = "ANCHORWATCH_"
 FILE = "anchorwatch.toml"
@@ -31,7 +32,7 @@ SECRET_FILE_SUFFIX = "_FILE"
 
 def _name(value: str) -> str:
     if not re.fullmatch(NAME_PATTERN, value):
-        raise ValueError(f"{value[:80]!r} is not a valid name: {NAME_PATTERN}")
+        raise ValueError(f"{value[:80]!r} is no name: {NAME_FORM}")
     return value
 
 
@@ -180,7 +181,7 @@ def load(**overrides: object) -> Settings:
         parts = []
         for problem in error.errors(include_url=False, include_input=False):
             name = ".".join(str(part) for part in problem["loc"])
-            parts.append(f"{PREFIX}{name.upper()}: {problem['msg']}")
+            parts.append(f"{PREFIX}{name.upper()} {problem_of(problem)}")
         raise BadSettings(
             "; ".join(parts), hint=f"see `anchorwatch config`; set in the environment or {FILE}"
         ) from None

@@ -14,6 +14,16 @@ KEY_PATTERN = r"^[\x21-\x7e][\x20-\x7e]{0,254}$"
 TOKEN_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"
 EVENT_TYPE_PATTERN = r"^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}$"
 EVENT_ID_PATTERN = r"^[\x21-\x7e]{1,128}$"
+LAST_ID_PATTERN = r"^[0-9]{1,16}$"
+FORMS = {
+    r"\S": "more than white space",
+    KEY_PATTERN: "1-255 printable ASCII characters, the first no space",
+    TOKEN_PATTERN: "1-64 letters, digits, '_' or '-'",
+    EVENT_TYPE_PATTERN: "1-8 words of letters, digits, '_' and '-' with dots between, such as instance.dead",
+    EVENT_ID_PATTERN: "1-128 printable ASCII characters without a space",
+    LAST_ID_PATTERN: "a journal sequence",
+}
+"""What each pattern stands for, in words."""
 
 Directive = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
 

@@ -9,11 +9,14 @@ from typing import Any
 
 import structlog
 from anchorwatch.core.errors import AnchorWatchError, BadInput, Fenced, IdempotencyConflict, Unavailable
+from anchorwatch.core.faults import problem_of
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+
+from anchorwatch_gateway.bodies import FORMS
 
 RETRY_AFTER_S = 1
 FIELDS_SHOWN_MAX = 20
@@ -139,14 +142,20 @@ def install(app: FastAPI, log: structlog.stdlib.BoundLogger) -> None:
 def from_validation(errors: Sequence[Any]) -> JSONResponse:
     """The response for fields that cannot be taken, each with what is wrong with it; values are not repeated."""
     fields = [
-        {"field": ".".join(str(part) for part in each["loc"]), "problem": str(each["msg"])}
+        {"field": _field(each["loc"]), "problem": problem_of(each, FORMS)}
         for each in errors[:FIELDS_SHOWN_MAX]
     ]
-    first = fields[0] if fields else {"field": "the request", "problem": "not valid"}
-    message = f"{first['field']}: {first['problem']}"
+    first = fields[0] if fields else {"field": "the request", "problem": "cannot be taken"}
+    message = f"{first['field']} {first['problem']}"
     if len(errors) > 1:
         message += f" (and {len(errors) - 1} more)"
     return problem(422, "bad_input", message, SEE, extra={"fields": fields})
+
+
+def _field(place: Sequence[Any]) -> str:
+    """The field's name as the client wrote it. Which part of the request it stands in is said where it is that part itself."""
+    part, *names = (str(each) for each in place)
+    return ".".join(names) or f"the {part}"
 
 
 def from_http(error: HTTPException) -> JSONResponse:

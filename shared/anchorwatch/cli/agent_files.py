@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.errors import BadInput, NotFound
+from anchorwatch.core.faults import place_of, problem_of
 from anchorwatch.core.names import check_name
 
 
@@ -33,8 +34,7 @@ def read(file: Path) -> AgentSpec:
         return AgentSpec.model_validate(value)
     except ValidationError as error:
         faults = "; ".join(
-            f"{'.'.join(str(part) for part in fault['loc']) or 'the file'}: {fault['msg']}"
-            for fault in error.errors(include_url=False)
+            f"{place_of(fault, 'the file')} {problem_of(fault)}" for fault in error.errors(include_url=False)
         )
         raise BadInput(
             f"{file}: {faults}", hint=f"an agent has {', '.join(AgentSpec.model_fields)}"

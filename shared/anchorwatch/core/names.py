@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from anchorwatch.core.errors import BadInput
 
 NAME_PATTERN = r"[a-z0-9][a-z0-9-]{0,62}"
+NAME_FORM = "1-63 characters of a-z, 0-9 and '-', the first no '-'"
 _NAME = re.compile(NAME_PATTERN)
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _CALL = re.compile(rf"({NAME_PATTERN})/(\d+)\.(\d+)\.(\d+)")
@@ -22,7 +23,7 @@ def check_name(value: str, what: str = "name") -> str:
     if not _NAME.fullmatch(value):
         raise BadInput(
             f"{value[:80]!r} is not a valid {what}",
-            hint=f"use 1-63 characters of a-z, 0-9 and '-': {NAME_PATTERN}",
+            hint=f"use {NAME_FORM}",
         )
     return value
 

@@ -104,10 +104,10 @@ def test_an_agent_file_is_applied(run: Run, remote: Gateway) -> None:
     ("text", "said"),
     [
         ("name = ", "cannot be read"),
-        ("name = 'x'", "pack: Field required"),
-        ("name = 'Not A Name'\npack = 'fleet'", "name: "),
+        ("name = 'x'", "pack is missing"),
+        ("name = 'Not A Name'\npack = 'fleet'", "name must be 1-63 characters of a-z"),
         (AGENT + "typo = 1", "limits.typo"),
-        ("typo = 1\n" + AGENT, "typo: Extra inputs are not permitted"),
+        ("typo = 1\n" + AGENT, "typo is none of the fields that there are"),
     ],
 )
 def test_a_faulty_agent_file_is_explained(run: Run, remote: Gateway, text: str, said: str) -> None:

@@ -10,7 +10,7 @@ from sse_starlette import EventSourceResponse
 
 from anchorwatch_gateway import anchors, inputs, live
 from anchorwatch_gateway import sessions as work
-from anchorwatch_gateway.bodies import KEY_PATTERN, NewInput, NewSession, Trigger
+from anchorwatch_gateway.bodies import KEY_PATTERN, LAST_ID_PATTERN, NewInput, NewSession, Trigger
 from anchorwatch_gateway.dependencies import SEQUENCE_MAX, Cursor, Limit, PartsDep, RefDep, WorkspaceDep
 from anchorwatch_gateway.errors import ConflictProblem, Problem
 from anchorwatch_gateway.replies import Page, Receipt, Session
@@ -89,7 +89,7 @@ async def stream(
     parts: PartsDep,
     ref: RefDep,
     after: Annotated[int | None, Query(ge=0, le=SEQUENCE_MAX, description="none: from now on")] = None,
-    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID", pattern=r"^[0-9]{1,16}$")] = None,
+    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID", pattern=LAST_ID_PATTERN)] = None,
 ) -> EventSourceResponse:
     """The session's records as they come: events ``record``, each with its journal sequence as id."""
     parts.streams.check()

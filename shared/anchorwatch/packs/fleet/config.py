@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.errors import BadInput
+from anchorwatch.core.faults import place_of, problem_of
 
 SESSION = "fleet"
 """The session of the agent that ships."""
@@ -41,9 +42,7 @@ def fleet_config(agent: AgentSpec) -> FleetConfig:
     try:
         config = FleetConfig.model_validate(agent.config)
     except ValidationError as error:
-        problems = "; ".join(
-            f"config.{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()
-        )
+        problems = "; ".join(f"config.{place_of(each, '')} {problem_of(each)}" for each in error.errors())
         raise BadInput(
             f"agent {agent.name}: {problems}",
             hint=f"the fleet pack knows {', '.join(FleetConfig.model_fields)}",

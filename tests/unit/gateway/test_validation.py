@@ -1,0 +1,90 @@
+"""A request that cannot be taken: which field, and what is allowed, without the check's own terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import httpx2
+import pytest
+import structlog
+from anchorwatch.core.names import NAME_PATTERN
+from anchorwatch.settings import Settings
+from anchorwatch_gateway import errors
+from anchorwatch_gateway.bodies import FORMS
+from anchorwatch_gateway.routes import agents, events, lists, operations, sessions, turns
+from fastapi import FastAPI
+
+
+@pytest.fixture
+def app() -> FastAPI:
+    """The routes alone: a request that is refused needs no part but the settings."""
+    made = FastAPI()
+    made.state.parts = SimpleNamespace(settings=Settings())
+    errors.install(made, structlog.stdlib.get_logger("test"))
+    for module in (sessions, turns, events, lists, agents, operations):
+        made.include_router(module.router)
+    return made
+
+
+EVENT = {"source": "fleet", "type": "instance.dead"}
+SESSION = {"name": "fleet", "agent": "fleet"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("events", {**EVENT, "source": "a b"}, "source must be 1-64 letters, digits, '_' or '-'"),
+        ("events", {**EVENT, "type": "a..b"}, "type must be 1-8 words of letters, digits, '_' and '-' with dots between"),
+        ("events", {**EVENT, "priority": "P9"}, "priority must be P0, P1 or P2"),
+        ("events", {**EVENT, "id": "a b"}, "id must be 1-128 printable ASCII characters without a space"),
+        ("events", {**EVENT, "typo": 1}, "typo is none of the fields that there are"),
+        ("events", {"source": "fleet"}, "type is missing"),
+        ("sessions", {**SESSION, "name": "Fleet"}, "name must be 1-63 characters of a-z, 0-9 and '-'"),
+        ("sessions", {**SESSION, "objectives": [""]}, "objectives.0 must not be empty"),
+        ("sessions", {**SESSION, "objectives": ["x"] * 33}, "objectives must have at most 32 entries"),
+        ("sessions", {**SESSION, "constraints": ["x" * 1001]}, "constraints.0 must have at most 1000 characters"),
+        ("sessions", [], "the body must be an object"),
+    ],
+)  # fmt: skip
+async def test_what_is_wrong_with_a_body(app: FastAPI, path: str, body: Any, said: str) -> None:
+    answer = await ask(app, "POST", f"/api/{path}", body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "bad_input")
+    assert answer.json()["message"].startswith(said)
+    (field,) = answer.json()["fields"]
+    assert f"{field['field']} {field['problem']}" == answer.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("limit=0", "limit must be at least 1"),
+        ("limit=201", "limit must be at most 200"),
+        ("limit=x", "limit must be a whole number"),
+        ("order=up", "order must be asc or desc"),
+    ],
+)
+async def test_what_is_wrong_with_a_query(app: FastAPI, query: str, said: str) -> None:
+    assert (await ask(app, "GET", f"/api/effects?{query}")).json()["message"] == said
+
+
+def test_every_pattern_has_words(app: FastAPI) -> None:
+    assert set(patterns(app.openapi())) <= {f"^{NAME_PATTERN}$", *FORMS}
+
+
+def patterns(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("pattern"), str):
+            yield value["pattern"]
+        for each in value.values():
+            yield from patterns(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from patterns(each)
+
+
+async def ask(app: FastAPI, method: str, path: str, body: Any = None) -> httpx2.Response:
+    transport = httpx2.ASGITransport(app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
+        return await client.request(method, path, json=body)
