@@ -10,6 +10,7 @@ import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic.fields import FieldInfo
@@ -28,12 +29,40 @@ from anchorwatch.core.names import NAME_FORM, NAME_PATTERN
 PREFIX = "ANCHORWATCH_"
 FILE = "anchorwatch.toml"
 SECRET_FILE_SUFFIX = "_FILE"
+_NATS_SCHEMES = ("nats", "tls", "ws", "wss")
+_HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?")
 
 
 def _name(value: str) -> str:
     if not re.fullmatch(NAME_PATTERN, value):
         raise ValueError(f"{value[:80]!r} is no name: {NAME_FORM}")
     return value
+
+
+def _nats_urls(value: str) -> str:
+    """A client would wait for ever for a server at an address that is none.
+
+    What was given is not repeated in the error: it may hold a password.
+    """
+    parts = value.split(",")
+    for number, part in enumerate(parts, 1):
+        if not _is_nats_url(part.strip()):
+            which = "it" if len(parts) == 1 else f"part {number} of {len(parts)}"
+            raise ValueError(
+                f"{which} is no address of a NATS server; write nats://HOST:PORT (or tls, ws, wss)"
+            )
+    return value
+
+
+def _is_nats_url(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        port = url.port
+    except ValueError:
+        return False
+    host = url.hostname or ""
+    rest = url.path.rstrip("/") or url.query or url.fragment
+    return url.scheme in _NATS_SCHEMES and _HOST.fullmatch(host) is not None and port != 0 and not rest
 
 
 class Settings(BaseSettings):
@@ -55,8 +84,9 @@ class Settings(BaseSettings):
     url: str | None = Field(None, description="HTTP API of a mesh elsewhere, in place of a data directory")
     token: SecretStr | None = Field(None, description="bearer token of the HTTP API")
 
-    nats_url: str = Field(
-        "nats://127.0.0.1:4222", description="the NATS server that a service connects to; several with commas"
+    nats_url: Annotated[str, AfterValidator(_nats_urls)] = Field(
+        "nats://127.0.0.1:4222",
+        description="the NATS server that a service connects to (`nats://`, `tls://`, `ws://` or `wss://`); several with commas",
     )
     nats_user: str | None = Field(None, description="NATS user")
     nats_password: SecretStr | None = Field(None, description="NATS password")

@@ -86,6 +86,14 @@ def test_an_empty_variable_counts_as_not_set(run: Run, monkeypatch: pytest.Monke
     ("DEBOUNCE_P0_S", "nan"),
     ("WORKSPACE", "Bad Name"),
     ("POOLS", "default,GPU"),
+    ("NATS_URL", "zzz"),
+    ("NATS_URL", "nats://a:4222,,nats://b"),
+    ("NATS_URL", "http://127.0.0.1:4222"),
+    ("NATS_URL", "127.0.0.1:4222"),
+    ("NATS_URL", "nats://"),
+    ("NATS_URL", "nats://a b:4222"),
+    ("NATS_URL", "nats://a:70000"),
+    ("NATS_URL", "nats://a:4222/path"),
 ])  # fmt: skip
 def test_what_no_part_could_use_is_refused_in_one_line(
     run: Run, monkeypatch: pytest.MonkeyPatch, name: str, value: str
@@ -95,6 +103,28 @@ def test_what_no_part_could_use_is_refused_in_one_line(
     assert ran.code == 2
     assert ran.err.startswith(f"anchorwatch: ANCHORWATCH_{name}")
     assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("value", [
+    "nats://127.0.0.1:4222",
+    "nats://nats",
+    "tls://n1.example.org:4222, tls://n2.example.org:4222",
+    "ws://[::1]:8080",
+    "wss://user:p%40ss@nats.example.org/",
+])  # fmt: skip
+def test_addresses_of_nats_servers(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("ANCHORWATCH_NATS_URL", value)
+    assert load().nats_url == value
+
+
+def test_an_address_that_is_none_is_pointed_at_and_not_repeated(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANCHORWATCH_NATS_URL", "nats://fine:4222,nots://user:s3cret@b")
+    ran = run("serve", "planner")
+    assert ran.code == 2
+    assert "part 2 of 2 is no address of a NATS server; write nats://HOST:PORT" in ran.err
+    assert "s3cret" not in ran.err
 
 
 def test_the_version_also_as_json(run: Run) -> None:
