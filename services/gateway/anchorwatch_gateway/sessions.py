@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from anchorwatch.codec import decode_anchor
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.anchor import Anchor
-from anchorwatch.core.errors import Conflict, Fenced, NotFound, SessionDeleted
+from anchorwatch.core.errors import Conflict, Fenced, NotFound, SessionDeleted, Unavailable
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.decide import Create, decide
+from anchorwatch.topology.subjects import SessionSubjects
 
 from anchorwatch_gateway.bodies import NewSession
 from anchorwatch_gateway.parts import Parts
@@ -15,10 +17,10 @@ from anchorwatch_gateway.replies import Session
 
 
 async def create(parts: Parts, ref: SessionRef, wanted: NewSession) -> Session:
-    """Make the session, or find that it is there already with the same agent.
+    """Make the session, or find that the one which is there already is what this request would have made.
 
     Raises:
-        NotFound: there is no such agent. Conflict: it exists with another agent. SessionDeleted. Unavailable.
+        NotFound: there is no such agent. Conflict: it exists and differs. SessionDeleted. Unavailable. Damaged.
     """
     agent = await parts.agents.get(ref.workspace, wanted.agent)
     try:
@@ -26,7 +28,9 @@ async def create(parts: Parts, ref: SessionRef, wanted: NewSession) -> Session:
         created = False
     except NotFound:
         anchor, sequence, created = await _append(parts, ref, agent, wanted)
-    _check_same(anchor, wanted.agent)
+    _check_agent(anchor, wanted.agent)
+    if not created:
+        await _check_directives(parts, ref, anchor, wanted)
     # A request that died between the two leaves a session that is bound to nobody; asked again, it is bound here.
     await parts.agents.bind(ref, wanted.agent)
     return as_reply(anchor, sequence, created=created)
@@ -81,8 +85,7 @@ async def _append(
 ) -> tuple[Anchor, int, bool]:
     at_ms = parts.clock.now_ms()
     objectives = agent.objectives if wanted.objectives is None else tuple(wanted.objectives)
-    constraints = tuple(dict.fromkeys((*agent.constraints, *(wanted.constraints or ()))))
-    order = Create(ref, agent.at_version, objectives, constraints, at_ms, by=parts.writer)
+    order = Create(ref, agent.at_version, objectives, _constraints(agent, wanted), at_ms, by=parts.writer)
     events = decide(SessionState(), order)
     try:
         state = await parts.journal.append(ref, SessionState(), events, at_ms, parts.commit_deadline_s)
@@ -94,7 +97,36 @@ async def _append(
     return state.anchor, state.head, True
 
 
-def _check_same(anchor: Anchor, agent: str) -> None:
+def _constraints(agent: AgentSpec, wanted: NewSession) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*agent.constraints, *(wanted.constraints or ()))))
+
+
+async def _check_directives(parts: Parts, ref: SessionRef, anchor: Anchor, wanted: NewSession) -> None:
+    """What the request does not say is not compared: the agent's definition, and people, may have changed it since."""
+    differs = []
+    if wanted.objectives is not None and tuple(wanted.objectives) != anchor.objectives:
+        differs.append("objectives")
+    if wanted.constraints is not None:
+        # The constraints of the agent as it was when the session was made: it may have other ones by now.
+        agent = await parts.agents.get(ref.workspace, (await _first(parts, ref)).agent)
+        if set(_constraints(agent, wanted)) != set(anchor.constraints):
+            differs.append("constraints")
+    if differs:
+        raise Conflict(
+            f"the session {ref.session} exists and has other {' and '.join(differs)}",
+            hint=f"`anchorwatch anchor {ref.session}` shows them; leave them out of the request, or choose another name",
+        )
+
+
+async def _first(parts: Parts, ref: SessionRef) -> Anchor:
+    """The anchor that the session was made with."""
+    page = await parts.bus.range(parts.committer.stream, SessionSubjects(ref).anchor, 1, limit=1)
+    if not page.messages:
+        raise Unavailable("the answering server is behind", hint="try again")
+    return decode_anchor(page.messages[0].payload)[0]
+
+
+def _check_agent(anchor: Anchor, agent: str) -> None:
     if anchor.status == "deleted":
         raise SessionDeleted(
             f"the session {anchor.session} was deleted; its name is not used again",

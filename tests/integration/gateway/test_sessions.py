@@ -35,6 +35,29 @@ async def test_a_session_starts_with_its_agents_objectives_and_constraints(house
     assert made["constraints"] == ["be careful", "be quiet"]
 
 
+async def test_the_same_session_asked_again_is_the_same_and_another_one_is_a_conflict(house: House) -> None:
+    own = {**NEW, "objectives": ["rest", "sleep"], "constraints": ["be quiet"]}
+    made = await house.http.post("/api/sessions", json=own)
+    assert made.status_code == 201
+    # The agent's own constraints are those that it had when the session was made.
+    await house.http.put("/api/agents/keeper", json={**AGENT, "constraints": ["be swift"]})
+    for same in (own, NEW, {**NEW, "objectives": own["objectives"]}, {**NEW, "constraints": ["be quiet"]}):
+        answer = await house.http.post("/api/sessions", json=same)
+        assert (answer.status_code, answer.json()["sequence"]) == (200, made.json()["sequence"]), same
+    for other, named in (
+        ({"objectives": ["rest"]}, "other objectives"),
+        ({"objectives": []}, "other objectives"),
+        ({"constraints": []}, "other constraints"),
+        ({"constraints": ["be quiet", "be loud"]}, "other constraints"),
+        ({"objectives": ["run"], "constraints": ["be loud"]}, "other objectives and constraints"),
+    ):
+        answer = await house.http.post("/api/sessions", json={**NEW, **other})
+        assert (answer.status_code, answer.json()["code"]) == (409, "conflict"), other
+        assert named in answer.json()["message"]
+    anchor = (await house.http.get("/api/sessions/fleet/anchor")).json()
+    assert (anchor["objectives"], anchor["constraints"]) == (["rest", "sleep"], ["be careful", "be quiet"])
+
+
 async def test_a_name_that_is_taken_by_another_agent_is_a_conflict(house: House) -> None:
     await house.http.put("/api/agents/other", json={**AGENT, "name": "other"})
     await house.http.post("/api/sessions", json=NEW)

@@ -38,7 +38,7 @@ Key = Annotated[
     responses={**CONFLICT, 200: {"model": Session, "description": "It was there already"}},
 )
 async def create(body: NewSession, parts: PartsDep, workspace: WorkspaceDep, response: Response) -> Session:
-    """Make a session of an agent. Asked again with the same agent, it answers 200 with the same session."""
+    """Make a session of an agent. The same asked again is answered 200 with the session that is there."""
     session = await work.create(parts, SessionRef(workspace, body.name), body)
     response.status_code = 201 if session.created else 200
     return session
