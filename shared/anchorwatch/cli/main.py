@@ -7,12 +7,14 @@ import sys
 
 import typer
 
+from anchorwatch.cli.options import takes_no_address
 from anchorwatch.core.errors import AnchorWatchError
 
 PROGRAM = "anchorwatch"
 USAGE = 2
 INTERRUPTED = 130
 TRACEBACK = "ANCHORWATCH_TRACEBACK"
+ADDRESS_OPTIONS = ("--url", "--token")
 
 
 def build() -> typer.Typer:
@@ -53,6 +55,9 @@ def main(arguments: list[str] | None = None) -> int:
         context = getattr(error, "ctx", None)
         said = error.format_message().rstrip(".")
         path = context.command_path if context is not None else PROGRAM
+        option = getattr(error, "option_name", "")
+        if option in ADDRESS_OPTIONS:
+            return fail(str(takes_no_address(path.removeprefix(PROGRAM).strip(), option)), USAGE)
         return fail(f"{said} (see `{path} --help`)", USAGE)
     except (typer.exceptions.Abort, KeyboardInterrupt):
         return INTERRUPTED

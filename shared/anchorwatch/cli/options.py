@@ -28,6 +28,28 @@ SessionArgument = Annotated[
 ]
 
 
+SPEAK_TO_THE_BUS = ("fleet", "doctor")
+ABOUT_NO_MESH = ("serve", "demo", "config", "version")
+
+
+def takes_no_address(verb: str, option: str) -> BadInput:
+    """Why ``verb`` (empty: the program itself) has no ``option``, which others have to name a mesh elsewhere."""
+    group = verb.partition(" ")[0]
+    if not group:
+        return BadInput(f"{option} stands in the wrong place", hint="put it behind the verb")
+    if group in SPEAK_TO_THE_BUS:
+        return BadInput(
+            f"`{verb}` takes no {option}: it speaks to NATS, not to the HTTP API",
+            hint="--data-dir DIR; for a mesh elsewhere ANCHORWATCH_NATS_URL, _NATS_USER and _NATS_PASSWORD",
+        )
+    if group in ABOUT_NO_MESH:
+        return BadInput(f"`{verb}` takes no {option}: it is about no running mesh", hint="leave it out")
+    return BadInput(
+        f"`{verb}` takes no {option}: it is about a mesh on this machine",
+        hint="run it where the mesh runs, with --data-dir DIR",
+    )
+
+
 def refuse_before(verb: str, *given: object) -> None:
     """Refuse options that stand before a verb of a group, where they would be lost: the verb has its own.
 

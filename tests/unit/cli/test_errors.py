@@ -48,6 +48,27 @@ def test_usage_errors_exit_2(run: Run, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["fleet", "status"], "`fleet status` takes no --url: it speaks to NATS"),
+        (["fleet", "jobs", "add", "3"], "`fleet jobs add` takes no --url: it speaks to NATS"),
+        (["fleet"], "`fleet` takes no --url: it speaks to NATS"),
+        (["doctor"], "`doctor` takes no --url: it speaks to NATS"),
+        (["up"], "`up` takes no --url: it is about a mesh on this machine"),
+        (["credentials"], "`credentials` takes no --url: it is about a mesh on this machine"),
+        (["demo"], "`demo` takes no --url: it is about no running mesh"),
+        ([], "--url stands in the wrong place"),
+    ],
+)
+def test_a_verb_without_an_address_says_why_and_what_to_do(run: Run, words: list[str], why: str) -> None:
+    ran = run(*words, "--url", "http://127.0.0.1:1", "--token", "x")
+    assert ran.code == 2
+    assert is_one_line(ran)
+    assert why in ran.err
+    assert ran.err.endswith(")\n")
+
+
+@pytest.mark.parametrize(
     "words",
     [
         ["sessions"],
