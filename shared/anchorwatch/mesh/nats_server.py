@@ -23,6 +23,10 @@ from anchorwatch.topology.subjects import EVENT_ALL
 BINARY = "nats-server"
 LOOPBACK = "127.0.0.1"
 PROBE_S_MAX = 1.0
+STORE_BYTES_MAX = 2**60
+"""No limit but the disk's own. Left to itself, the server takes 3/4 of what happens to be free when it starts: one that was
+started on a full disk refuses every write until its next start, however much is freed meanwhile.
+"""
 PUBLISHER_INBOX = "_INBOX.>"
 """What every NATS client uses unless told otherwise. The mesh's own users listen elsewhere."""
 
@@ -44,7 +48,7 @@ def find_binary() -> str:
 
 def config_text(credentials: Credentials, *, listen: str | None = None, store: Path | None = None) -> str:
     """The server's configuration; where it listens and stores may be left to its command line (as containers do)."""
-    jetstream: dict[str, Any] = {"sync_interval": "always"}
+    jetstream: dict[str, Any] = {"sync_interval": "always", "max_file_store": STORE_BYTES_MAX}
     if store is not None:
         jetstream["store_dir"] = str(store)
     config: dict[str, Any] = {

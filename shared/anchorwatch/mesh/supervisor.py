@@ -25,6 +25,7 @@ from anchorwatch.mesh.state import MeshFile, Remembered, remove_mesh, write_mesh
 from anchorwatch.service.runner import CRASHED
 
 START_S_MAX = 60.0
+WRITE_AGAIN_S = 1.0
 # A service that ends so often before it was ever ready will not become ready by itself.
 START_ATTEMPTS_MAX = 3
 
@@ -237,6 +238,7 @@ class Supervisor:
         except OSError as error:
             # A full disk must not end the keeping of processes.
             self._log.error("mesh.json could not be written", reason=str(error))
+            asyncio.get_running_loop().call_later(WRITE_AGAIN_S, self._changed)
 
     def _told_to_stop(self) -> None:
         if self._stop.is_set():

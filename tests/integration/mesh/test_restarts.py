@@ -1,5 +1,6 @@
 """What crashes is started again under the same name; the NATS server on the same port."""
 
+import json
 import os
 import signal
 import time
@@ -9,20 +10,25 @@ from tests.integration.mesh.meshes import SmallMesh
 from tests.support.waiting import is_running, until
 
 
+def waits(mesh: SmallMesh, instance: str) -> list[float]:
+    """How long the supervisor waited before each new start, as its log says."""
+    said = map(json.loads, (mesh.data.logs / "supervisor.log").read_text().splitlines())
+    return [each["in_s"] for each in said if each.get("instance") == instance and "in_s" in each]
+
+
 def test_a_killed_service_comes_back_at_once_under_its_name(mesh: SmallMesh) -> None:
     mesh.up()
     before = mesh.pid("executor")
     os.kill(before, signal.SIGKILL)
-    killed_at = time.monotonic()
     after = until(lambda: next((pid for pid in mesh.mesh.pids["executor"] if pid != before), None))
-    # Generous: other work shares this machine. What is promised is "at once", which a back-off of seconds would not be.
-    assert time.monotonic() - killed_at < 2
     until(lambda: mesh.row("executor-1")["ready"])
     row = mesh.row("executor-1")
     assert (row["pid"], row["restarts"], row["last_exit"]) == (after, 1, -signal.SIGKILL)
     assert mesh.front is not None
     assert mesh.front.stdout is not None
     assert mesh.front.stdout.readline() == "executor-1 was killed by SIGKILL; it is started again\n"
+    # "At once": there was no wait before it, however long the machine took to start it.
+    assert waits(mesh, "executor-1") == [0.0]
 
 
 def test_the_nats_server_comes_back_on_its_port_with_its_data(mesh: SmallMesh) -> None:
@@ -36,18 +42,19 @@ def test_the_nats_server_comes_back_on_its_port_with_its_data(mesh: SmallMesh) -
 
 def test_one_that_crashes_again_and_again_is_started_more_and_more_slowly(mesh: SmallMesh) -> None:
     mesh.up()
-    waits = []
+    took = []
     for _ in range(3):
         before = mesh.pid("planner")
         os.kill(before, signal.SIGKILL)
         at = time.monotonic()
         until(lambda: before not in mesh.mesh.pids["planner"] and mesh.mesh.pids["planner"])  # noqa: B023
-        waits.append(time.monotonic() - at)
-    assert waits[1] >= 0.2
-    assert waits[2] >= 0.4
+        took.append(time.monotonic() - at)
+    assert waits(mesh, "planner-1") == [0.0, 0.2, 0.4]
+    assert took[1] >= 0.2
+    assert took[2] >= 0.4
 
 
-def test_a_mesh_file_that_cannot_be_written_does_not_end_the_keeping(mesh: SmallMesh) -> None:
+def test_a_mesh_file_that_cannot_be_written_ends_no_keeping_and_is_true_once_it_can(mesh: SmallMesh) -> None:
     mesh.up()
     before = mesh.pid("executor")
     # What a full disk does to every write, this does to one.
@@ -56,6 +63,8 @@ def test_a_mesh_file_that_cannot_be_written_does_not_end_the_keeping(mesh: Small
     os.kill(before, signal.SIGKILL)
     until(lambda: mesh.row("executor-1")["ready"] and mesh.row("executor-1")["pid"] != before)
     mesh.data.mesh.rmdir()
+    until(mesh.data.mesh.exists)
+    assert mesh.pid("executor") == mesh.row("executor-1")["pid"]
 
 
 def test_a_child_that_nobody_started_here_is_waited_for_all_the_same(mesh: SmallMesh) -> None:

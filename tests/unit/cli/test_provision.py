@@ -4,6 +4,8 @@ import json
 import stat
 from pathlib import Path
 
+from anchorwatch.mesh.nats_server import STORE_BYTES_MAX
+
 from tests.unit.cli.conftest import Run
 
 
@@ -34,6 +36,8 @@ def test_the_configuration_says_sync_always_and_leaves_the_address_to_the_comman
     run("init", "--data-dir", "d")
     config = Path("d/nats.conf").read_text()
     assert '"sync_interval": "always"' in config
+    # Without it, what happens to be free at a start is the limit until the next one.
+    assert f'"max_file_store": {STORE_BYTES_MAX}' in config
     assert "listen" not in config
     assert "store_dir" not in config
 
