@@ -50,8 +50,9 @@ def begun(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
     )  # fmt: skip
     try:
         (root,) = until(lambda: list(tmp_path.iterdir()), 20)
-        mesh = until(lambda: _mesh(root), 60, "its mesh is up")
-        assert mesh is not None
+        until(lambda: _mesh(root) or demo.poll() is not None, 60, "its mesh is up")
+        mesh = _mesh(root)
+        assert mesh is not None, "the demo ended before its mesh was up"
         pids = [mesh["pid"], *(pid for of_service in mesh["pids"].values() for pid in of_service)]
         assert all(map(is_running, pids))
         yield demo, pids

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from anchorwatch.bus.port import Bus
 from anchorwatch.cli.demo.history import History
+from anchorwatch.cli.demo.watch import until
 from anchorwatch.core.agents import Limits
 from anchorwatch.packs.fleet import cli
 from anchorwatch.packs.fleet.client import YardClient
@@ -123,11 +124,15 @@ async def test_a_call_has_its_effect_and_the_model_the_last_word(make: Any, bus:
     (command,) = history.commands
     done = history.outcome_of(command.call)
     assert done is not None
-    born = await cli.launches(bus)
-    assert {key: starts for key, starts in born.items() if key not in before} == {
-        done.outcome.effect_key: dict.fromkeys(done.outcome.data["instances"], 1)
-    }
-    assert len(done.outcome.data["instances"]) == 2
+    instances, key = done.outcome.data["instances"], done.outcome.effect_key
+    assert len(instances) == 2
+
+    async def born() -> dict[str, dict[str, int]] | None:
+        """What was started since, once the workers have said that they are there."""
+        found = {each: starts for each, starts in (await cli.launches(bus)).items() if each not in before}
+        return found if len(found.get(key, {})) == len(instances) else None
+
+    assert await until(born, "two workers say that they are there") == {key: dict.fromkeys(instances, 1)}
     first, second = minds.asked("launches")
     assert [tool["function"]["name"] for tool in first["tools"]][:2] == ["launch_instances", "stop_instance"]
     assert "a person wrote: start two" in str(first["messages"])
