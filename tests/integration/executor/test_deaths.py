@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
@@ -88,8 +87,10 @@ async def test_a_living_owner_is_waited_for(
 
 
 async def test_a_restarted_instance_takes_its_claims_up_at_once(
-    executors: Executors, session: ScriptedSession, sink: Sink
+    executors: Executors, session: ScriptedSession, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # So long that whatever is done within this test was done without a redelivery.
+    monkeypatch.setattr("anchorwatch.execution.pool.ACK_WAIT_S", 600.0)
     await executors.start()
     command = await session.command("build", "hang")
 
@@ -98,10 +99,8 @@ async def test_a_restarted_instance_takes_its_claims_up_at_once(
 
     await eventually(done_outside)
     await executors.kill()
-    began = time.monotonic()
     await executors.start()
-    done = await session.outcome(command)
-    assert time.monotonic() - began < 1.5, "it waited for a redelivery"
+    done = await session.outcome(command, within_s=60)
     assert (done.state, done.text) == ("succeeded", "reconciled")
     assert len(sink.effects()) == 1
 
