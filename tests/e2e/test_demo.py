@@ -51,8 +51,9 @@ def begun(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
     try:
         (root,) = until(lambda: list(tmp_path.iterdir()), 20)
         until(lambda: _mesh(root) or demo.poll() is not None, 60, "its mesh is up")
+        assert demo.poll() is None, demo.communicate()[1]
         mesh = _mesh(root)
-        assert mesh is not None, "the demo ended before its mesh was up"
+        assert mesh is not None
         pids = [mesh["pid"], *(pid for of_service in mesh["pids"].values() for pid in of_service)]
         assert all(map(is_running, pids))
         yield demo, pids
