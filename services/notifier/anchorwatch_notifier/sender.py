@@ -101,7 +101,7 @@ class Sender:
     async def _take_up(self, id_: str, notice: Notice, standing: Standing, owner: Owner) -> float | None:
         """Somebody claimed it and did not end it."""
         mine = owner.instance == self._me.instance
-        if not mine and await self._peers.alive(owner.instance, owner.incarnation) != "dead":
+        if not mine and await self._peers.alive(owner.instance, owner.incarnation) not in ("dead", "gone"):
             return OTHERS_CLAIM_S
         arrived = await self._channel.arrived(id_)
         if arrived is None:

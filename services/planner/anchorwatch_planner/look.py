@@ -14,7 +14,7 @@ from typing import Protocol
 
 import structlog
 from anchorwatch.core.agents import AgentSpec
-from anchorwatch.core.errors import Fenced
+from anchorwatch.core.errors import Fenced, TooLarge
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.decide import Acquire, TakeOver, decide
@@ -223,7 +223,7 @@ class Looker:
 
     async def _holder_gone(self, execution_id: str) -> bool:
         instance, incarnation = holder(execution_id)
-        return await self._peers.alive(instance, incarnation) == "dead"
+        return await self._peers.alive(instance, incarnation) in ("dead", "gone")
 
     async def _take_over(
         self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], reason: str
@@ -246,7 +246,11 @@ class Looker:
                 why=anchor.last_run_reason,
             )  # fmt: skip
         if state.snapshot_age >= SNAPSHOT_AGE:
-            self._cache.put(ref, await self._sessions.snapshot(ref, state, self._clock.now_ms()))
+            try:
+                self._cache.put(ref, await self._sessions.snapshot(ref, state, self._clock.now_ms()))
+            except TooLarge as error:
+                # It only makes loading quick: without it the session is as whole as before.
+                self._log.warning("no snapshot could be taken", session=str(ref), why=str(error))
 
 
 def turn_id(ref: SessionRef, run_id: int) -> str:

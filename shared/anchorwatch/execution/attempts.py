@@ -75,21 +75,27 @@ class Attempts:
             await self._clock.sleep(PAUSE_S)
         return ran
 
-    async def take_up(self, settled_at_ms: int) -> Ran:
-        """Go on from a dead owner's claim: ask the provider, and run only what was certainly not done."""
-        found = await self.find(settled_at_ms)
+    async def take_up(self, settled_at_ms: int, *, doubt: bool) -> Ran:
+        """Go on from another's claim: ask the provider, and run only what was certainly not done.
+
+        ``doubt``: its owner may only be stopped, and do it yet.
+        """
+        found = await self.find(settled_at_ms, doubt=doubt)
         if isinstance(found, Ran):
             return found
         return await self.run() if await self._may_go_on() else _not_done(found)
 
-    async def find(self, settled_at_ms: int) -> Ran | NotDone:
+    async def find(self, settled_at_ms: int, *, doubt: bool = False) -> Ran | NotDone:
         """What became of the effect key, by the provider's word; waits until what was sent has had its time to arrive."""
         tries = 0
         while True:
             said = await self._ask()
             settled = self._clock.now_ms() >= settled_at_ms
             tries += said.state == "unknown"
-            match after_reconcile(said.state, rejects_used_key=said.rejects_used_key, settled=settled):
+            next_ = after_reconcile(
+                said.state, rejects_used_key=said.rejects_used_key, settled=settled, doubt=doubt
+            )
+            match next_:
                 case "record":
                     done = said.result or ToolResult("it was done, as the provider says")
                     return Ran("succeeded", result=done)
@@ -97,6 +103,9 @@ class Attempts:
                     return NotDone(certain=settled)
                 case "wait":
                     await self._clock.sleep((settled_at_ms - self._clock.now_ms()) / 1000)
+                case "unknown" if said.state == "not_done":
+                    text = "it was not done so far, but who claimed it first may only be stopped, and do it yet"
+                    return Ran("unknown", text, OutcomeUnknown.code)
                 case "unknown" if tries >= RECONCILE_TRIES_MAX:
                     return Ran("unknown", "the provider cannot say whether it was done", OutcomeUnknown.code)
                 case _:

@@ -112,8 +112,8 @@ class Runner:
                 done = outcome(job, "unknown", reason, error="owner_died", claim=state.claim)
                 await self.recorder.append(job, state, done)
                 return None
-            case ClaimAgain():
-                claimed = await self._claim(job, state)
+            case ClaimAgain(doubt=doubt):
+                claimed = await self._claim(job, state, doubt=doubt)
                 return await self._under_claim(job, equipment, claimed, former=state.claim)
             case Judge(claim):
                 return await self._judged(job, equipment, state, claim=claim)
@@ -205,9 +205,9 @@ class Runner:
 
     # --- under a claim
 
-    async def _claim(self, job: Job, state: EffectState) -> EffectState:
+    async def _claim(self, job: Job, state: EffectState, *, doubt: bool = False) -> EffectState:
         key = state.claim.effect_key if state.claim else effect_key(job)
-        return await self.recorder.append(job, state, Claimed(self.me, state.attempts + 1, key))
+        return await self.recorder.append(job, state, Claimed(self.me, state.attempts + 1, key, doubt))
 
     async def _under_claim(
         self, job: Job, equipment: Equipment, state: EffectState, former: Claim | None
@@ -256,7 +256,7 @@ class Runner:
         again = claim is not None and claim.sequence != state.first_claim
         self._begun.add(job.identity)
         if again and tool.effect_class is EffectClass.RECONCILABLE:
-            ran = await attempts.take_up(self._settled_at_ms(tool, former))
+            ran = await attempts.take_up(self._settled_at_ms(tool, former), doubt=state.doubt)
         else:
             ran = await attempts.run()
         await self.recorder.ran(job, state, ran, durable=not tool.ephemeral)

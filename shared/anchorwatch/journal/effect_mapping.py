@@ -29,7 +29,8 @@ def effect_body(event: EffectEvent) -> tuple[str, str, dict[str, Any]]:
     match event:
         case Claimed():
             body = {"owner": [event.owner.instance, event.owner.incarnation], "attempt": event.attempt}
-            return "claim", Kind.CLAIM, {**body, "effect_key": event.effect_key}
+            doubt = {"doubt": True} if event.doubt else {}
+            return "claim", Kind.CLAIM, {**body, "effect_key": event.effect_key, **doubt}
         case Released():
             return (
                 "claim",
@@ -57,7 +58,8 @@ def read_effect(stored: Stored) -> EffectEvent:
     try:
         match record.kind:
             case Kind.CLAIM:
-                return Claimed(Owner(*body["owner"]), body["attempt"], body["effect_key"])
+                doubt = body.get("doubt", False)
+                return Claimed(Owner(*body["owner"]), body["attempt"], body["effect_key"], doubt)
             case Kind.RELEASE:
                 return Released(Owner(*body["owner"]), body["reason"])
             case Kind.OUTCOME:

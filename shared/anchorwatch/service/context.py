@@ -57,15 +57,15 @@ class Identity:
 class Peers(Protocol):
     """What is known of the other processes of the same service."""
 
-    async def alive(self, instance: str, incarnation: str) -> Literal["alive", "dead", "unknown"]:
-        """Whether that process may still be at work; ``dead`` only where that is proved."""
+    async def alive(self, instance: str, incarnation: str) -> Literal["alive", "dead", "gone", "unknown"]:
+        """Whether that process may still be at work; ``dead`` only where that is proved, ``gone`` where it is silent."""
         ...
 
 
 class NoPeers:
     """Knows of nobody, and so proves nothing."""
 
-    async def alive(self, instance: str, incarnation: str) -> Literal["alive", "dead", "unknown"]:  # noqa: ARG002
+    async def alive(self, instance: str, incarnation: str) -> Literal["alive", "dead", "gone", "unknown"]:  # noqa: ARG002
         return "unknown"
 
 

@@ -35,7 +35,7 @@ REPLACED_MAX = 16
 """Former incarnations that an entry names; older ones are dead by not having renewed."""
 WATCHED_MAX = 256
 
-Verdict = Literal["alive", "dead", "unknown"]
+Verdict = Literal["alive", "dead", "gone", "unknown"]
 
 
 def presence_key(service: str, instance: str) -> str:
@@ -133,8 +133,9 @@ class Presence:
     async def alive(self, instance: str, incarnation: str) -> Verdict:
         """Whether that process of this service may still be at work.
 
-        ``dead`` is proved: it was replaced, it said that it ended, or it has not renewed for a lease, while renewing was
-        possible. Whoever was never asked about is ``alive`` for that long. ``unknown``: the bus is away.
+        ``dead`` is proved: it was replaced, or it said that it ended. ``gone``: it has not renewed for a lease, while renewing was
+        possible; it may only be stopped, and go on. Whoever was never asked about is ``alive`` for that long. ``unknown``: the bus
+        is away.
         """
         if instance == self._identity.instance:
             return "alive" if incarnation == self._identity.incarnation else "dead"
@@ -144,7 +145,7 @@ class Presence:
             return "unknown"
         if incarnation in present.replaced or (present.ended and present.incarnation == incarnation):
             return "dead"
-        return "dead" if self._stood_still(instance, incarnation) else "alive"
+        return "gone" if self._stood_still(instance, incarnation) else "alive"
 
     @property
     def _kv(self) -> KeyValue:

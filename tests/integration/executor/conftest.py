@@ -26,13 +26,16 @@ WS = "default"
 
 
 class KnownPeers:
-    """Knows exactly who is dead."""
+    """Knows exactly who is dead, and who is only silent."""
 
     def __init__(self) -> None:
         self.dead: set[str] = set()
+        self.gone: set[str] = set()
 
-    async def alive(self, instance: str, incarnation: str) -> Literal["alive", "dead", "unknown"]:
+    async def alive(self, instance: str, incarnation: str) -> Literal["alive", "dead", "gone", "unknown"]:
         del incarnation
+        if instance in self.gone:
+            return "gone"
         return "dead" if instance in self.dead else "alive"
 
 

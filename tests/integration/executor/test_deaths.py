@@ -86,6 +86,23 @@ async def test_a_living_owner_is_waited_for(
     assert len(sink.effects()) == 1
 
 
+@pytest.mark.parametrize("was_done", [True, False])
+async def test_what_a_silent_owner_may_do_yet_is_not_done_by_another(
+    executors: Executors, bus: Bus, tmp_path: Path, sink: Sink, *, was_done: bool
+) -> None:
+    """A stopped executor may go on, and send what the provider has not seen so far."""
+    session = await scripted(bus, tmp_path / "world", honour=False)
+    command = await session.command("build")
+    await session.record(command, Claimed(DEAD, 1, KEY))
+    if was_done:
+        sink.do("build", "x", KEY, honour=False)
+    executors.peers.gone.add(DEAD.instance)
+    await executors.start()
+    done = await session.outcome(command)
+    assert done.state == ("succeeded" if was_done else "unknown")
+    assert len(sink.effects()) == int(was_done)
+
+
 async def test_a_restarted_instance_takes_its_claims_up_at_once(
     executors: Executors, session: ScriptedSession, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:

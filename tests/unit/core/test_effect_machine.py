@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from anchorwatch.core.anchor import Anchor, Fence
 from anchorwatch.core.effect import EffectState, fold_effect, next_action
@@ -108,16 +110,26 @@ def test_a_paused_session_s_commands_wait(status: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "rejects", "settled", "then"),
+    ("found", "rejects", "settled", "doubt", "then"),
     [
-        ("done", False, False, "record"),
-        ("unknown", True, True, "unknown"),
-        ("not_done", True, False, "run"),
-        ("not_done", False, True, "run"),
-        ("not_done", False, False, "wait"),
+        ("done", False, False, True, "record"),
+        ("unknown", True, True, False, "unknown"),
+        ("not_done", True, False, True, "run"),
+        ("not_done", False, True, False, "run"),
+        ("not_done", False, False, False, "wait"),
+        ("not_done", False, False, True, "wait"),
+        ("not_done", False, True, True, "unknown"),
     ],
 )
 def test_not_done_leads_to_a_second_run_only_once_nothing_can_be_on_its_way(
-    found: str, *, rejects: bool, settled: bool, then: str
+    found: Literal["done", "not_done"], *, rejects: bool, settled: bool, doubt: bool, then: str
 ) -> None:
-    assert after_reconcile(found, rejects_used_key=rejects, settled=settled) == then  # type: ignore[arg-type]
+    assert after_reconcile(found, rejects_used_key=rejects, settled=settled, doubt=doubt) == then
+
+
+def test_an_owner_that_is_only_silent_leaves_a_doubt_that_no_later_death_takes_away() -> None:
+    gone = next_action(recorded(claim(OTHER)), EffectClass.RECONCILABLE, ME, "gone")
+    assert gone == ClaimAgain(then="reconcile", doubt=True)
+    taken_up = recorded(claim(OTHER), Claimed(Owner("executor-3", "y"), 2, "key", doubt=True))
+    proved = next_action(taken_up, EffectClass.RECONCILABLE, ME, "dead")
+    assert proved == ClaimAgain(then="reconcile", doubt=True)

@@ -55,7 +55,7 @@ def test_a_process_that_renews_is_alive_however_long() -> None:
     simulate(main())
 
 
-def test_a_killed_one_is_dead_a_lease_after_it_was_asked_about_and_not_before() -> None:
+def test_a_killed_one_is_gone_a_lease_after_it_was_asked_about_and_not_before() -> None:
     async def main() -> None:
         mesh = Mesh()
         await mesh.start("executor-1", "a")
@@ -66,7 +66,7 @@ def test_a_killed_one_is_dead_a_lease_after_it_was_asked_about_and_not_before() 
         await asyncio.sleep(LEASE_S - 0.1)
         assert await other.alive("executor-1", "a") == "alive"
         await asyncio.sleep(0.2)
-        assert await other.alive("executor-1", "a") == "dead"
+        assert await other.alive("executor-1", "a") == "gone"
 
     simulate(main())
 
@@ -97,12 +97,12 @@ def test_one_that_ended_in_order_is_dead_at_once() -> None:
     simulate(main())
 
 
-def test_one_that_never_was_is_dead_only_after_a_lease() -> None:
+def test_one_that_never_was_is_gone_only_after_a_lease() -> None:
     async def main() -> None:
         other = await Mesh().start("executor-2", "b")
         assert await other.alive("executor-9", "x") == "alive"
         await asyncio.sleep(LEASE_S + 0.1)
-        assert await other.alive("executor-9", "x") == "dead"
+        assert await other.alive("executor-9", "x") == "gone"
 
     simulate(main())
 
@@ -137,7 +137,7 @@ def test_one_that_died_while_the_bus_was_away_is_found_out_a_lease_after_its_ret
         mesh.server.start()
         assert await other.alive("executor-1", "a") == "alive"
         await asyncio.sleep(2 * LEASE_S)
-        assert await other.alive("executor-1", "a") == "dead"
+        assert await other.alive("executor-1", "a") == "gone"
 
     simulate(main())
 
@@ -173,7 +173,7 @@ def test_a_lost_entry_is_written_again_by_its_owner() -> None:
     simulate(main())
 
 
-def test_more_former_incarnations_than_an_entry_names_are_dead_all_the_same() -> None:
+def test_more_former_incarnations_than_an_entry_names_are_gone_after_a_lease() -> None:
     async def main() -> None:
         mesh = Mesh()
         for number in range(REPLACED_MAX + 4):
@@ -184,7 +184,7 @@ def test_more_former_incarnations_than_an_entry_names_are_dead_all_the_same() ->
         assert await other.alive("executor-1", f"a{REPLACED_MAX + 3}") == "dead"
         assert await other.alive("executor-1", "a0") == "alive"
         await asyncio.sleep(LEASE_S + 0.1)
-        assert await other.alive("executor-1", "a0") == "dead"
+        assert await other.alive("executor-1", "a0") == "gone"
         assert await other.alive("executor-1", "now") == "alive"
 
     simulate(main())

@@ -18,7 +18,8 @@ from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.effect.state import EffectState, Owner
 from anchorwatch.core.tools import EffectClass
 
-Liveness = Literal["alive", "dead", "unknown"]
+Liveness = Literal["alive", "dead", "gone", "unknown"]
+"""Of a claim's owner. ``dead`` is proved; ``gone`` is silent for a lease: it may only be stopped, and go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,13 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class ClaimAgain:
-    """Its owner is proved dead. Claim it again, and then ``run`` with the same key, or ``reconcile``."""
+    """Its owner is dead or gone. Claim it again, and then ``run`` with the same key, or ``reconcile``.
+
+    ``doubt``: an owner of this command was not proved dead, and may go on; the claim records it.
+    """
 
     then: Literal["run", "reconcile"]
+    doubt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +70,24 @@ def next_action(state: EffectState, effect_class: EffectClass, me: Owner, owner_
         return Judge(claim=False)
     if state.claim is None:
         # A claim that was made after an owner's death and given back says nothing of what that owner did.
-        return _after_death(effect_class, "its owner") if state.first_claim else Judge(claim=True)
+        if not state.first_claim:
+            return Judge(claim=True)
+        return _after_death(effect_class, "its owner", doubt=state.doubt)
     if state.claim.owner == me:
         return Wait("this process is running it")
     former_self = state.claim.owner.instance == me.instance
-    if not former_self and owner_liveness != "dead":
+    if not former_self and owner_liveness not in ("dead", "gone"):
         return Wait(f"{state.claim.owner.instance} holds the claim and is {owner_liveness}")
-    return _after_death(effect_class, state.claim.owner.instance)
+    doubt = state.doubt or (owner_liveness == "gone" and not former_self)
+    return _after_death(effect_class, state.claim.owner.instance, doubt=doubt)
 
 
-def _after_death(effect_class: EffectClass, owner: str) -> ClaimAgain | MarkUnknown:
+def _after_death(effect_class: EffectClass, owner: str, *, doubt: bool) -> ClaimAgain | MarkUnknown:
     match effect_class:
         case EffectClass.IDEMPOTENT:
-            return ClaimAgain(then="run")
+            return ClaimAgain(then="run", doubt=doubt)
         case EffectClass.RECONCILABLE:
-            return ClaimAgain(then="reconcile")
+            return ClaimAgain(then="reconcile", doubt=doubt)
         case _:
             return MarkUnknown(f"{owner} died while it ran; it may have happened")
 
@@ -113,18 +121,20 @@ def after_claim(state: EffectState, run: int, anchor: Anchor) -> Go | Stale | Ho
 
 
 def after_reconcile(
-    found: Literal["done", "not_done", "unknown"], *, rejects_used_key: bool, settled: bool
+    found: Literal["done", "not_done", "unknown"], *, rejects_used_key: bool, settled: bool, doubt: bool
 ) -> Literal["record", "run", "wait", "unknown"]:
-    """What follows from the provider's word, asked under a re-claim (so its former owner is proved dead).
+    """What follows from the provider's word, asked under a claim that replaced another.
 
     ``settled``: the tool's settle time has passed since the former claim; a request that is still on its way
-    would have arrived. Only then, or where
-    the provider rejects a used key, does "not done" lead to a second run.
+    would have arrived. ``doubt``: a former owner may only be stopped, and send its request yet. "Not done" leads to a second run only
+    where the provider rejects a used key, or once it is settled and beyond doubt.
     """
     if found == "done":
         return "record"
     if found == "unknown":
         return "unknown"
-    if rejects_used_key or settled:
+    if rejects_used_key:
         return "run"
-    return "wait"
+    if not settled:
+        return "wait"
+    return "unknown" if doubt else "run"

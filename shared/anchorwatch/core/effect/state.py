@@ -21,11 +21,15 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """``claim``: this process is about to run the command. ``attempt`` counts from 1."""
+    """``claim``: this process is about to run the command. ``attempt`` counts from 1.
+
+    ``doubt``: the owner before was silent, and not proved dead.
+    """
 
     owner: Owner
     attempt: int
     effect_key: str
+    doubt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +105,14 @@ class EffectState:
     """A command's effect as recorded. ``head``: last sequence of the family, on which the next write is fenced (0: nothing yet).
 
     ``first_claim``: sequence of the first claim that was not given back; ``attempts``: claims made, given-back
-    ones too.
+    ones too. ``doubt``: a former owner was never proved dead.
     """
 
     head: int = 0
     claim: Claim | None = None
     first_claim: int = 0
     attempts: int = 0
+    doubt: bool = False
     outcome: Outcome | None = None
     gate: GateAsked | None = None
     approval: GateDecided | None = None
@@ -122,7 +127,8 @@ def apply_effect(state: EffectState, sequence: int, at_ms: int, event: EffectEve
         case Claimed():
             claim = Claim(sequence, at_ms, event.owner, event.attempt, event.effect_key)
             first = state.first_claim or sequence
-            return replace(state, claim=claim, first_claim=first, attempts=state.attempts + 1)
+            doubt = state.doubt or event.doubt
+            return replace(state, claim=claim, first_claim=first, attempts=state.attempts + 1, doubt=doubt)
         case Released():
             first = 0 if state.claim and state.claim.sequence == state.first_claim else state.first_claim
             return replace(state, claim=None, first_claim=first)
