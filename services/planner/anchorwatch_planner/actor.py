@@ -1,10 +1,10 @@
 """One mailbox for each session, so that a process looks at a session once at a time and loses no cause.
 
 Messages that arrive while the session is looked at wait, unacked and kept in progress, and are handled together
-afterwards. A burst
-does not hold the consumer: of many waiting inputs only the newest is kept, since a look reads at least up to it and
-so sees those before. Nor does a session that cannot be looked at (its pack is missing, say): it is left alone for a while, longer
-each time, and of its inputs in hand only the newest comes again.
+afterwards. A burst does not hold the consumer: of many waiting inputs only the newest is kept, since a look
+reads at least up to it and so sees those before. Nor does a session that cannot be looked at (its pack is
+missing, say): it is left alone for a while, longer each time, and of its inputs in hand only the newest comes
+again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Whether this planner may take over a turn that another one holds.
 
 Only with evidence that the holder is not at work on it (facts: an ack proves nothing, and two planners must not
-take over from
-each other for ever):
+take over from each other for ever):
 
 - the message that woke the holder was delivered again: the holder no longer extends it;
 - an outcome newer than the holder's acquire came here and settled the step: whoever sees that may go on;

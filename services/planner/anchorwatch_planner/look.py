@@ -1,8 +1,7 @@
 """What a planner does with a session: is it time, whose turn is it, what comes next.
 
-No wake is lost, because a look reads at least up to the message in hand, looks again after the end of a turn and
-after a lost
-fence, and a message is acked only when the look came to rest.
+No wake is lost, because a look reads at least up to the message in hand, looks again after the end of a turn
+and after a lost fence, and a message is acked only when the look came to rest.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The request to the model, from the session's state. Pure: the same state gives the same bytes.
 
 Order: role, anchor, critical rules (the system message); the conversation, oldest first; then what this turn is
-about: its wakes, its
-steps so far, the observation of now, and the task, last. Data from outside is fenced and labelled, so that it
-cannot pose as instructions.
+about: its wakes, its steps so far, the observation of now, and the task, last. Data from outside is fenced and
+labelled, so that it cannot pose as instructions.
 """
 
 from __future__ import annotations

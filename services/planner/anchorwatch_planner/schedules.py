@@ -1,8 +1,8 @@
 """When to look at a session again: one replaceable schedule for each, kept by the server in the stream ``TICKS``.
 
-A schedule is only ever moved to an earlier instant, and by compare-and-set, so a planner with an old view cannot
-replace a P0 wake by
-its heartbeat. One that fires too early costs a look, which writes the next one; so most turns write none.
+A schedule is only ever moved to an earlier instant, and by compare-and-set, so a planner with an old view
+cannot replace a P0 wake by its heartbeat. One that fires too early costs a look, which writes the next one; so
+most turns write none.
 """
 
 from __future__ import annotations

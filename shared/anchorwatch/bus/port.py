@@ -115,8 +115,9 @@ class Stored:
 class Page:
     """The answer to a read: messages in sequence order, complete for what was asked up to ``up_to``.
 
-    ``up_to`` is the last sequence of the stream that the answering server had: a decision that depends on sequence N
-    may trust the answer only when ``up_to >= N``. ``more``: the limit was reached; read on from the last sequence + 1.
+    ``up_to`` is the last sequence of the stream that the answering server had: a decision that depends on
+    sequence N may trust the answer only when ``up_to >= N``. ``more``: the limit was reached; read on from
+    the last sequence + 1.
     """
 
     messages: tuple[Stored, ...]
@@ -128,8 +129,8 @@ class Page:
 class ConsumerSpec:
     """A durable pull consumer (or, with ``durable`` None, an ephemeral one that ends with its reader).
 
-    ``start_sequence``: begin there; None: at the start of the stream. Redelivery has no end: `max_deliver` is never set, since
-    a message past it would be stranded in silence.
+    ``start_sequence``: begin there; None: at the start of the stream. Redelivery has no end: `max_deliver`
+    is never set, since a message past it would be stranded in silence.
     """
 
     stream: str
@@ -164,8 +165,8 @@ class ConsumerState:
 class Delivery(Protocol):
     """A message handed to a consumer; every one is acked, naked or left to redelivery.
 
-    The four answers are fire-and-forget: acks are no fence, and a lost one means a redelivery. They raise nothing when
-    the bus is away.
+    The four answers are fire-and-forget: acks are no fence, and a lost one means a redelivery. They raise
+    nothing when the bus is away.
     """
 
     @property
@@ -264,8 +265,8 @@ class Subscription(Protocol):
 class Bus(Protocol):
     """A connected bus.
 
-    Every call raises `Unavailable` (or its child `Disconnected`) when the server does not answer in time, and `Denied`
-    when the credentials do not allow it.
+    Every call raises `Unavailable` (or its child `Disconnected`) when the server does not answer in time,
+    and `Denied` when the credentials do not allow it.
     """
 
     async def publish(self, message: Message, timeout_s: float = 5.0) -> Ack:
@@ -309,11 +310,12 @@ class Bus(Protocol):
     ) -> Page:
         """Messages matching ``filter_`` from a sequence on, in order, at most ``limit``.
 
-        ``reach``: it is enough for the caller that the answer reaches up to there. When the messages themselves do, the bus
-        spares the second question, how far beyond the last of them nothing follows (a round trip).
+        ``reach``: it is enough for the caller that the answer reaches up to there. When the messages
+        themselves do, the bus spares the second question, how far beyond the last of them nothing
+        follows (a round trip).
 
-        Where more than 1024 subjects match, ``up_to`` is the last message's sequence, or ``from_sequence - 1`` when there is
-        none: let ``filter_`` match what the decision depends on.
+        Where more than 1024 subjects match, ``up_to`` is the last message's sequence, or
+        ``from_sequence - 1`` when there is none: let ``filter_`` match what the decision depends on.
         """
         ...
 

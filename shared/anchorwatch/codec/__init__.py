@@ -1,11 +1,9 @@
 """Bytes and back: the only module that knows msgpack.
 
-A record is a msgpack array ``[format, kind, at_ms, writer, previous, body, digest]``. ``body`` is packed on its own
-and stands as
-binary; ``digest`` is the SHA-256 of every byte before it, so any changed byte is seen. A record of the anchor
-register is canonical JSON: the anchor's own
-fields, and beside them ``record`` with the same envelope (see `anchors`). Canonical JSON here: keys sorted, no
-white space, UTF-8.
+A record is a msgpack array ``[format, kind, at_ms, writer, previous, body, digest]``. ``body`` is packed on its
+own and stands as binary; ``digest`` is the SHA-256 of every byte before it, so any changed byte is seen. A
+record of the anchor register is canonical JSON: the anchor's own fields, and beside them ``record`` with the
+same envelope (see `anchors`). Canonical JSON here: keys sorted, no white space, UTF-8.
 """
 
 from anchorwatch.codec.anchors import anchor_kind, decode_anchor, encode_anchor

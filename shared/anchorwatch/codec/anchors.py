@@ -1,9 +1,8 @@
 """Anchor records as canonical JSON, so that any NATS tool can read the anchor in the journal and in the KV view.
 
-The anchor's fields stand at the top; ``record`` beside them is the envelope: ``format``, ``kind`` (why the anchor
-changed), ``at_ms``,
-``writer``, ``previous``, ``body`` (what else belongs to the change) and ``digest`` (SHA-256 of the canonical JSON
-without it).
+The anchor's fields stand at the top; ``record`` beside them is the envelope: ``format``, ``kind`` (why the
+anchor changed), ``at_ms``, ``writer``, ``previous``, ``body`` (what else belongs to the change) and ``digest``
+(SHA-256 of the canonical JSON without it).
 """
 
 from __future__ import annotations

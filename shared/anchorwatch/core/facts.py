@@ -1,8 +1,7 @@
 """Facts and observations: what is known of the world, and what is plainly unknown.
 
-A fact is a number, a text, a boolean, or `UNKNOWN`. Unknown is a value of its own: it equals nothing known, it is
-never
-zero and never false, and an invariant that needs an unknown fact refuses.
+A fact is a number, a text, a boolean, or `UNKNOWN`. Unknown is a value of its own: it equals nothing known, it
+is never zero and never false, and an invariant that needs an unknown fact refuses.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ Facts = Mapping[str, Fact]
 class Observation:
     """What a pack's probes saw.
 
-    ``text`` is for the model (a status line per instance); ``facts`` are the pack's named facts, each possibly
-    unknown; ``data`` is
-    the structured detail (JSON), for rules models and tools. ``digest`` names exactly this observation; commands
-    cite it. ``at_ms`` Unix milliseconds; ``age_max_s``: how long a mutating command may rely on it.
+    ``text`` is for the model (a status line per instance); ``facts`` are the pack's named facts, each
+    possibly unknown; ``data`` is the structured detail (JSON), for rules models and tools. ``digest`` names
+    exactly this observation; commands cite it. ``at_ms`` Unix milliseconds; ``age_max_s``: how long a
+    mutating command may rely on it.
     """
 
     text: str

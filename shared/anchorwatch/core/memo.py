@@ -12,8 +12,8 @@ Made = TypeVar("Made")
 class ByIdentity(Generic[Key, Made]):
     """A pure function of values that nobody changes, which remembers its results by the value's identity.
 
-    For large values that stay as they are, such as the turns of a conversation: to compare them, or to hash them, would
-    cost what it is to spare. It holds ``size_max`` values, and begins anew when there are more.
+    For large values that stay as they are, such as the turns of a conversation: to compare them, or to hash
+    them, would cost what it is to spare. It holds ``size_max`` values, and begins anew when there are more.
     """
 
     def __init__(self, make: Callable[[Key], Made], size_max: int) -> None:

@@ -15,10 +15,8 @@ class Record:
     """One entry of the journal.
 
     ``kind`` says what happened; ``at_ms`` (Unix milliseconds) and ``writer`` when, and who wrote it;
-    ``previous`` is the
-    digest of the planner record before (planner records only, else empty). ``digest`` (hex SHA-256) covers all
-    of these and the
-    body; it is empty until the codec has made the bytes.
+    ``previous`` is the digest of the planner record before (planner records only, else empty). ``digest``
+    (hex SHA-256) covers all of these and the body; it is empty until the codec has made the bytes.
     """
 
     kind: str

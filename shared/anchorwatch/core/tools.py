@@ -34,10 +34,9 @@ class Risk(StrEnum):
 class ToolSpec:
     """A tool as the planner offers it and the executor judges it.
 
-    ``parameters`` is a JSON schema object. ``pool`` names the executors that run it. ``observation_age_max_s``:
-    a mutating call must cite an
-    observation no older than this (`inf`: it need not cite any, since it depends on none). ``ephemeral``: the result is not used
-    after a resume.
+    ``parameters`` is a JSON schema object. ``pool`` names the executors that run it.
+    ``observation_age_max_s``: a mutating call must cite an observation no older than this (`inf`: it need
+    not cite any, since it depends on none). ``ephemeral``: the result is not used after a resume.
     """
 
     name: str
@@ -61,8 +60,7 @@ class Invariant:
     """A rule over ``command``, ``facts`` (the anchor's) and ``observation`` (its facts), in CEL; false refuses.
 
     ``tools``: those it applies to. ``needs``: observation facts that must be known; an unknown one refuses.
-    ``when``: CEL over the command
-    alone; the rule applies only where it is true (empty: always).
+    ``when``: CEL over the command alone; the rule applies only where it is true (empty: always).
     """
 
     name: str

@@ -104,7 +104,9 @@ class Attempts:
                 case "wait":
                     await self._clock.sleep((settled_at_ms - self._clock.now_ms()) / 1000)
                 case "unknown" if said.state == "not_done":
-                    text = "it was not done so far, but who claimed it first may only be stopped, and do it yet"
+                    text = (
+                        "it was not done so far, but who claimed it first may only be stopped, and do it yet"
+                    )
                     return Ran("unknown", text, OutcomeUnknown.code)
                 case "unknown" if tries >= RECONCILE_TRIES_MAX:
                     return Ran("unknown", "the provider cannot say whether it was done", OutcomeUnknown.code)

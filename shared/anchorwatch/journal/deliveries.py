@@ -1,7 +1,7 @@
 """Deliveries in the journal: what became of one notification on one channel.
 
-The register ``sent.<delivery_id>`` is fenced on itself. Its last record counts: a claim (``delivery_claimed``: somebody is about
-to send), or the end of it (``delivery``).
+The register ``sent.<delivery_id>`` is fenced on itself. Its last record counts: a claim (``delivery_claimed``:
+somebody is about to send), or the end of it (``delivery``).
 """
 
 from __future__ import annotations

@@ -39,9 +39,8 @@ class SessionJournal:
     async def load(self, ref: SessionRef, at_least: int, known: SessionState | None = None) -> SessionState:
         """The session, complete at least up to journal sequence ``at_least``. ``known``: an earlier state to go on from.
 
-        From nothing, it starts at the last snapshot, so the cost does not grow with the session's age. A
-        session that was never made has
-        no anchor in its state.
+        From nothing, it starts at the last snapshot, so the cost does not grow with the session's age.
+        A session that was never made has no anchor in its state.
 
         Raises:
             Damaged: a record cannot be trusted, or the chain of digests is broken. Unavailable: no

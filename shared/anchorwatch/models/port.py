@@ -47,8 +47,9 @@ class ContextOverflow(AnchorWatchError):
 class ProposedCall:
     """A tool call that a model asks for. ``label`` is the model's own id: a label, never an identity.
 
-    ``arguments`` is None when what the model sent is not a JSON object, or its answer was cut; then ``raw`` (at most 800
-    characters) and ``problem`` say what it was, and the call is answered with an error, never run.
+    ``arguments`` is None when what the model sent is not a JSON object, or its answer was cut; then ``raw``
+    (at most 800 characters) and ``problem`` say what it was, and the call is answered with an error, never
+    run.
     """
 
     name: str

@@ -1,8 +1,9 @@
 """What a pack is: the one door by which a domain comes into the mesh.
 
-A pack is found through the entry-point group ``anchorwatch.packs``. Its pure half (prompt, tools, reducer, emergency, rules,
-invariants) is called by planner and executor; its live half (`PackRuntime`, made by ``connect``) touches the real system
-and lives in the observer (``observe``) and the executor (``run``, ``reconcile``).
+A pack is found through the entry-point group ``anchorwatch.packs``. Its pure half (prompt, tools, reducer,
+emergency, rules, invariants) is called by planner and executor; its live half (`PackRuntime`, made by
+``connect``) touches the real system and lives in the observer (``observe``) and the executor (``run``,
+``reconcile``).
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class ToolContext:
     """Of a running command: who asks, for what, and the key that names its effect to the provider for ever.
 
     ``effect_key`` is the same in each attempt of the same command; ``attempt`` counts claims from 1.
-    ``deadline_s``: seconds left.
-    ``next_check_at_ms``: the session's next check as the anchor has it; ``heartbeat_s``: the agent's.
+    ``deadline_s``: seconds left. ``next_check_at_ms``: the session's next check as the anchor has it;
+    ``heartbeat_s``: the agent's.
     """
 
     ref: SessionRef
@@ -66,8 +67,7 @@ class ToolResult:
     """What a tool did: ``text`` for the model, ``data`` (JSON) for programs.
 
     Two keys of ``data`` have a meaning for the mesh: ``next_check_at_ms`` (wake this session then) and
-    ``notify`` ({"title", "text",
-    "severity"}: the notifier tells people).
+    ``notify`` ({"title", "text", "severity"}: the notifier tells people).
     """
 
     text: str

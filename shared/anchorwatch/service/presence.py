@@ -133,9 +133,9 @@ class Presence:
     async def alive(self, instance: str, incarnation: str) -> Verdict:
         """Whether that process of this service may still be at work.
 
-        ``dead`` is proved: it was replaced, or it said that it ended. ``gone``: it has not renewed for a lease, while renewing was
-        possible; it may only be stopped, and go on. Whoever was never asked about is ``alive`` for that long. ``unknown``: the bus
-        is away.
+        ``dead`` is proved: it was replaced, or it said that it ended. ``gone``: it has not renewed for
+        a lease, while renewing was possible; it may only be stopped, and go on. Whoever was never asked
+        about is ``alive`` for that long. ``unknown``: the bus is away.
         """
         if instance == self._identity.instance:
             return "alive" if incarnation == self._identity.incarnation else "dead"

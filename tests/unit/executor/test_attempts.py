@@ -156,7 +156,9 @@ async def test_a_dead_owner_s_command_that_may_not_go_on_is_not_run(
     settled_at_ms: int, state: str, *, rejects: bool
 ) -> None:
     told = Told(iter([]), iter([Reconciled("not_done", rejects_used_key=rejects)]))
-    found = await attempts(EffectClass.RECONCILABLE, told, may_go_on=False).take_up(settled_at_ms, doubt=False)
+    found = await attempts(EffectClass.RECONCILABLE, told, may_go_on=False).take_up(
+        settled_at_ms, doubt=False
+    )
     assert (found.state, told.said) == (state, ["ask k", "fence"])
 
 

@@ -1,8 +1,8 @@
 """What an executor does next with a command that it was handed.
 
-The rule behind it all: a command whose claim has no outcome is never simply run again. What may be done depends on
-its effect class,
-and only once the claim's owner is proved dead: acks prove nothing, and a slow owner is not a dead one.
+The rule behind it all: a command whose claim has no outcome is never simply run again. What may be done depends
+on its effect class, and only once the claim's owner is proved dead: acks prove nothing, and a slow owner is not
+a dead one.
 
 The order matters: claim first (fenced on the command's family), *then* read the anchor up to the claim's own sequence
 (`after_claim`). Either the executor sees the fence and refuses, or whoever raised the fence sees a first claim
@@ -125,9 +125,10 @@ def after_reconcile(
 ) -> Literal["record", "run", "wait", "unknown"]:
     """What follows from the provider's word, asked under a claim that replaced another.
 
-    ``settled``: the tool's settle time has passed since the former claim; a request that is still on its way
-    would have arrived. ``doubt``: a former owner may only be stopped, and send its request yet. "Not done" leads to a second run only
-    where the provider rejects a used key, or once it is settled and beyond doubt.
+    ``settled``: the tool's settle time has passed since the former claim; a request that is still on its
+    way would have arrived. ``doubt``: a former owner may only be stopped, and send its request yet. "Not
+    done" leads to a second run only where the provider rejects a used key, or once it is settled and beyond
+    doubt.
     """
     if found == "done":
         return "record"

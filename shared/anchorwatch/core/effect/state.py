@@ -44,9 +44,8 @@ class Released:
 class Outcome:
     """``done``: what the command did.
 
-    ``rule``: the policy rule that refused it. ``by``: who settled it, for `resolved`. ``error``: a stable code
-    for what failed. ``claim_sequence``: the
-    claim that it ran under (0: none was needed or made).
+    ``rule``: the policy rule that refused it. ``by``: who settled it, for `resolved`. ``error``: a stable
+    code for what failed. ``claim_sequence``: the claim that it ran under (0: none was needed or made).
     """
 
     call: CallId

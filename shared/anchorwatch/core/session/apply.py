@@ -49,8 +49,8 @@ def replay(state: SessionState, records: Iterable[Recorded]) -> SessionState:
 def apply(state: SessionState, record: Recorded) -> SessionState:
     """Fold one record into the state; one that was folded before changes nothing.
 
-    ``read_through`` stays: between what was read and a record that this process has just written, others may have written
-    inputs and outcomes that it has not seen.
+    ``read_through`` stays: between what was read and a record that this process has just written, others
+    may have written inputs and outcomes that it has not seen.
     """
     event = record.event
     match event:

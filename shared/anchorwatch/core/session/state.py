@@ -111,10 +111,10 @@ class SessionState:
     """A session as of ``read_through`` (every record up to that journal sequence is in).
 
     ``head`` and ``head_digest``: the last planner record, on which the next one is fenced and chained.
-    ``told_sequence`` and ``told_digest``: the
-    anchor record that a prompt shows: the newest that is neither an acquire nor a takeover. ``pending``: accepted
-    inputs that have no disposition yet. ``critical``: every line that people labelled so, word for word; none
-    is ever dropped. ``snapshot_age``: planner records since the last snapshot.
+    ``told_sequence`` and ``told_digest``: the anchor record that a prompt shows: the newest that is neither
+    an acquire nor a takeover. ``pending``: accepted inputs that have no disposition yet. ``critical``:
+    every line that people labelled so, word for word; none is ever dropped. ``snapshot_age``: planner
+    records since the last snapshot.
     """
 
     anchor: Anchor | None = None

@@ -1,9 +1,8 @@
 """When is a session due, and what became of each wake.
 
 A wake is an accepted input seen as a reason to look. P0 and P1 wakes wait a short window, so that what belongs
-together is
-looked at together; the window keeps all of them. P2 waits for the next check. A person's trigger and a tick wait
-for nothing.
+together is looked at together; the window keeps all of them. P2 waits for the next check. A person's trigger
+and a tick wait for nothing.
 """
 
 from __future__ import annotations
@@ -48,8 +47,7 @@ def due(state: SessionState, now_ms: int, windows: Windows) -> Due | NotBefore |
     """When the session's next turn is due.
 
     A session whose next check lies in the past is not `Due` by that alone: the tick that says so must be an
-    input first, so that
-    the wake has a receipt; then ``NotBefore(check=True)`` names a past instant.
+    input first, so that the wake has a receipt; then ``NotBefore(check=True)`` names a past instant.
     """
     anchor = state.anchor
     if anchor is None or anchor.status != "idle":
