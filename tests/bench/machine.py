@@ -12,12 +12,12 @@ from typing import Any
 
 from tests.support.nats_server import server_binary
 
-FSYNCS = 200
+FSYNCS = 100
 BLOCK = b"\0" * 1024
 
 
-def facts(directory: Path) -> dict[str, Any]:
-    """Processor, kernel, versions, and how fast the disk under ``directory`` is."""
+def facts() -> dict[str, Any]:
+    """Processor, kernel, versions, and how busy it is."""
     version = subprocess.run([server_binary(), "--version"], capture_output=True, text=True, check=True)
     return {
         "cpu": _cpu_model(),
@@ -25,7 +25,6 @@ def facts(directory: Path) -> dict[str, Any]:
         "kernel": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "nats_server": version.stdout.strip().rpartition(" ")[2],
-        "fsync_p50_ms": round(fsync_p50_ms(directory), 3),
         "load_average": round(os.getloadavg()[0], 2),
     }
 

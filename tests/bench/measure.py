@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.bench import machine
 from tests.bench.floor import Floor
 from tests.bench.load import Latency, Throughput, sequence, throughput
 from tests.bench.mesh import Mesh
@@ -23,10 +24,11 @@ EARLY = 10
 
 @dataclass(frozen=True)
 class Speed:
-    """One turn after the other, and many sessions at once."""
+    """One turn after the other, and many sessions at once. ``fsync_ms``: what the disk took for one, before and after."""
 
     alone: Latency
     many: Throughput
+    fsync_ms: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,11 @@ def session_names(plan: Plan) -> list[str]:
 
 async def speed(scene: Scene, sessions: Sequence[str], plan: Plan, warm_s: float, measured_s: float) -> Speed:
     """``alone`` first, since what is stored by then is little."""
+    before_ms = machine.fsync_p50_ms(scene.directory)
     took = await sequence(scene, "alone", plan.sequential_warm + plan.sequential)
     many = await throughput(scene, sessions, warm_s, measured_s)
-    return Speed(Latency.of(took[plan.sequential_warm :]), many)
+    fsync_ms = (before_ms, machine.fsync_p50_ms(scene.directory))
+    return Speed(Latency.of(took[plan.sequential_warm :]), many, fsync_ms)
 
 
 async def floor(directory: Path, plan: Plan, *, fsync: bool) -> Speed:

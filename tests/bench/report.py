@@ -119,7 +119,9 @@ def text(results: Results) -> str:
 
 
 def _speeds(results: Results) -> list[str]:
-    rows = [f"{'':<24}{'turns/s':>9}{'p50 alone':>11}{'p99 alone':>11}{'p50 of many':>13}{'CPU ms/turn':>13}"]
+    rows = [
+        f"{'':<24}{'turns/s':>9}{'p50 alone':>11}{'p99 alone':>11}{'p50 of many':>13}{'CPU ms/turn':>13}{'fsync ms':>12}"
+    ]
     floors = [("floor, lazy fsync", each) for each in results.floor_lazy]
     floors += [("floor, fsync", each) for each in results.floor_fsync]
     meshes = [("mesh, fsync", results.mesh)]
@@ -129,6 +131,7 @@ def _speeds(results: Results) -> list[str]:
         rows.append(
             f"{name:<24}{_rate(speed):>9.0f}{speed.alone.p50_ms:>11.2f}{speed.alone.p99_ms:>11.2f}"
             f"{speed.many.latency.p50_ms:>13.1f}{cpu / speed.many.turns * 1000:>13.2f}"
+            f"{speed.fsync_ms[0]:>7.2f}{speed.fsync_ms[1]:>5.2f}"
         )
     return rows
 

@@ -20,7 +20,7 @@ async def run(plan: Plan, command: str, tell: Tell) -> Results:
     """Measure everything, on servers and in a directory that are gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="aw-bench-") as name:
         directory = Path(name)
-        facts = machine.facts(directory)
+        facts = machine.facts()
         lazy: list[measure.Speed] = []
         fsync: list[measure.Speed] = []
 
