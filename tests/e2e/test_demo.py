@@ -49,7 +49,7 @@ def begun(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
         start_new_session=True,
     )  # fmt: skip
     try:
-        (root,) = until(lambda: list(tmp_path.iterdir()), 20)
+        (root,) = until(lambda: list(tmp_path.glob("anchorwatch-demo-*")), 20)
         until(lambda: _mesh(root) or demo.poll() is not None, 60, "its mesh is up")
         assert demo.poll() is None, demo.communicate()[1]
         mesh = _mesh(root)
