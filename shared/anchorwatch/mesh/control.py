@@ -19,6 +19,7 @@ from anchorwatch.mesh.lock import held_by
 
 # The kernel's limit is 108 bytes, on some systems 104.
 SOCKET_PATH_BYTES_MAX = 99
+SHORT_TMP = "/tmp"  # noqa: S108 - the owner of what is made there is checked before it is used
 REQUEST_BYTES_MAX = 64 * 1024
 ANSWER_S_MAX = 30.0
 
@@ -29,11 +30,19 @@ _ERRORS: dict[str, type[AnchorWatchError]] = {
 
 
 def socket_path(data: DataDir) -> Path:
-    """Where the socket goes: in the data directory, or, where that path is too long for a socket, in one for temporary files."""
-    if len(os.fsencode(data.control)) <= SOCKET_PATH_BYTES_MAX:
-        return data.control
+    """Where the socket goes: in the data directory, or, where that path is too long for a socket, among temporary files.
+
+    Raises:
+        Refused: every such path is too long.
+    """
     digest = hashlib.sha256(os.fsencode(data.root)).hexdigest()[:12]
-    return Path(tempfile.gettempdir()) / f"anchorwatch-{os.getuid()}-{digest}" / "control.sock"
+    beside = f"anchorwatch-{os.getuid()}-{digest}"
+    # The directory for temporary files may itself lie deep.
+    temporary = (Path(where) / beside / "control.sock" for where in (tempfile.gettempdir(), SHORT_TMP))
+    for path in (data.control, *temporary):
+        if len(os.fsencode(path)) <= SOCKET_PATH_BYTES_MAX:
+            return path
+    raise Refused(f"{data.root} is too long for a socket's path", hint="choose a shorter --data-dir")
 
 
 class ControlServer:

@@ -171,7 +171,7 @@ def test_settings_that_cannot_be_used_are_one_line_and_exit_2(start: Start) -> N
     process = start(ANCHORWATCH_LEASE_S="never")
     text = process.communicate(timeout=ENDS_S_MAX)[1]
     assert process.returncode == 2
-    assert text.startswith("anchorwatch serve: ANCHORWATCH_LEASE_S: ")
+    assert text.startswith("anchorwatch serve: ANCHORWATCH_LEASE_S must be a number")
     assert text.count("\n") == 1
 
 
