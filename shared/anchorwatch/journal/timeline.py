@@ -157,7 +157,7 @@ def _entry(stored: Stored, register: Register, record: Record) -> Entry | None:
             return None
         case Kind.INPUT:
             what, ids = _input(body), {"input_id": register.path[1]}
-            why = clip(body.get("text", "")) if body["kind"] == "trigger" else ""
+            why = clip(body.get("text", "")) if body["kind"] == "trigger" else _due(body, register.path[1])
         case Kind.COMMAND:
             ids = _run_ids(body) | {"call": _call(register.ref, body["run"], body["step"], body["n"])}
             what = f"{_called(body['tool'], body['args'])} was decided"
@@ -220,10 +220,18 @@ def _input(body: Mapping[str, Any]) -> str:
         case "trigger":
             return "a person asked for a turn"
         case "tick":
-            return "the time for a check came"
+            return (
+                "an input that waited fell due" if body.get("type") == "tick" else "the time for a check came"
+            )
         case _:
             name = ".".join(part for part in (body.get("source"), body.get("type")) if part)
             return f"event {clip(name)} was accepted ({priority})"
+
+
+def _due(body: Mapping[str, Any], input_id: str) -> str:
+    """Which input a tick was made for: its id names the record."""
+    sequence = input_id.removeprefix("tick-")
+    return f"the one at {sequence}" if body["kind"] == "tick" and sequence.isdecimal() else ""
 
 
 def _called(tool: str, args: Mapping[str, Any]) -> str:

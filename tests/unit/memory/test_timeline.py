@@ -70,7 +70,7 @@ def test_a_turn_says_what_woke_it() -> None:
     [
         ("message", {"text": "look\n here"}, "a person said (P0): look here"),
         ("trigger", {}, "a person asked for a turn"),
-        ("tick", {}, "the time for a check came"),
+        ("tick", {"type_": "check"}, "the time for a check came"),
         ("event", {"source": "fleet", "type_": "a.b", "priority": 1}, "event fleet.a.b was accepted (P1)"),
     ],
 )
@@ -78,6 +78,11 @@ def test_an_input_says_what_came(kind: str, more: dict[str, Any], what: str) -> 
     book = Book()
     entry = told(book.say(FLEET, "k-1", more.pop("text", ""), kind=kind, by="ada", **more))
     assert (entry.what, entry.who, entry.ids) == (what, "ada", {"input_id": "k-1"})
+
+
+def test_a_tick_says_which_input_fell_due() -> None:
+    entry = told(Book().say(FLEET, "tick-14", "", kind="tick", type_="tick"))
+    assert (entry.what, entry.why) == ("an input that waited fell due", "the one at 14")
 
 
 def test_the_life_of_a_command_is_told() -> None:
