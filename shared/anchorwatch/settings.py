@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -211,9 +212,16 @@ def load(**overrides: object) -> Settings:
         parts = []
         for problem in error.errors(include_url=False, include_input=False):
             name = ".".join(str(part) for part in problem["loc"])
-            parts.append(f"{PREFIX}{name.upper()} {problem_of(problem)}")
+            if problem["type"] == "extra_forbidden":
+                # In the environment a word too many is only noted: it stands in the file.
+                close = get_close_matches(name.lower(), Settings.model_fields, n=1)
+                parts.append(
+                    f"{FILE}: there is no setting {name!r}{f'; did you mean {close[0]}?' if close else ''}"
+                )
+            else:
+                parts.append(f"{PREFIX}{name.upper()} {problem_of(problem)}")
         raise BadSettings(
-            "; ".join(parts), hint=f"see `anchorwatch config`; set in the environment or {FILE}"
+            "; ".join(parts), hint=f"docs/settings.md lists them; set in the environment or {FILE}"
         ) from None
     except (tomllib.TOMLDecodeError, OSError, UnicodeDecodeError) as error:
         raise BadSettings(f"{FILE} cannot be read: {error}", hint="mend or remove it") from None

@@ -26,7 +26,7 @@ from anchorwatch.cli.demo.story import HEARTBEAT_S, Story
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.mesh.credentials import CLI, SERVICES, YARD, Credentials
 from anchorwatch.service.connect import connect
-from anchorwatch.settings import Settings
+from anchorwatch.settings import load
 
 CHANNEL = "demo"
 EXECUTORS = 2
@@ -92,7 +92,7 @@ async def _tell_story(stage: Stage, receiver: Receiver, seed: int, tell: Told) -
     credentials = Credentials.load(stage.data)
     assert credentials is not None  # noqa: S101 - the mesh that runs there has made them
     password = SecretStr(credentials.passwords[CLI])
-    settings = Settings(nats_url=stage.mesh.nats_url, nats_user=CLI, nats_password=password)
+    settings = load(nats_url=stage.mesh.nats_url, nats_user=CLI, nats_password=password)
     bus = await connect(settings, "anchorwatch-demo")
     story = Story(stage, bus, receiver, random.Random(seed), tell)  # noqa: S311 - it chooses moments, and hides nothing
     broken = ""
