@@ -16,8 +16,10 @@ from anchorwatch.cli.options import (
     UrlOption,
     refuse_before,
 )
+from anchorwatch.core.errors import Unavailable
 from anchorwatch.core.names import check_name
 
+TAIL_RECORDS = 10
 HistoryOption = Annotated[bool, typer.Option("--history", help="Every change: what, when, by whom, why.")]
 SESSIONS = typer.Typer(
     invoke_without_command=True, rich_markup_mode=None, help="List the sessions, or make one."
@@ -137,7 +139,10 @@ def timeline(
 def tail(
     session: SessionArgument,
     after: Annotated[
-        int | None, typer.Option("--after", metavar="SEQ", help="From this journal sequence on.")
+        int | None,
+        typer.Option(
+            "--after", metavar="SEQ", help="What came behind this journal sequence, not the last few records."
+        ),
     ] = None,
     as_json: JsonOption = False,  # noqa: FBT002
     data_dir: DataDirOption = None,
@@ -150,7 +155,14 @@ def tail(
 
     # Ctrl-C is how one stops looking, and no failure.
     with contextlib.suppress(KeyboardInterrupt), open_api(data_dir, url, token) as api:
-        for event in api.stream(f"/api/sessions/{looking.name(session)}/stream", after=after):
+        path = f"/api/sessions/{looking.name(session)}"
+        if after is None and not as_json:
+            # A session at rest may write nothing for minutes: whoever looks sees where it stands.
+            with contextlib.suppress(Unavailable):
+                last = api.pages(f"{path}/timeline", TAIL_RECORDS, newest=True)
+                after = last[0]["sequence"] - 1 if last else None
+            typer.echo(f"following {session} (Ctrl-C ends it)", err=True)
+        for event in api.stream(f"{path}/stream", after=after):
             if event.name == "record":
                 views.record(event.data, as_json=as_json)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from anchorwatch.cli.show import local_time, one_line, table
 
 LINE_CHARS_MAX = 2000
+# Which start of an instance it was is of use to programs; people know it by its name.
+_INCARNATION = re.compile(r":[0-9a-f]{32}$")
 
 Row = Mapping[str, Any]
 Column = tuple[str, Callable[[Row], Any]]
@@ -45,7 +48,7 @@ AGENTS: Sequence[Column] = (
 TIMELINE: Sequence[Column] = (
     ("at", _time("at")),
     ("seq", _field("sequence")),
-    ("who", _field("who")),
+    ("who", lambda row: _INCARNATION.sub("", str(row.get("who") or "-"))),
     ("what", lambda row: row["what"] + (f" - {row['why']}" if row.get("why") else "")),
 )
 WAKES: Sequence[Column] = (

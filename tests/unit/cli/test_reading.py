@@ -128,4 +128,28 @@ def test_tail_prints_records_and_comes_back_behind_the_last_one(
 
 def test_a_tail_of_no_session_is_not_found(run: Run, remote: Gateway) -> None:
     assert run("tail", "nobody").code == 4
-    assert remote.asked[0].path == "/api/sessions/nobody/stream"
+    assert run("tail", "nobody", "--json").code == 4
+    assert remote.asked[-1].path == "/api/sessions/nobody/stream"
+
+
+def test_a_tail_for_people_says_so_and_begins_with_the_last_few_records(
+    run: Run, remote: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anchorwatch.cli.api.RETRY_S_MAX", 0.3)
+    remote.answer("GET /api/sessions/fleet/timeline", page({"sequence": 9}, {"sequence": 7}))
+    remote.streams["/api/sessions/fleet/stream"] = []
+    ran = run("tail", "fleet")
+    assert "following fleet (Ctrl-C ends it)" in ran.err
+    assert remote.asked[1].query == {"after": "6"}
+
+
+def test_who_is_named_without_the_incarnation(run: Run, remote: Gateway) -> None:
+    row = {
+        "sequence": 1,
+        "at": "2026-03-17T18:56:43Z",
+        "what": "turn 1 began",
+        "who": f"planner-1:{'0a' * 16}",
+    }
+    remote.answer("GET /api/sessions/fleet/timeline", page(row))
+    assert "  planner-1  turn 1 began" in run("timeline", "fleet").out
+    assert json.loads(run("timeline", "fleet", "--json").out)[0]["who"] == row["who"]
