@@ -82,7 +82,7 @@ class Guard:
         if not hmac.compare_digest(given, self._expected):
             raise Unauthorized(
                 "the bearer token is missing or wrong",
-                hint="send `Authorization: Bearer TOKEN`; `anchorwatch status` says where the token stands",
+                hint="send `Authorization: Bearer TOKEN`; `anchorwatch credentials api` prints it",
             )
 
 

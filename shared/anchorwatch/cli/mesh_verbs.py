@@ -110,11 +110,13 @@ def init(
 
 
 def credentials(
-    user: Annotated[str, typer.Argument(metavar="USER", help="publisher, cli, or a service.")] = "publisher",
+    user: Annotated[
+        str, typer.Argument(metavar="USER", help="publisher, cli, a service, or api.")
+    ] = "publisher",
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,  # noqa: FBT002
 ) -> None:
-    """Print the NATS credentials of a user."""
+    """Print the credentials of a NATS user, or the token of the API (api)."""
     from anchorwatch.cli import provision, running
 
     found = provision.credentials(running.data_directory(data_dir), user)

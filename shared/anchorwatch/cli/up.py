@@ -104,6 +104,8 @@ def _follow(front: Front, data: DataDir, settings: Settings, wish: Wish) -> int:
             "the supervisor was killed, and everything with it",
             hint="`anchorwatch up` continues where it was",
         )
+    if code == 0:
+        print("stopped; `anchorwatch up` goes on where it was", flush=True)
     return max(code, 0)
 
 
@@ -149,7 +151,7 @@ Anchor Watch is ready.
   access   {data.mesh} (tokens and passwords, for programs)
   model    {model}
 Try:
-  add work   {command} fleet jobs add 20{where}
+  add work   {command} fleet jobs add 1000{where}
   watch      {command} tail fleet{where}
   stop       {stop}"""
 
