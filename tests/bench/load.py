@@ -28,11 +28,11 @@ class Latency:
 
 @dataclass(frozen=True)
 class Throughput:
-    """Turns of many sessions. ``latency`` is that under this load; ``usage`` covers ``turns``, the warm-up included."""
+    """Turns of many sessions. ``took``: seconds of each within the measured time; ``usage`` covers ``turns``, the warm-up too."""
 
     turns_a_second: float
     turns: int
-    latency: Latency
+    took: Sequence[float]
     usage: Usage
 
 
@@ -53,7 +53,7 @@ async def throughput(scene: Scene, sessions: Sequence[str], warm_s: float, measu
             tasks.create_task(keep_going(session))
     inside = [took for at, took in ended if start + warm_s <= at < start + warm_s + measured_s]
     usage = (await scene.usage()).since(before)
-    return Throughput(len(inside) / measured_s, len(ended), Latency.of(inside), usage)
+    return Throughput(len(inside) / measured_s, len(ended), inside, usage)
 
 
 async def sequence(scene: Scene, session: str, count: int) -> list[float]:

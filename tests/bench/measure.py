@@ -7,11 +7,9 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tests.bench import machine
-from tests.bench.floor import Floor
-from tests.bench.load import Latency, Throughput, sequence, throughput
+from tests.bench.load import Throughput, sequence, throughput
 from tests.bench.mesh import Mesh
 from tests.bench.plan import Plan
 from tests.bench.scene import Scene
@@ -23,12 +21,12 @@ EARLY = 10
 
 
 @dataclass(frozen=True)
-class Speed:
-    """One turn after the other, and many sessions at once. ``fsync_ms``: what the disk took for one, before and after."""
+class Round:
+    """One turn after the other (seconds of each), then many sessions at once. ``fsync_ms``: what the disk took for one then."""
 
-    alone: Latency
+    alone: Sequence[float]
     many: Throughput
-    fsync_ms: tuple[float, float]
+    fsync_ms: float
 
 
 @dataclass(frozen=True)
@@ -72,18 +70,11 @@ def session_names(plan: Plan) -> list[str]:
     return [f"s{number}" for number in range(1, plan.sessions + 1)]
 
 
-async def speed(scene: Scene, sessions: Sequence[str], plan: Plan, warm_s: float, measured_s: float) -> Speed:
-    """``alone`` first, since what is stored by then is little."""
-    before_ms = machine.fsync_p50_ms(scene.directory)
+async def measure_round(scene: Scene, plan: Plan, measured_s: float) -> Round:
+    fsync_ms = machine.fsync_p50_ms(scene.directory)
     took = await sequence(scene, "alone", plan.sequential_warm + plan.sequential)
-    many = await throughput(scene, sessions, warm_s, measured_s)
-    fsync_ms = (before_ms, machine.fsync_p50_ms(scene.directory))
-    return Speed(Latency.of(took[plan.sequential_warm :]), many, fsync_ms)
-
-
-async def floor(directory: Path, plan: Plan, *, fsync: bool) -> Speed:
-    async with Floor(directory, fsync=fsync) as scene:
-        return await speed(scene, session_names(plan), plan, plan.floor_warm_s, plan.floor_measured_s)
+    many = await throughput(scene, session_names(plan), plan.warm_s, measured_s)
+    return Round(took[plan.sequential_warm :], many, fsync_ms)
 
 
 async def history(mesh: Mesh, plan: Plan) -> History:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import reduce
 from typing import Any
 
-from tests.bench.measure import Counts, History, Recovery, Speed
+from tests.bench.load import Latency
+from tests.bench.measure import Counts, History, Recovery, Round
+from tests.bench.scene import Usage
 
 OF_LAZY_FLOOR_MIN = 0.17
 OF_FSYNC_FLOOR_P50_MAX = 2.6
@@ -15,26 +18,73 @@ P99_OF_P50_MAX = 2.0
 BYTES_A_TURN_MAX = 3 * 1024
 FLAT_MAX = 1.3
 RECOVERY_S_MAX = 0.6
-# Streams that grow with turns; the KV view keeps one message a session.
+# Streams that keep one message for each key.
 VIEWS = ("KV_", "OBJ_")
+FLOOR_LAZY, FLOOR_FSYNC, MESH, MESH_LAZY = (
+    "floor, lazy fsync",
+    "floor, fsync",
+    "mesh, fsync",
+    "mesh, lazy fsync",
+)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """All rounds of one kind as one."""
+
+    turns_a_second: float
+    alone: Latency
+    many: Latency
+    turns: int
+    usage: Usage
+    fsync_ms: float
+
+    @classmethod
+    def of(cls, rounds: Sequence[Round]) -> Speed:
+        return cls(
+            statistics.median(each.many.turns_a_second for each in rounds),
+            Latency.of([took for each in rounds for took in each.alone]),
+            Latency.of([took for each in rounds for took in each.many.took]),
+            sum(each.many.turns for each in rounds),
+            reduce(Usage.plus, (each.many.usage for each in rounds)),
+            statistics.median(each.fsync_ms for each in rounds),
+        )
+
+    @property
+    def cpu_ms_a_turn(self) -> dict[str, float]:
+        return {who: used / self.turns * 1000 for who, used in self.usage.cpu_s.items()}
 
 
 @dataclass
 class Results:
-    """Everything of one run. Floors are measured before and after."""
+    """Everything of one run."""
 
     command: str
-    machine: dict[str, Any]
-    floor_lazy: list[Speed]
-    floor_fsync: list[Speed]
-    mesh: Speed
-    mesh_lazy: Speed | None
+    machine: Mapping[str, Any]
+    rounds: Mapping[str, Sequence[Round]]
     history: History
     recovery: Recovery
     counts: Counts
 
+    @property
+    def speeds(self) -> dict[str, Speed]:
+        return {name: Speed.of(rounds) for name, rounds in self.rounds.items()}
+
     def to_json(self) -> dict[str, Any]:
-        return {"ratios": {name: row.value for name, row in ratios(self).items()}, **asdict(self)}
+        """Figures without the single turns behind them."""
+        return {
+            "command": self.command,
+            "machine": dict(self.machine),
+            "ratios": {name: row.value for name, row in ratios(self).items()},
+            "speeds": {
+                name: {**asdict(speed), "cpu_ms_a_turn": speed.cpu_ms_a_turn}
+                for name, speed in self.speeds.items()
+            },
+            "bytes_a_turn": bytes_a_turn(self.speeds[MESH]),
+            "history": asdict(self.history),
+            "recovery": asdict(self.recovery),
+            "counts": asdict(self.counts),
+        }
 
 
 @dataclass(frozen=True)
@@ -43,45 +93,38 @@ class Ratio:
 
     label: str
     value: float
-    good: bool
-    bar: str
-
-
-def _mean(speeds: Sequence[Speed], figure: Callable[[Speed], float]) -> float:
-    return statistics.mean(figure(each) for each in speeds)
-
-
-def _rate(speed: Speed) -> float:
-    return speed.many.turns_a_second
-
-
-def _p50(speed: Speed) -> float:
-    return speed.alone.p50_ms
+    good: bool = True
+    bar: str = ""
 
 
 def ratios(results: Results) -> dict[str, Ratio]:
     """The figures that can be compared with those of another machine."""
-    mesh, recovery, history = results.mesh, results.recovery, results.history
-    of_lazy = _rate(mesh) / _mean(results.floor_lazy, _rate)
-    of_fsync = _rate(mesh) / _mean(results.floor_fsync, _rate)
-    p50 = _p50(mesh) / _mean(results.floor_fsync, _p50)
-    p99 = mesh.alone.p99_ms / mesh.alone.p50_ms
-    size = bytes_a_turn(mesh)
-    beyond = statistics.median(recovery.beyond_start_s)
+    mesh, recovery, history = results.speeds[MESH], results.recovery, results.history
     turns, loads = sorted(history.turn_ms), sorted(history.load_ms)
     aging = history.turn_ms[turns[-1]] / history.turn_ms[turns[0]]
     loading = history.load_ms[loads[-1]] / history.load_ms[loads[0]]
+    of_lazy = _of(results, FLOOR_LAZY, lambda each: each.many.turns_a_second)
+    of_fsync = _of(results, FLOOR_FSYNC, lambda each: each.many.turns_a_second)
+    p50 = _of(results, FLOOR_FSYNC, lambda each: statistics.median(each.alone))
+    p99 = mesh.alone.p99_ms / mesh.alone.p50_ms
+    beyond = statistics.median(recovery.beyond_start_s)
     return {
-        "turns_of_lazy_floor": _at_least("turns/s, of the lazy floor", of_lazy, OF_LAZY_FLOOR_MIN),
-        "turns_of_fsync_floor": Ratio("turns/s, of the fsync floor", of_fsync, good=True, bar=""),
+        "turns_of_lazy_floor": _at_least("turns/s, of the lazy floor's", of_lazy, OF_LAZY_FLOOR_MIN),
+        "turns_of_fsync_floor": Ratio("turns/s, of the fsync floor's", of_fsync),
         "p50_of_fsync_floor": _at_most("p50 alone, of the fsync floor's", p50, OF_FSYNC_FLOOR_P50_MAX),
         "p99_of_p50": _at_most("p99 alone, of p50", p99, P99_OF_P50_MAX),
         "turn_by_age": _at_most(f"turn {turns[-1]} of one session, of turn {turns[0]}", aging, FLAT_MAX),
         "load_by_age": _at_most(f"loading at turn {loads[-1]}, of turn {loads[0]}", loading, FLAT_MAX),
-        "bytes_a_turn": _at_most("bytes a turn on disk", size, BYTES_A_TURN_MAX),
+        "bytes_a_turn": _at_most("bytes a turn on disk", bytes_a_turn(mesh), BYTES_A_TURN_MAX),
         "recovery_s": _at_most("recovery beyond process start, s", beyond, RECOVERY_S_MAX),
         "effects_twice": _at_most("effects done twice", results.counts.effects_twice, 0),
     }
+
+
+def _of(results: Results, floor: str, figure: Callable[[Round], float]) -> float:
+    """The mesh's figure of that floor's in the same round; the median of all rounds."""
+    pairs = zip(results.rounds[MESH], results.rounds[floor], strict=True)
+    return statistics.median(figure(mesh) / figure(beside) for mesh, beside in pairs)
 
 
 def _at_least(label: str, value: float, least: float) -> Ratio:
@@ -94,9 +137,9 @@ def _at_most(label: str, value: float, most: float) -> Ratio:
 
 def bytes_a_turn(speed: Speed) -> float:
     """Bytes on disk of what stays, once the blocks that it stands in are full. Views keep one message a session."""
-    usage = speed.many.usage
+    usage = speed.usage
     growing = {name: count for name, count in usage.bytes.items() if not name.startswith(VIEWS)}
-    return sum(count * usage.packed[name] for name, count in growing.items()) / speed.many.turns
+    return sum(count * usage.packed[name] for name, count in growing.items()) / speed.turns
 
 
 def text(results: Results) -> str:
@@ -105,48 +148,44 @@ def text(results: Results) -> str:
         f"{row.label:<38}{row.value:>10.3g}   {row.bar:<8}{'' if row.good else 'NOT MET'}".rstrip()
         for row in ratios(results).values()
     ]
-    return "\n".join(
+    parts = (
+        ["RATIOS (medians over rounds, each to the floor of its round)", *rows],
+        _speeds(results),
+        _costs(results.speeds[MESH]),
+        _single_session(results),
         [
-            "RATIOS", *rows, "",
-            *_speeds(results), "",
-            *_costs(results), "",
-            *_single_session(results), "",
             _counted(results.counts),
             "machine: " + ", ".join(f"{name} {value}" for name, value in results.machine.items()),
             f"command: {results.command}",
-        ]
-    )  # fmt: skip
+        ],
+    )
+    return "\n\n".join("\n".join(part) for part in parts)
 
 
 def _speeds(results: Results) -> list[str]:
+    names = ("turns/s", "p50 alone", "p99 alone", "p50 of many", "p99 of many", "CPU ms/turn", "fsync ms")
     rows = [
-        f"{'':<24}{'turns/s':>9}{'p50 alone':>11}{'p99 alone':>11}{'p50 of many':>13}{'CPU ms/turn':>13}{'fsync ms':>12}"
+        f"{f'medians of {len(results.rounds[MESH])} rounds':<22}" + "".join(f"{name:>12}" for name in names)
     ]
-    floors = [("floor, lazy fsync", each) for each in results.floor_lazy]
-    floors += [("floor, fsync", each) for each in results.floor_fsync]
-    meshes = [("mesh, fsync", results.mesh)]
-    meshes += [("mesh, lazy fsync", results.mesh_lazy)] if results.mesh_lazy else []
-    for name, speed in floors + meshes:
-        cpu = sum(used for who, used in speed.many.usage.cpu_s.items() if who != "bench")
+    for name, speed in results.speeds.items():
+        cpu = sum(used for who, used in speed.cpu_ms_a_turn.items() if who != "bench")
         rows.append(
-            f"{name:<24}{_rate(speed):>9.0f}{speed.alone.p50_ms:>11.2f}{speed.alone.p99_ms:>11.2f}"
-            f"{speed.many.latency.p50_ms:>13.1f}{cpu / speed.many.turns * 1000:>13.2f}"
-            f"{speed.fsync_ms[0]:>7.2f}{speed.fsync_ms[1]:>5.2f}"
+            f"{name:<22}{speed.turns_a_second:>12.0f}{speed.alone.p50_ms:>12.2f}{speed.alone.p99_ms:>12.2f}"
+            f"{speed.many.p50_ms:>12.1f}{speed.many.p99_ms:>12.1f}{cpu:>12.2f}{speed.fsync_ms:>12.2f}"
         )
     return rows
 
 
-def _costs(results: Results) -> list[str]:
-    many = results.mesh.many
-    usage, turns = many.usage, many.turns
-    cpu = (f"{who} {used / turns * 1000:.2f}" for who, used in usage.cpu_s.items())
-    stored = (f"{name} {count / turns:.2f}" for name, count in usage.messages.items() if count)
+def _costs(speed: Speed) -> list[str]:
+    usage, turns = speed.usage, speed.turns
+    cpu = (f"{who} {used:.2f}" for who, used in speed.cpu_ms_a_turn.items())
+    stored = (f"{name} {count / turns:.2f}" for name, count in usage.messages.items() if count >= turns / 100)
     size = (f"{name} {count / turns:.0f}" for name, count in usage.bytes.items() if count >= turns)
     packed = [f"{name} {share:.2f}" for name, share in usage.packed.items() if share != 1]
     return [
         f"CPU ms a turn: {', '.join(cpu)}",
-        f"stored messages (and so fsyncs) a turn: {sum(usage.messages.values()) / turns:.2f}: {', '.join(stored)}",
-        f"bytes a turn on disk: {bytes_a_turn(results.mesh):.0f}; stored: {', '.join(size)}",
+        f"stored messages a turn: {sum(usage.messages.values()) / turns:.2f}: {', '.join(stored)}",
+        f"bytes a turn on disk: {bytes_a_turn(speed):.0f}; stored: {', '.join(size)}",
         f"size of full blocks on disk, of what is stored in them: {', '.join(packed) or 'none was filled'}",
     ]
 
@@ -154,7 +193,7 @@ def _costs(results: Results) -> list[str]:
 def _single_session(results: Results) -> list[str]:
     history, recovery = results.history, results.recovery
 
-    def by_turn(figures: dict[int, float]) -> str:
+    def by_turn(figures: Mapping[int, float]) -> str:
         return ", ".join(f"turn {turn}: {took:.1f} ms" for turn, took in figures.items())
 
     seconds = (f"{took:.2f} s" for took in recovery.beyond_start_s)

@@ -1,15 +1,18 @@
-"""One run of the bench: floors before, the mesh, floors after."""
+"""One run of the bench. Floors and mesh stand beside each other and take turns, so that what else the machine does strikes all."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from tests.bench import machine, measure
+from tests.bench.floor import Floor
 from tests.bench.mesh import Mesh
 from tests.bench.plan import Plan
-from tests.bench.report import Results
+from tests.bench.report import FLOOR_FSYNC, FLOOR_LAZY, MESH, MESH_LAZY, Results
+from tests.bench.scene import Scene
 
 Tell = Callable[[str], None]
 # Beside the many: the sessions whose turns are measured one after the other.
@@ -18,32 +21,30 @@ SINGLE = ("alone", "history", "recovery")
 
 async def run(plan: Plan, command: str, tell: Tell) -> Results:
     """Measure everything, on servers and in a directory that are gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="aw-bench-") as name:
-        directory = Path(name)
-        facts = machine.facts()
-        lazy: list[measure.Speed] = []
-        fsync: list[measure.Speed] = []
-
-        async def floors(when: str) -> None:
-            for durable, into in ((False, lazy), (True, fsync)):
-                tell(f"floor, {'fsync' if durable else 'lazy fsync'} ({when}) …")
-                into.append(await measure.floor(directory / f"floor-{when}-{durable}", plan, fsync=durable))
-
-        await floors("before")
-        sessions = measure.session_names(plan)
-        async with Mesh(directory / "mesh", (*sessions, *SINGLE), fsync=True) as mesh:
-            tell(f"mesh, {plan.sessions} sessions …")
-            speed = await measure.speed(mesh, sessions, plan, plan.warm_s, plan.measured_s)
-            tell(f"mesh, one session to turn {plan.history} …")
+    facts = machine.facts()
+    sessions = (*measure.session_names(plan), *SINGLE)
+    with tempfile.TemporaryDirectory(prefix="aw-bench-") as path:
+        directory = Path(path)
+        async with AsyncExitStack() as stack:
+            tell("starting floors and mesh …")
+            mesh = await stack.enter_async_context(Mesh(directory / "mesh", sessions, fsync=True))
+            scenes: dict[str, Scene] = {
+                FLOOR_LAZY: await stack.enter_async_context(Floor(directory / "lazy", fsync=False)),
+                FLOOR_FSYNC: await stack.enter_async_context(Floor(directory / "fsync", fsync=True)),
+                MESH: mesh,
+            }
+            if plan.lazy_mesh:
+                lazy = Mesh(directory / "mesh-lazy", sessions, fsync=False)
+                scenes[MESH_LAZY] = await stack.enter_async_context(lazy)
+            rounds: dict[str, list[measure.Round]] = {name: [] for name in scenes}
+            for number in range(1, plan.rounds + 1):
+                tell(f"round {number} of {plan.rounds} …")
+                for name, scene in scenes.items():
+                    measured_s = plan.floor_measured_s if isinstance(scene, Floor) else plan.measured_s
+                    rounds[name].append(await measure.measure_round(scene, plan, measured_s))
+            tell(f"one session to turn {plan.history} …")
             history = await measure.history(mesh, plan)
-            tell("mesh, executor killed between effect and record …")
+            tell("executor killed between effect and record …")
             recovery = await measure.recovery(mesh, plan)
             counts = measure.counts(mesh)
-        mesh_lazy = None
-        if plan.lazy_mesh:
-            tell("mesh, lazy fsync …")
-            async with Mesh(directory / "mesh-lazy", (*sessions, *SINGLE), fsync=False) as mesh:
-                mesh_lazy = await measure.speed(mesh, sessions, plan, plan.warm_s, plan.measured_s / 2)
-        if plan.floors_after:
-            await floors("after")
-    return Results(command, facts, lazy, fsync, speed, mesh_lazy, history, recovery, counts)
+    return Results(command, facts, rounds, history, recovery, counts)

@@ -52,6 +52,14 @@ class Usage:
             self.packed,
         )
 
+    def plus(self, more: Usage) -> Usage:
+        return Usage(
+            {name: count + self.messages.get(name, 0) for name, count in more.messages.items()},
+            {name: count + self.bytes.get(name, 0) for name, count in more.bytes.items()},
+            {name: used + self.cpu_s.get(name, 0.0) for name, used in more.cpu_s.items()},
+            more.packed,
+        )
+
 
 class Scene:
     """Everything of one run. A subclass makes the streams and the workers, and says what an event looks like."""

@@ -12,15 +12,14 @@ from tests.bench.run import run
 
 TINY = Plan(
     sessions=4,
+    rounds=1,
     warm_s=0.1,
     measured_s=0.4,
-    floor_warm_s=0.1,
     floor_measured_s=0.3,
     sequential=5,
     sequential_warm=1,
     history=12,
     recoveries=1,
-    floors_after=False,
     lazy_mesh=False,
 )
 
@@ -31,8 +30,9 @@ async def test_every_wake_is_one_turn_one_effect_and_one_delivery() -> None:
     counts = results.counts
     # Sessions look once when they are made: those of the load, and the three whose turns follow one another.
     first_looks = TINY.sessions + 3
+    # One round.
     followed = TINY.sequential + TINY.sequential_warm + TINY.history + TINY.recoveries
-    assert counts.wakes == first_looks + followed + results.mesh.many.turns
+    assert counts.wakes == first_looks + followed + results.speeds[report.MESH].turns
     assert (counts.effects, counts.deliveries) == (counts.wakes, counts.wakes)
     assert (counts.effects_twice, counts.deliveries_twice) == (0, 0)
     text = report.text(results)
