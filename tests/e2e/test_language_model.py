@@ -103,7 +103,7 @@ async def test_a_stop_is_refused_while_workers_are_dead_and_the_model_is_told(
     first, second = minds.asked("stops")
     assert results_shown(first) == []
     (shown,) = results_shown(second)
-    assert shown.startswith("REFUSED")
+    assert shown.startswith(f"REFUSED: by the rule {RULE}: ")
     assert "workers are dead" in shown
     assert ended(history, 2)[0] == "unresolved", "the emergency stands, and nothing was done about it"
 

@@ -81,7 +81,9 @@ def _session_event(register: Register, stored: Stored) -> Recorded | None:
         case "fx.done":
             record = decode(stored.payload)
             done = read_outcome(record.body)
-            outcome = OutcomeRecorded(done.call, done.state, done.text, done.data, done.durable)
+            # The model must see which rule refused, to look for another way.
+            text = f"by the rule {done.rule}: {done.text}" if done.rule else done.text
+            outcome = OutcomeRecorded(done.call, done.state, text, done.data, done.durable)
             return Recorded(stored.sequence, outcome, record.digest)
         case _:
             return None

@@ -9,6 +9,8 @@ from pathlib import Path
 from anchorwatch.packs.fleet.worker.lifeline import tie_to
 from anchorwatch.packs.fleet.yard.births import Birth, write_birth
 
+NICE = 10
+
 
 def main() -> None:
     """Be a worker, until told to stop (SIGTERM) or the yard ends.
@@ -32,6 +34,8 @@ def main() -> None:
     # Ctrl-C in a terminal reaches the whole process group; it is the yard that ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     write_birth(births, birth)
+    # Proofs take all the processor that they get; the mesh that looks after them goes first.
+    os.nice(NICE)
 
     from anchorwatch.packs.fleet.worker.work import run  # noqa: PLC0415 - see above
 
