@@ -1,4 +1,4 @@
-"""One run of the bench. Floors and mesh stand beside each other and take turns, so that what else the machine does strikes all."""
+"""One run of the bench. Floors and mesh stand beside each other and take turns: what else the machine does strikes them all."""
 
 from __future__ import annotations
 
