@@ -20,12 +20,11 @@ from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, 
 from anchorwatch.core.session.wakes import shown
 from anchorwatch.core.times import iso
 from anchorwatch.core.tools import ToolSpec
-from anchorwatch.models.port import MESSAGES_REMEMBERED, TOOLS_REMEMBERED, ModelRequest, PastCall, Situation
+from anchorwatch.models.port import PAST_REMEMBERED, TOOLS_REMEMBERED, ModelRequest, PastCall, Situation
 from anchorwatch.packs.port import Pack
 
 SHOWN_INPUTS_MAX = 20
 RESULT_CHARS_MAX = 8_000
-PAST_TURNS_REMEMBERED = 4_096
 Chat = dict[str, Any]
 
 TASK = (
@@ -45,30 +44,37 @@ def build(
     past_turns: int,
 ) -> ModelRequest:
     """The request for the running turn's next step, showing the last ``past_turns`` turns of the conversation."""
-    messages: list[Chat] = [{"role": "system", "content": _system(state, agent, pack)}]
+    opening: list[Chat] = [{"role": "system", "content": _system(state, agent, pack)}]
     past = state.history[len(state.history) - past_turns :] if past_turns else ()
     if len(past) < len(state.history):
-        messages.append(
+        opening.append(
             {"role": "user", "content": f"({len(state.history) - len(past)} earlier turns are not shown.)"}
         )
-    for turn in past:
-        messages.extend(_past_turn(turn))
+    now: list[Chat] = []
     if state.turn is not None:
-        messages.append({"role": "user", "content": _run_wakes(state.turn.run_id, state.turn.inputs)})
+        now.append({"role": "user", "content": _run_wakes(state.turn.run_id, state.turn.inputs)})
         for step in state.turn.steps:
-            messages.extend(_step(state.turn.run_id, step))
-    messages.append({"role": "user", "content": _now(observation)})
+            now.extend(_step(state.turn.run_id, step))
+    now.append({"role": "user", "content": _now(observation)})
     return ModelRequest(
-        messages=tuple(messages),
-        tools=tuple(_tool(tool) for tool in tools),
+        now=tuple(now),
+        tools=_tools(tools),
         situation=situation(state, agent, observation, heartbeat_s),
+        opening=tuple(opening),
+        past=tuple(map(_past_turn, past)),
     )
 
 
 def request_bytes(request: ModelRequest) -> bytes:
     """What the digest of a request covers: its messages and tools, as canonical JSON."""
-    messages, tools = (b",".join(map(_canonical, part)) for part in (request.messages, request.tools))
-    return b'{"messages":[' + messages + b'],"tools":[' + tools + b"]}"
+    messages = (_list_inside(request.opening), *map(_past_bytes, request.past), _list_inside(request.now))
+    tools = _tools_bytes(request.tools)
+    return b'{"messages":[' + b",".join(filter(None, messages)) + b'],"tools":[' + tools + b"]}"
+
+
+def _list_inside(messages: Sequence[Mapping[str, Any]]) -> bytes:
+    """A list as canonical JSON, without its brackets."""
+    return canonical_json(list(messages))[1:-1]
 
 
 def situation(
@@ -121,7 +127,7 @@ def _listed(title: str, items: Sequence[str]) -> list[str]:
     return [title, *(f"- {item}" for item in items)] if items else []
 
 
-def _tool_schema(tool: ToolSpec) -> Chat:
+def _tool(tool: ToolSpec) -> Chat:
     return {
         "type": "function",
         "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
@@ -165,12 +171,12 @@ def _wake_line(each: Input) -> str:
             return "it is time for the regular check"
 
 
-def _past_messages(turn: PastTurn) -> list[Chat]:
+def _past_messages(turn: PastTurn) -> tuple[Chat, ...]:
     messages = [{"role": "user", "content": _run_wakes(turn.run_id, turn.inputs, turn.skipped)}]
     for step in turn.steps:
         messages.extend(_step(turn.run_id, step))
     messages.append({"role": "user", "content": f"[run {turn.run_id} ended: {turn.outcome}. {turn.reason}]"})
-    return messages
+    return tuple(messages)
 
 
 def _step(run_id: int, step: Step) -> list[Chat]:
@@ -225,7 +231,10 @@ def _now(observation: Observation) -> str:
     )
 
 
-# Most of a request is what the one before had too: a turn that is over stays the same object, and so do its messages.
-_past_turn = ByIdentity(_past_messages, PAST_TURNS_REMEMBERED)
-_tool = ByIdentity(_tool_schema, TOOLS_REMEMBERED)
-_canonical: ByIdentity[Mapping[str, Any], bytes] = ByIdentity(canonical_json, MESSAGES_REMEMBERED)
+# A turn that is over stays the same object, so it is the same messages in every later request; so it is with an agent's tools.
+_past_turn = ByIdentity(_past_messages, PAST_REMEMBERED)
+_past_bytes: ByIdentity[Sequence[Mapping[str, Any]], bytes] = ByIdentity(_list_inside, PAST_REMEMBERED)
+_tools: ByIdentity[Sequence[ToolSpec], tuple[Chat, ...]] = ByIdentity(
+    lambda tools: tuple(map(_tool, tools)), TOOLS_REMEMBERED
+)
+_tools_bytes: ByIdentity[Sequence[Mapping[str, Any]], bytes] = ByIdentity(_list_inside, TOOLS_REMEMBERED)

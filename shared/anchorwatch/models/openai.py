@@ -110,7 +110,7 @@ class OpenAIModel:
 
     def count(self, request: ModelRequest) -> int:
         """Tokens of the request exactly as it is sent; an upper bound, or an estimate (`counter.estimate`)."""
-        return self.counter.request(*prepare(request.messages, request.tools))
+        return self.counter.sent(request)
 
     async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
         """Ask. ``deadline_s``: seconds for all of it: waiting for a place, retries and their waits.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, ClassVar, Protocol
 
 from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.core.facts import Facts, Observation
 
-MESSAGES_REMEMBERED = 16_384
-TOOLS_REMEMBERED = 1_024
-"""On how many messages, and tool schemas, whoever works on requests remembers its work."""
+PAST_REMEMBERED, TOOLS_REMEMBERED = 8_192, 512
+"""On how many turns of the past, and sets of tools, whoever works on requests remembers its work."""
+Chat = Mapping[str, Any]
+"""A message in the form of chat.completions."""
 
 
 class ModelUnavailable(Unavailable):
@@ -101,12 +103,20 @@ class Situation:
 class ModelRequest:
     """One request. ``messages`` and ``tools`` are in the form of chat.completions; what is counted is exactly this.
 
-    Nobody changes a message once it is in a request: later requests hold the same one again.
+    Most of a request is what the one before had too. So the turns that are over stand apart, each as one tuple of messages which
+    later requests hold again: the very same, unchanged. So it is with ``tools``.
     """
 
-    messages: tuple[Mapping[str, Any], ...]
+    now: tuple[Chat, ...]
     tools: tuple[Mapping[str, Any], ...]
     situation: Situation
+    opening: tuple[Chat, ...] = ()
+    past: tuple[tuple[Chat, ...], ...] = ()
+
+    @property
+    def messages(self) -> tuple[Chat, ...]:
+        """All messages, in order: the opening, the past, and what this turn is about."""
+        return (*self.opening, *chain.from_iterable(self.past), *self.now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anchorwatch.core.memo import ByIdentity
-from anchorwatch.models.port import MESSAGES_REMEMBERED, TOOLS_REMEMBERED
 from anchorwatch.models.text import clean_json
 
 JsonObject = dict[str, Any]
@@ -24,8 +22,8 @@ def prepare(
     messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
 ) -> tuple[list[JsonObject], list[JsonObject]]:
     """Messages and tools as they are sent: strings cleaned, past arguments JSON objects, no empty assistant messages."""
-    sent = map(_sent, messages)
-    return [message for message in sent if not _is_empty(message)], list(map(_sent_tool, tools))
+    sent = [_message(clean_json(message)) for message in messages]
+    return [message for message in sent if not _is_empty(message)], [clean_json(tool) for tool in tools]
 
 
 def nudged(messages: list[JsonObject]) -> list[JsonObject]:
@@ -72,9 +70,3 @@ def _is_object(text: str) -> bool:
 def _is_empty(message: JsonObject) -> bool:
     """An assistant message with neither content nor calls: it teaches a model to answer nothing."""
     return message.get("role") == "assistant" and not message.get("content") and not message.get("tool_calls")
-
-
-_sent: ByIdentity[Mapping[str, Any], JsonObject] = ByIdentity(
-    lambda message: _message(clean_json(message)), MESSAGES_REMEMBERED
-)
-_sent_tool: ByIdentity[Mapping[str, Any], JsonObject] = ByIdentity(clean_json, TOOLS_REMEMBERED)

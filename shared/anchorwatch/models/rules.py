@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anchorwatch.models.port import ModelReply, ModelRequest, Situation, StepDecision
-from anchorwatch.models.request import prepare
 from anchorwatch.models.tokens import Counter
 
 RULES = "rules"
@@ -23,7 +22,7 @@ class RulesModel:
 
     def count(self, request: ModelRequest) -> int:
         """Tokens (o200k) of the request as a model would be sent it: a session keeps its budget whoever decides."""
-        return self._counter.request(*prepare(request.messages, request.tools))
+        return self._counter.sent(request)
 
     async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:  # noqa: ARG002 - rules take no time
         """Decide. Raises nothing of its own: what a pack's rules raise is a fault of the pack, and passes through."""

@@ -25,7 +25,8 @@ from typing import Any
 
 from anchorwatch.core.errors import Damaged
 from anchorwatch.core.memo import ByIdentity
-from anchorwatch.models.port import MESSAGES_REMEMBERED, TOOLS_REMEMBERED
+from anchorwatch.models.port import PAST_REMEMBERED, TOOLS_REMEMBERED, Chat, ModelRequest
+from anchorwatch.models.request import prepare
 
 REQUEST_TOKENS = 40
 """Opens the answer (3), and leaves room for the nudge after an empty one."""
@@ -177,14 +178,22 @@ class Counter:
         Raises:
             Damaged: the ranks cannot be trusted.
         """
-        total = REQUEST_TOKENS + sum(map(_message_counter(self.vocabulary), messages)) + self.tools(tools)
+        total = REQUEST_TOKENS + sum(map(self.message, messages)) + self.tools(tools)
         return math.ceil(total * self.ratio)
+
+    def sent(self, request: ModelRequest) -> int:
+        """Tokens of a request as it is sent; turns of the past and tools are counted once.
+
+        Raises:
+            Damaged: as `request`.
+        """
+        messages, _ = prepare((*request.opening, *request.now), ())
+        past = sum(map(_past_counter(self.vocabulary), request.past))
+        tools = _tools_counter(self.vocabulary)(request.tools)
+        return math.ceil((REQUEST_TOKENS + past + sum(map(self.message, messages)) + tools) * self.ratio)
 
     def message(self, message: Mapping[str, Any]) -> int:
         """Tokens of one message and what stands around it, before the ratio."""
-        return _message_counter(self.vocabulary)(message)
-
-    def _count_message(self, message: Mapping[str, Any]) -> int:
         total = MESSAGE_TOKENS
         for key, value in message.items():
             if key in {"content", "tool_calls"} and isinstance(value, (list, tuple)):
@@ -197,10 +206,7 @@ class Counter:
         """Tokens of the tool schemas as JSON, before the ratio; 0 when there are none."""
         if not tools:
             return 0
-        return TOOLS_TOKENS + sum(map(_tool_counter(self.vocabulary), tools))
-
-    def _count_tool(self, tool: Mapping[str, Any]) -> int:
-        return TOOL_TOKENS + self._value(tool)
+        return TOOLS_TOKENS + sum(TOOL_TOKENS + self._value(tool) for tool in tools)
 
     def text(self, text: str) -> int:
         """Tokens of plain text, before the ratio."""
@@ -226,13 +232,15 @@ class Counter:
 
 
 @cache
-def _message_counter(vocabulary: Vocabulary) -> ByIdentity[Mapping[str, Any], int]:
-    return ByIdentity(Counter(vocabulary)._count_message, MESSAGES_REMEMBERED)  # noqa: SLF001 - of this module
+def _past_counter(vocabulary: Vocabulary) -> ByIdentity[Sequence[Chat], int]:
+    counter = Counter(vocabulary)
+    return ByIdentity(lambda past: sum(map(counter.message, prepare(past, ())[0])), PAST_REMEMBERED)
 
 
 @cache
-def _tool_counter(vocabulary: Vocabulary) -> ByIdentity[Mapping[str, Any], int]:
-    return ByIdentity(Counter(vocabulary)._count_tool, TOOLS_REMEMBERED)  # noqa: SLF001 - of this module
+def _tools_counter(vocabulary: Vocabulary) -> ByIdentity[Sequence[Mapping[str, Any]], int]:
+    counter = Counter(vocabulary)
+    return ByIdentity(lambda tools: counter.tools(prepare((), tools)[1]), TOOLS_REMEMBERED)
 
 
 def counter_for(model_name: str) -> Counter:

@@ -11,6 +11,8 @@ from anchorwatch.codec import canonical_json
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, Step, Turn
+from anchorwatch.models.request import prepare
+from anchorwatch.models.tokens import Counter, counter_for
 from anchorwatch_planner import prompt
 
 from tests.support.packs import BENCH, TOOLS, bench_agent
@@ -136,6 +138,14 @@ def test_what_the_digest_of_a_request_covers_is_all_of_it_as_canonical_json() ->
     for request in (build(state(history=(past(2), past(3)))), build(state())):
         whole = {"messages": list(request.messages), "tools": list(request.tools)}
         assert prompt.request_bytes(request) == canonical_json(whole)
+
+
+def test_what_is_counted_is_all_of_a_request_as_it_is_sent() -> None:
+    empty = PastTurn(4, "no_action", "", (event(1),), 0, (Step(1, "", ()),))
+    steps = (Step(1, "", (Call(1, "look", {"item": "a"}, state="succeeded", text="a\0b"),)),)
+    for request in (build(state()), build(state(*steps, history=(past(2), empty, past(3)))), build(state())):
+        for counter in (Counter(), counter_for("some-model")):
+            assert counter.sent(request) == counter.request(*prepare(request.messages, request.tools))
 
 
 def test_a_turn_that_is_over_is_rendered_once_however_often_it_is_shown() -> None:
