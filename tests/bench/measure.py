@@ -88,7 +88,7 @@ async def history(mesh: Mesh, plan: Plan) -> History:
         restarted_ms[mark] = await _first_after_restart(mesh)
         took.append(restarted_ms[mark] / 1000)
     return History(
-        {turn: _around(took, turn) for turn in (1, 100, 1_000) if turn < len(took)}, load_ms, restarted_ms
+        {turn: _around(took, turn) for turn in (1, 100, 1_000) if turn <= len(took)}, load_ms, restarted_ms
     )
 
 

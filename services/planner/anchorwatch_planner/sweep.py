@@ -13,8 +13,8 @@ from anchorwatch.topology.streams import ANCHORS_BUCKET
 from anchorwatch_planner.actor import Actors
 from anchorwatch_planner.evidence import Cause
 
-AT_ONCE = 8
-REST_S_MAX = 1.0
+AT_ONCE = 4
+REST_S_MAX = 0.25
 
 
 async def sessions_known(bus: Bus) -> list[SessionRef]:
