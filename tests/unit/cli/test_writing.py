@@ -106,21 +106,23 @@ def test_an_agent_file_is_applied(run: Run, remote: Gateway) -> None:
         ("name = ", "cannot be read"),
         ("name = 'x'", "pack is missing"),
         ("name = 'Not A Name'\npack = 'fleet'", "name must be 1-63 characters of a-z"),
-        (AGENT + "typo = 1", "limits.typo"),
         ("typo = 1\n" + AGENT, "typo is none of the fields that there are"),
     ],
 )
 def test_a_faulty_agent_file_is_explained(run: Run, remote: Gateway, text: str, said: str) -> None:
     Path("agent.toml").write_text(text)
     ran = run("agents", "apply", "agent.toml")
-    if said == "limits.typo":
-        # A pack may read limits of its own.
-        assert ran.code == 4
-        return
     assert ran.code == 2
     assert said in ran.err
     assert ran.err.count("\n") == 1
     assert remote.asked == []
+
+
+def test_a_limit_that_only_the_pack_knows_is_handed_on(run: Run, remote: Gateway) -> None:
+    Path("agent.toml").write_text(AGENT + "instances_max = 9")
+    remote.answer("PUT /api/agents/keeper", (200, {"name": "keeper", "version": 3}))
+    assert run("agents", "apply", "agent.toml").code == 0
+    assert remote.asked[0].body["limits"]["instances_max"] == 9
 
 
 def test_a_missing_agent_file_is_not_found(run: Run, remote: Gateway) -> None:
