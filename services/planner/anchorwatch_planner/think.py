@@ -8,6 +8,7 @@ from typing import Any
 
 import structlog
 from anchorwatch.codec import sha256_hex
+from anchorwatch.context import prompt
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.anchor import PromptProof, RunOutcome
 from anchorwatch.core.errors import AnchorWatchError, Fenced, NotFound
@@ -24,7 +25,6 @@ from anchorwatch.models.port import ContextOverflow, Model, ModelReply, ModelReq
 from anchorwatch.packs.port import Pack
 from anchorwatch.service.context import Clock
 
-from anchorwatch_planner import prompt
 from anchorwatch_planner.pace import next_check_ms
 
 REBASES_MAX = 5

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from anchorwatch.codec import canonical_json
+from anchorwatch.context import prompt
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, Step, Turn
 from anchorwatch.models.request import prepare
 from anchorwatch.models.tokens import Counter, counter_for
-from anchorwatch_planner import prompt
 
 from tests.support.packs import BENCH, TOOLS, bench_agent
 

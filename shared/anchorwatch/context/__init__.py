@@ -1,0 +1,1 @@
+"""What a model is shown: the request, from the session's state, within its budget. Pure."""
