@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from anchorwatch.bus.port import MESSAGE_ID_HEADER, Page, Stored, StreamState
 from anchorwatch.bus.sim.compare import dedupe_window_s
 from anchorwatch.bus.sim.index import SubjectIndex
-from anchorwatch.core.errors import TooLarge
+from anchorwatch.core.errors import BadInput, TooLarge
 from anchorwatch.topology.streams import StreamSpec
 from anchorwatch.topology.subjects import matches
 
@@ -79,6 +79,20 @@ class StreamStore:
                 self.replaced[subject] = self.messages[sequence]
                 self.remove(sequence)
         return stored
+
+    def restore(self, stored: Stored) -> None:
+        """Store a message as it stood elsewhere, at its own sequence and time, and tell whoever follows.
+
+        Raises:
+            BadInput: its sequence is not behind the last one.
+        """
+        if stored.sequence <= self.last_sequence:
+            raise BadInput(f"sequence {stored.sequence} is not behind {self.last_sequence}")
+        self.last_sequence = stored.sequence
+        self.messages[stored.sequence] = stored
+        self._bytes += message_bytes(stored)
+        self._index.add(stored.subject, stored.sequence)
+        self.announce(stored)
 
     def announce(self, stored: Stored) -> None:
         for tell in self.on_stored:

@@ -1,0 +1,116 @@
+"""A journal that the first release wrote, in the hands of today's code."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from anchorwatch.bus.sim.loop import run as run_virtual
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Kind
+from anchorwatch.core.session import SessionState
+from anchorwatch.journal.timeline import narrate, open_record
+from anchorwatch.models.port import ProposedCall, Situation, StepDecision
+from anchorwatch.packs import registry
+from anchorwatch.service.agents import AgentDirectory
+from anchorwatch.testing.mesh import WORKSPACE, SimMesh
+from anchorwatch_memory.store import MEMORY, Store
+
+from tests.sim.test_planner import ScriptedPack
+from tests.support.kept_journal import read_kept
+from tests.support.packs import Sink, bench_agent
+
+KEPT = read_kept()
+KINDS_OF_THE_FIRST_RELEASE = {
+    *("input", "created", "acquired", "taken_over", "turn_ended", "cancelled", "paused", "resumed"),
+    *("deleted", "quarantined", "directives", "command", "step", "snapshot", "gate_asked", "gate_decided"),
+    *("claim", "release", "outcome", "late", "artifact", "delivery_claimed", "delivery"),
+}
+
+
+def once(situation: Situation) -> StepDecision:
+    if situation.steps:
+        return StepDecision("done")
+    return StepDecision("", (ProposedCall("set", {"item": f"run-{situation.run_id}"}),))
+
+
+async def mesh_of_today(tmp_path: Path) -> SimMesh:
+    """The kept journal on a server, its agent, and no service yet."""
+    mesh = SimMesh(debounce_p0_s=0, debounce_p1_s=0, sweep_s=5)
+    await mesh.open()
+    KEPT.restore(mesh.server)
+    Sink(tmp_path).set_world(at_ms=4_000_000_000_000)
+    registry.register(ScriptedPack(once))
+    directory = await AgentDirectory.open(mesh.bus)
+    spec = await directory.apply(WORKSPACE, bench_agent(tmp_path, pack="scripted", heartbeat_s=3600))
+    assert spec.at_version == KEPT.agent
+    return mesh
+
+
+def test_it_holds_every_kind_of_record_that_the_first_release_wrote() -> None:
+    assert {open_record(stored).record.kind for stored in KEPT.messages} == KINDS_OF_THE_FIRST_RELEASE
+
+
+def test_every_record_of_it_is_read_and_told() -> None:
+    told = [entry for stored in KEPT.messages if (entry := narrate(stored))]
+    snapshots = [each for each in KEPT.messages if open_record(each).record.kind == Kind.SNAPSHOT]
+    assert len(told) == len(KEPT.messages) - len(snapshots)
+    assert not [entry for entry in told if entry.kind == "damaged"]
+
+
+def test_memory_projects_it_without_finding_damage() -> None:
+    store = Store(MEMORY)
+    store.project(KEPT.messages)
+    damaged, _ = store.read(lambda db: db.execute("SELECT damaged FROM progress").fetchone()[0])
+    store.close()
+    assert damaged == 0
+
+
+def test_it_folds_to_what_was_recorded_from_a_snapshot_as_from_the_start(tmp_path: Path) -> None:
+    async def main() -> None:
+        mesh = await mesh_of_today(tmp_path)
+        for session, runs, status in (
+            ("fleet", 8, "idle"),
+            ("by-hand", 2, "idle"),
+            ("midway", 0, "active"),
+            ("gone", 0, "deleted"),
+            ("held", 0, "quarantined"),
+        ):
+            state = await mesh.sessions.load(SessionRef(WORKSPACE, session), 0)
+            assert state.anchor is not None
+            assert (state.anchor.run_count, state.anchor.status) == (runs, status)
+            whole = mesh.sessions.fold(SessionState(), KEPT.of(session))
+            assert (whole.anchor, whole.head, whole.head_digest, whole.critical, whole.turn) == (
+                state.anchor,
+                state.head,
+                state.head_digest,
+                state.critical,
+                state.turn,
+            )
+        fleet = await mesh.sessions.load(SessionRef(WORKSPACE, "fleet"), 0)
+        assert fleet.critical == ("CRITICAL: never launch more than three.",)
+        assert [past.run_id for past in fleet.history] == list(range(1, 9))
+        await mesh.close()
+
+    run_virtual(main(), 1)
+
+
+@pytest.mark.parametrize(("session", "runs"), [("fleet", 9), ("by-hand", 3), ("midway", 1)])
+def test_a_session_of_it_goes_on_with_a_further_turn(tmp_path: Path, session: str, runs: int) -> None:
+    async def main() -> None:
+        mesh = await mesh_of_today(tmp_path)
+        ref = SessionRef(WORKSPACE, session)
+        for service in ("observer", "planner", "executor", "notifier"):
+            await mesh.add(service)
+        if session != "midway":
+            await mesh.say(ref, "k-today", "go on")
+        anchor = await mesh.until_rest(ref, runs, within_s=120)
+        await asyncio.sleep(1)
+        state = await mesh.sessions.load(ref, 0)
+        await mesh.close()
+        assert (anchor.run_id, anchor.last_run_outcome, state.pending) == (runs, "success", ())
+        item = "m1" if session == "midway" else f"run-{runs}"
+        assert [effect["item"] for effect in Sink(tmp_path).effects()].count(item) == 1
+
+    run_virtual(main(), 1)
