@@ -195,6 +195,16 @@ async def test_interleaving_3_two_claims_with_one_message_id_are_not_both_taken_
         await two.commit([Write(subject, b"mine too")], family)
 
 
+async def test_interleaving_3_an_id_that_two_writers_share_is_nobody_s_success(shelf: Shelf) -> None:
+    subject = SessionSubjects(shelf.ref).effect("default", CallId(1, 1, 1), "claim")
+    family = Expect(SessionSubjects(shelf.ref).effect_family("default", CallId(1, 1, 1)), 0)
+    shared = f"shared-{shelf.ref.session}"
+    one, two = (Committer(shelf.bus, journal_stream(), new_id=lambda: shared) for _ in range(2))
+    assert await one.commit([Write(subject, b"mine")], family) > 0
+    with pytest.raises(Fenced):
+        await two.commit([Write(subject, b"mine too")], family)
+
+
 async def test_interleaving_5_of_many_executors_one_claims(shelf: Shelf) -> None:
     call = CallId(1, 1, 1)
     state = await shelf.effects.load(shelf.ref, "default", call, 0)

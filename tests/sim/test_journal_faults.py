@@ -78,3 +78,20 @@ def test_a_commit_that_was_answered_stands_exactly_once(seed: int) -> None:
         assert committed, "somebody got through"
 
     run(main(), seed)
+
+
+def test_on_replicas_too_an_id_that_two_writers_share_is_nobody_s_success() -> None:
+    """A replicated stream looks for the message id before it compares the fence, and answers `duplicate`."""
+
+    async def main() -> None:
+        bus = SimServer(replicated=True).connect(name="writer")
+        for spec in STREAMS:
+            await bus.ensure_stream(spec)
+        one, two = (Committer(bus, journal_stream(), new_id=lambda: "shared") for _ in range(2))
+        write = Write("aw.journal.0.default.s.p.log", b"mine")
+        assert await one.commit([write], Expect(FAMILY, 0)) == 1
+        assert await one.commit([write], Expect(FAMILY, 0)) == 1, "the same again is the same"
+        with pytest.raises(Fenced):
+            await two.commit([Write(write.subject, b"mine too")], Expect(FAMILY, 0))
+
+    run(main())

@@ -1,8 +1,8 @@
 """Commit: one id for all attempts, read back on any doubt, and three answers: committed, fenced, unavailable.
 
 A fenced write lands only directly behind the sequence it was fenced on. So after any error the first message of the
-fenced family behind that sequence tells: it carries our id (committed), another's (fenced), or there is none (try
-again).
+fenced family behind that sequence tells: it is ours, by its id and its bytes (committed), another's (fenced), or there
+is none (try again).
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class Committer:
             return None
         if first is None:
             return None
-        if first.message_id != messages[0].message_id:
+        # The bytes too: an id that two writers came to share must not make one's record the other's success.
+        if (first.message_id, first.payload) != (messages[0].message_id, messages[0].payload):
             raise Fenced(f"{first.subject} was written at {first.sequence} by another writer")
         return first.sequence + len(messages) - 1
 
