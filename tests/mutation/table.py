@@ -1,0 +1,190 @@
+"""What is taken away from the product, and who must notice.
+
+Each mutation is a defect that somebody could make and that would break the promise of docs/protocol.md. Its family is
+the narrowest that sees it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.mutation.tree import Edit
+
+_JOURNAL = "tests/conformance/test_journal.py::"
+_FAULTS = "tests/sim/test_journal_faults.py::test_a_commit_that_was_answered_stands_exactly_once"
+_EFFECT = "tests/unit/core/test_effect_machine.py::"
+_SESSION = "tests/unit/core/test_session_machine.py::"
+_EVIDENCE = "tests/unit/planner/test_evidence.py"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """``tests`` must be green on the sources as they are, and go red by a failed test once ``edits`` are made."""
+
+    name: str
+    tests: tuple[str, ...]
+    edits: tuple[Edit, ...]
+
+
+def _one(name: str, file: str, old: str, new: str, *tests: str) -> Mutation:
+    return Mutation(name, tests, (Edit(file, old, new),))
+
+
+_COMMIT = "shared/anchorwatch/journal/commit.py"
+_SESSIONS = "shared/anchorwatch/journal/sessions.py"
+_INPUTS = "shared/anchorwatch/journal/inputs.py"
+_DECIDE = "shared/anchorwatch/core/session/decide.py"
+_APPLY = "shared/anchorwatch/core/session/apply.py"
+_ACTION = "shared/anchorwatch/core/effect/decide.py"
+_TAKEOVER = "services/planner/anchorwatch_planner/evidence.py"
+
+_WRITES = (
+    _one(
+        "a write without its fence",
+        _COMMIT,
+        "expect=fence if index == 0 else None,",
+        "expect=None,",
+        f"{_JOURNAL}test_of_two_planners_that_saw_the_same_one_starts_the_turn[sim]",
+    ),
+    _one(
+        "a duplicate taken for success",
+        _COMMIT,
+        "if not ack.duplicate:",
+        "if ack.sequence:",
+        "tests/sim/test_journal_faults.py::test_on_replicas_too_an_id_that_two_writers_share_is_nobody_s_success",
+    ),
+    _one(
+        "another's record taken for ours by its id",
+        _COMMIT,
+        "if (first.message_id, first.payload) != (messages[0].message_id, messages[0].payload):",
+        "if first.message_id != messages[0].message_id:",
+        f"{_JOURNAL}test_interleaving_3_an_id_that_two_writers_share_is_nobody_s_success[sim]",
+    ),
+    _one(
+        "a write that was not answered is taken as not stored",
+        _COMMIT,
+        "landed = await self._landed(messages, fence)",
+        "landed = None",
+        _FAULTS,
+    ),
+    _one(
+        "a key with another body gets the first one's receipt",
+        _INPUTS,
+        'if first.body["body_sha256"] != body["body_sha256"]:',
+        "if False:",
+        f"{_JOURNAL}test_one_key_is_one_input_and_one_receipt_however_many_ask[sim]",
+    ),
+    _one(
+        "a record that does not follow the one before",
+        _SESSIONS,
+        "if recorded.previous != digest:",
+        "if False:",
+        f"{_JOURNAL}test_a_gap_in_the_chain_of_digests_is_seen[sim]",
+    ),
+)
+
+_TURNS = (
+    _one(
+        "the acquire pins nothing",
+        _DECIDE,
+        "inputs_through=max(command.through, anchor.inputs_through),",
+        "inputs_through=anchor.inputs_through,",
+        f"{_SESSION}test_a_turn_from_wake_to_rest",
+    ),
+    _one(
+        "a cancelled turn's inputs are not consumed",
+        _DECIDE,
+        '"inputs_through": max(anchor.inputs_through, turn_through),',
+        '"inputs_through": anchor.inputs_through,',
+        f"{_SESSION}test_cancel_raises_the_fence_and_consumes_the_inputs",
+    ),
+    _one(
+        "the end of a turn leaves the fence",
+        _DECIDE,
+        '"fence": Fence(run=anchor.run_id + 1),\n        "run_count"',
+        '"fence": anchor.fence,\n        "run_count"',
+        f"{_SESSION}test_a_turn_from_wake_to_rest",
+    ),
+    _one(
+        "any planner may commit",
+        _DECIDE,
+        "or anchor.execution_id != execution_id:",
+        ":",
+        f"{_SESSION}test_who_does_not_hold_the_session_commits_nothing",
+    ),
+    _one(
+        "an ephemeral result outlives its planner",
+        _APPLY,
+        "return replace(state, turn=_withdraw_ephemeral(turn))",
+        "return replace(state, turn=turn)",
+        f"{_SESSION}test_takeover_keeps_the_run_and_withdraws_ephemeral_results",
+    ),
+    _one(
+        "a takeover on any redelivery",
+        _TAKEOVER,
+        "cause.sequence == turn.woken_by and cause.attempt > 1",
+        "cause.attempt > 1",
+        _EVIDENCE,
+    ),
+    _one(
+        "a takeover on a first delivery",
+        _TAKEOVER,
+        "cause.sequence == turn.woken_by and cause.attempt > 1",
+        "cause.sequence == turn.woken_by",
+        _EVIDENCE,
+    ),
+    _one(
+        "a takeover on an outcome that its holder knew",
+        _TAKEOVER,
+        "cause.sequence > turn.held_since and",
+        "cause.sequence and",
+        _EVIDENCE,
+    ),
+)
+
+_EFFECTS = (
+    _one(
+        "a slow owner is replaced",
+        _ACTION,
+        'if not former_self and owner_liveness not in ("dead", "gone"):',
+        "if False:",
+        f"{_EFFECT}test_a_slow_owner_is_never_replaced",
+    ),
+    _one(
+        "a silent owner leaves no doubt",
+        _ACTION,
+        'doubt = state.doubt or (owner_liveness == "gone" and not former_self)',
+        "doubt = False",
+        f"{_EFFECT}test_an_owner_that_is_only_silent_leaves_a_doubt_that_no_later_death_takes_away",
+    ),
+    _one(
+        "the settle time is not waited for",
+        _ACTION,
+        "if not settled:",
+        "if False:",
+        f"{_EFFECT}test_not_done_leads_to_a_second_run_only_once_nothing_can_be_on_its_way",
+    ),
+    _one(
+        "not done is enough, whoever may go on",
+        _ACTION,
+        'return "unknown" if doubt else "run"',
+        'return "run"',
+        f"{_EFFECT}test_not_done_leads_to_a_second_run_only_once_nothing_can_be_on_its_way",
+    ),
+    _one(
+        "refused on a second claim",
+        _ACTION,
+        "return Stale(first=state.claim is None or state.claim.sequence == state.first_claim)",
+        "return Stale(first=True)",
+        f"{_EFFECT}test_refused_is_said_only_on_a_first_claim",
+    ),
+    _one(
+        "what a dead owner began is simply run again",
+        _ACTION,
+        'return MarkUnknown(f"{owner} died while it ran; it may have happened")',
+        'return ClaimAgain(then="run", doubt=doubt)',
+        f"{_EFFECT}test_a_dead_owner_s_claim_is_taken_up_as_its_class_allows",
+    ),
+)
+
+MUTATIONS = (*_WRITES, *_TURNS, *_EFFECTS)
