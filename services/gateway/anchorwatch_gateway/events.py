@@ -8,6 +8,7 @@ import secrets
 from anchorwatch.bus.port import Message
 from anchorwatch.core.errors import TooLarge
 from anchorwatch.core.times import iso
+from anchorwatch.edges import Edge, reached
 from anchorwatch.topology.streams import RECORD_BYTES_MAX
 from anchorwatch.topology.subjects import event as event_subject
 
@@ -45,6 +46,8 @@ async def publish(parts: Parts, workspace: str, new: NewEvent) -> Published:
     # An event's id is unique within its source only, while message ids are the whole stream's.
     message_id = f"{workspace}.{new.source}.{id_}"
     subject = event_subject(workspace, new.source, new.type)
+    reached(Edge.GATEWAY_EVENT_BEFORE)
     ack = await parts.bus.publish(Message(subject, payload, message_id=message_id))
+    reached(Edge.GATEWAY_EVENT_AFTER)
     parts.counters.events.inc()
     return Published(id=id_, sequence=ack.sequence, duplicate=ack.duplicate)

@@ -12,6 +12,7 @@ from anchorwatch.core.errors import IdempotencyConflict, TooLarge
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session.critical import CRITICAL, critical_lines, is_critical
 from anchorwatch.core.times import iso
+from anchorwatch.edges import Edge, reached
 from anchorwatch.journal import inputs as journal
 from anchorwatch.journal.artifacts import Provenance
 from anchorwatch.journal.mapping import input_body
@@ -74,6 +75,7 @@ async def _accept(
         data = {"artifact_id": artifact_id}
     body = input_body(kind, priority, text=text, data=data, body_sha256=digest, by=BY)
     try:
+        reached(Edge.GATEWAY_INPUT_BEFORE)
         receipt = await journal.accept(
             parts.committer,
             request.ref,
@@ -83,6 +85,7 @@ async def _accept(
             writer=parts.writer,
             deadline_s=parts.commit_deadline_s,
         )
+        reached(Edge.GATEWAY_INPUT_AFTER)
     except IdempotencyConflict:
         parts.counters.inputs.labels("conflict").inc()
         raise
@@ -122,9 +125,11 @@ async def _keep(parts: Parts, ref: SessionRef, id_: str, text: str) -> tuple[str
     """
     opening, labelled = shorten(text)
     origin = Provenance(maker=id_, acting_as=BY, derived_from=(id_,))
+    reached(Edge.GATEWAY_ARTIFACT_BEFORE)
     kept = await parts.artifacts.keep(
         ref, "message.txt", "text/plain; charset=utf-8", text.encode(), origin, at_ms=parts.clock.now_ms()
     )
+    reached(Edge.GATEWAY_ARTIFACT_AFTER)
     note = f"{len(text) - len(opening)} more characters; the whole text is artifact {kept.artifact_id}"
     if labelled:
         note += f"; its other lines that begin with {CRITICAL} follow"

@@ -9,6 +9,7 @@ from anchorwatch.core.errors import Conflict, Fenced, NotFound, SessionDeleted, 
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.decide import Create, decide
+from anchorwatch.edges import Edge, reached
 from anchorwatch.topology.subjects import SessionSubjects
 
 from anchorwatch_gateway.bodies import NewSession
@@ -32,7 +33,9 @@ async def create(parts: Parts, ref: SessionRef, wanted: NewSession) -> Session:
     if not created:
         await _check_directives(parts, ref, anchor, wanted)
     # A request that died between the two leaves a session that is bound to nobody; asked again, it is bound here.
+    reached(Edge.GATEWAY_BINDING_BEFORE)
     await parts.agents.bind(ref, wanted.agent)
+    reached(Edge.GATEWAY_BINDING_AFTER)
     return as_reply(anchor, sequence, created=created)
 
 
@@ -88,7 +91,9 @@ async def _append(
     order = Create(ref, agent.at_version, objectives, _constraints(agent, wanted), at_ms, by=parts.writer)
     events = decide(SessionState(), order)
     try:
+        reached(Edge.GATEWAY_SESSION_BEFORE)
         state = await parts.journal.append(ref, SessionState(), events, at_ms, parts.commit_deadline_s)
+        reached(Edge.GATEWAY_SESSION_AFTER)
     except Fenced:
         anchor, sequence = await find(parts, ref)
         return anchor, sequence, False

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import structlog
 from anchorwatch.bus.port import Bus, Consumer, ConsumerSpec, Delivery, Stored
 from anchorwatch.core.errors import AnchorWatchError, NotFound, Unavailable
+from anchorwatch.edges import Edge, reached
 from anchorwatch.service.context import Clock
 
 from anchorwatch_memory.port import Projections, ProjectionsDamaged
@@ -95,6 +96,7 @@ class Follower:
         await self._take(deliveries)
         # Only now: what is acked is never delivered again.
         for delivery in deliveries:
+            reached(Edge.MEMORY_ACK_BEFORE)
             await delivery.ack()
         return len(deliveries)
 
@@ -123,7 +125,10 @@ class Follower:
         if new and not _is_gapless(self._position.sequence, new):
             new = await self._complete(new)
         if new:
-            await self._set(await self._projections.project(new))
+            reached(Edge.MEMORY_STORE_BEFORE)
+            position = await self._projections.project(new)
+            reached(Edge.MEMORY_STORE_AFTER)
+            await self._set(position)
 
     async def _complete(self, delivered: Sequence[Stored]) -> list[Stored]:
         """What was delivered, with what is missing before and between, read from the stream.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from anchorwatch.bus.port import ConsumerSpec, Delivery, Stored
 from anchorwatch.core.errors import AnchorWatchError, Unavailable
+from anchorwatch.edges import Edge, reached
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.intake import Intake
 from anchorwatch.service.keepalive import ACK_WAIT_S, KeepAlive
@@ -124,6 +125,7 @@ class Desk:
             if again_s:
                 await delivery.nak(min(max(min(again_s), AGAIN_S_MIN), AGAIN_S_MAX))
             else:
+                reached(Edge.NOTIFIER_ACK_BEFORE)
                 await delivery.ack()
 
     async def _deliver(self, sender: Sender, in_hand: _InHand) -> float | None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import structlog
 from anchorwatch.core.effect.state import Owner
 from anchorwatch.core.errors import Fenced
+from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.deliveries import Delivery, DeliveryJournal, DeliveryState, Standing
 from anchorwatch.service.context import Clock, Peers
 
@@ -26,6 +27,8 @@ BUSY_S = 0.5
 OTHERS_CLAIM_S = 1.0
 BACKOFF_S_MIN, BACKOFF_S_MAX = 1.0, 300.0
 GIVE_UP_S = 24 * 3600.0
+CLAIM_EDGES = (Edge.NOTIFIER_CLAIM_BEFORE, Edge.NOTIFIER_CLAIM_AFTER)
+END_EDGES = (Edge.NOTIFIER_DELIVERY_BEFORE, Edge.NOTIFIER_DELIVERY_AFTER)
 
 
 class Sender:
@@ -117,7 +120,9 @@ class Sender:
     async def _send(self, id_: str, notice: Notice, standing: Standing) -> float | None:
         self._begun.add(id_)
         try:
+            reached(Edge.NOTIFIER_SEND_BEFORE)
             await self._channel.send(id_, notice)
+            reached(Edge.NOTIFIER_SEND_AFTER)
         except NotSent as error:
             return await self._failed(id_, notice, standing, error)
         self._failures = 0
@@ -151,4 +156,8 @@ class Sender:
             owner=self._me,
             error=error,
         )
-        return await self._journal.append(notice.ref, id_, standing, delivery, self._clock.now_ms())
+        before, after = CLAIM_EDGES if state == "claimed" else END_EDGES
+        reached(before)
+        standing = await self._journal.append(notice.ref, id_, standing, delivery, self._clock.now_ms())
+        reached(after)
+        return standing

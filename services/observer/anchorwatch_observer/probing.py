@@ -16,6 +16,7 @@ from anchorwatch.codec.plain import plain
 from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.times import iso
+from anchorwatch.edges import Edge, reached
 from anchorwatch.packs.port import Probed
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
@@ -87,7 +88,9 @@ class Probes:
         spec = await self._agents.get(workspace, agent)
         runtime = await self._runtimes.get(workspace, spec)
         for change in runtime.changes(before, now):
+            reached(Edge.OBSERVER_CHANGE_BEFORE)
             await self._context.bus.publish(as_event(workspace, change, now.at_ms))
+            reached(Edge.OBSERVER_CHANGE_AFTER)
         return now
 
     async def _pause(self) -> None:

@@ -13,6 +13,7 @@ from anchorwatch.bus.port import ConsumerSpec, Delivery, Stored
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.errors import AnchorWatchError, IdempotencyConflict, Unavailable
 from anchorwatch.core.names import SessionRef
+from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.artifacts import ArtifactJournal, Provenance
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.inputs import accept
@@ -144,16 +145,20 @@ class Router:
             data=await self._data(ref, event, now_ms),
             body_sha256=event.body_sha256,
         )
+        reached(Edge.OBSERVER_INPUT_BEFORE)
         await accept(self._committer, ref, event.input_id, body, at_ms=now_ms, writer=self._writer)
+        reached(Edge.OBSERVER_INPUT_AFTER)
 
     async def _data(self, ref: SessionRef, event: Event, now_ms: int) -> Any:  # noqa: ANN401 - JSON is of any type
         encoded = json.dumps(event.data, ensure_ascii=False).encode()
         if len(encoded) <= DATA_BYTES_MAX:
             return event.data
         origin = Provenance(maker=event.input_id, acting_as=self._writer)
+        reached(Edge.OBSERVER_ARTIFACT_BEFORE)
         kept = await self._artifacts.keep(
             ref, "event.json", "application/json", encoded, origin, at_ms=now_ms
         )
+        reached(Edge.OBSERVER_ARTIFACT_AFTER)
         reference: Mapping[str, Any] = {"id": kept.artifact_id, "size_bytes": kept.size_bytes}
         return {"artifact": reference}
 
@@ -164,4 +169,5 @@ class Router:
         if item.failed:
             await item.delivery.nak(AGAIN_S)
         else:
+            reached(Edge.OBSERVER_ACK_BEFORE)
             await item.delivery.ack()

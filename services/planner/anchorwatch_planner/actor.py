@@ -17,6 +17,7 @@ import structlog
 from anchorwatch.bus.port import Delivery
 from anchorwatch.core.errors import AnchorWatchError, Damaged
 from anchorwatch.core.names import SessionRef
+from anchorwatch.edges import Edge, reached
 from anchorwatch.service.keepalive import KeepAlive
 
 from anchorwatch_planner.evidence import Cause
@@ -138,6 +139,7 @@ class Actors:
                 continue
             self._in_hand.drop(letter.delivery)
             if again is None or (isinstance(verdict, _Failed) and _is_spared(letter.cause, newest)):
+                reached(Edge.PLANNER_ACK_BEFORE)
                 await letter.delivery.ack()
             else:
                 await letter.delivery.nak(again)

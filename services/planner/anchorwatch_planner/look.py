@@ -19,6 +19,7 @@ from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.decide import Acquire, TakeOver, decide
 from anchorwatch.core.session.state import P1
 from anchorwatch.core.session.wakes import Due, NotBefore, Windows, due
+from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.inputs import Receipt, accept
 from anchorwatch.journal.mapping import input_body
@@ -186,7 +187,10 @@ class Looker:
             through=state.read_through,
             at_ms=now_ms,
         )
-        state = await self._sessions.append(ref, state, decide(state, command), now_ms)
+        events = decide(state, command)
+        reached(Edge.PLANNER_ACQUIRE_BEFORE)
+        state = await self._sessions.append(ref, state, events, now_ms)
+        reached(Edge.PLANNER_ACQUIRE_AFTER)
         self._cache.put(ref, state)
         self._log.info(
             "turn started", session=str(ref), run=run_id, inputs=len(state.turn.inputs) if state.turn else 0
@@ -194,9 +198,12 @@ class Looker:
 
     async def _accept_tick(self, ref: SessionRef, input_id: str, now_ms: int) -> Receipt:
         body = input_body("tick", P1, type_=input_id.partition("-")[0])
-        return await accept(
+        reached(Edge.PLANNER_TICK_INPUT_BEFORE)
+        receipt = await accept(
             self._committer, ref, input_id, body, at_ms=now_ms, writer=self._identity.execution_id
         )
+        reached(Edge.PLANNER_TICK_INPUT_AFTER)
+        return receipt
 
     async def _run(
         self, ref: SessionRef, state: SessionState, causes: Sequence[Cause]
@@ -230,7 +237,10 @@ class Looker:
         now_ms = self._clock.now_ms()
         woken_by = max((cause.sequence for cause in causes), default=0)
         command = TakeOver(self._identity.execution_id, woken_by, now_ms, reason)
-        state = await self._sessions.append(ref, state, decide(state, command), now_ms)
+        events = decide(state, command)
+        reached(Edge.PLANNER_TAKEOVER_BEFORE)
+        state = await self._sessions.append(ref, state, events, now_ms)
+        reached(Edge.PLANNER_TAKEOVER_AFTER)
         self._cache.put(ref, state)
         self._log.info(
             "turn taken over", session=str(ref), run=state.anchor.run_id if state.anchor else 0, why=reason
@@ -246,7 +256,10 @@ class Looker:
             )  # fmt: skip
         if state.snapshot_age >= SNAPSHOT_AGE:
             try:
-                self._cache.put(ref, await self._sessions.snapshot(ref, state, self._clock.now_ms()))
+                reached(Edge.PLANNER_SNAPSHOT_BEFORE)
+                state = await self._sessions.snapshot(ref, state, self._clock.now_ms())
+                reached(Edge.PLANNER_SNAPSHOT_AFTER)
+                self._cache.put(ref, state)
             except TooLarge as error:
                 # It only makes loading quick: without it the session is as whole as before.
                 self._log.warning("no snapshot could be taken", session=str(ref), why=str(error))

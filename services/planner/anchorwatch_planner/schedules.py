@@ -13,6 +13,7 @@ from collections import OrderedDict
 from anchorwatch.bus.port import Bus, Expect, Message, Schedule, WrongLastSequence
 from anchorwatch.core.errors import Unavailable
 from anchorwatch.core.names import SessionRef
+from anchorwatch.edges import Edge, reached
 from anchorwatch.service.context import Clock
 from anchorwatch.topology.streams import TICKS
 from anchorwatch.topology.subjects import SessionSubjects
@@ -54,7 +55,9 @@ class Schedules:
                 schedule=Schedule(at_ms, subjects.tick_fired),
             )
             try:
+                reached(Edge.PLANNER_SCHEDULE_BEFORE)
                 await self._bus.publish(message)
+                reached(Edge.PLANNER_SCHEDULE_AFTER)
             except WrongLastSequence:
                 continue
             self._remember(ref, at_ms)

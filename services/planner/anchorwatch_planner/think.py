@@ -20,6 +20,7 @@ from anchorwatch.core.session.events import StepHead
 from anchorwatch.core.session.outcome import judge
 from anchorwatch.core.session.state import SeenObservation, Turn
 from anchorwatch.core.tools import Risk, ToolSpec
+from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.models.port import ContextOverflow, Model, ModelReply, ModelRequest, ProposedCall
 from anchorwatch.packs.port import Pack
@@ -29,6 +30,8 @@ from anchorwatch_planner.pace import next_check_ms
 
 REBASES_MAX = 5
 OBSERVATION_CHARS_MAX = 16_000
+STEP_EDGES = (Edge.PLANNER_STEP_BEFORE, Edge.PLANNER_STEP_AFTER)
+END_EDGES = (Edge.PLANNER_END_BEFORE, Edge.PLANNER_END_AFTER)
 CUT = " [cut: the answer reached its limit of tokens]"
 
 
@@ -109,7 +112,9 @@ class Thinker:
             )
         try:
             request, tokens = self._fitting(state, mind, observation)
+            reached(Edge.PLANNER_MODEL_BEFORE)
             reply = await mind.model.complete(request, self._bounds.model_timeout_s)
+            reached(Edge.PLANNER_MODEL_AFTER)
             head, calls = self._decided(state, turn, mind, observation, request, reply, tokens)
         except (OverBudget, ContextOverflow) as error:
             return await self._end(ref, state, mind, observation, "over_budget", str(error))
@@ -234,10 +239,14 @@ class Thinker:
         self, ref: SessionRef, state: SessionState, command: CommitStep | EndTurn
     ) -> SessionState:
         """Commit; when a control wrote first and this process still holds the turn, decide anew on what it left."""
+        before, after = STEP_EDGES if isinstance(command, CommitStep) else END_EDGES
         for _ in range(REBASES_MAX):
             events = decide(state, command)
             try:
-                return await self._sessions.append(ref, state, events, self._clock.now_ms())
+                reached(before)
+                state = await self._sessions.append(ref, state, events, self._clock.now_ms())
+                reached(after)
+                return state
             except Fenced:
                 state = await self._sessions.load(ref, state.head, state)
         raise Fenced(f"{ref} is being written by others")

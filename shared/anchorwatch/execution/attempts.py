@@ -9,6 +9,7 @@ from typing import Literal
 
 from anchorwatch.core.effect.decide import after_reconcile
 from anchorwatch.core.tools import EffectClass
+from anchorwatch.edges import Edge, reached
 from anchorwatch.execution.job import Equipment, Job
 from anchorwatch.packs.port import OutcomeUnknown, Reconciled, ToolContext, ToolFailed, ToolResult
 from anchorwatch.service.context import Clock
@@ -117,7 +118,10 @@ class Attempts:
         command = self._job.command
         try:
             async with asyncio.timeout(self._equipment.tool.timeout_s):
-                return await self._equipment.runtime.reconcile(command.tool, command.args, self._context)
+                reached(Edge.EXECUTOR_RECONCILE_BEFORE)
+                said = await self._equipment.runtime.reconcile(command.tool, command.args, self._context)
+                reached(Edge.EXECUTOR_RECONCILE_AFTER)
+                return said
         except Exception:  # noqa: BLE001 - whatever a pack raises here, it did not say what became of the effect
             return Reconciled("unknown")
 
@@ -125,10 +129,10 @@ class Attempts:
         command, tool = self._job.command, self._equipment.tool
         try:
             async with asyncio.timeout(tool.timeout_s):
-                return Ran(
-                    "succeeded",
-                    result=await self._equipment.runtime.run(command.tool, command.args, self._context),
-                )
+                reached(Edge.EXECUTOR_EFFECT_BEFORE)
+                result = await self._equipment.runtime.run(command.tool, command.args, self._context)
+                reached(Edge.EXECUTOR_EFFECT_AFTER)
+                return Ran("succeeded", result=result)
         except ToolFailed as error:
             return Ran("failed", str(error)[:ERROR_CHARS_MAX], error.code)
         except OutcomeUnknown as error:

@@ -12,6 +12,7 @@ from anchorwatch.core.effect.state import GateDecided, Owner
 from anchorwatch.core.errors import BadInput, Damaged, Fenced, Unavailable
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.session.events import CommandDecided
+from anchorwatch.edges import Edge, reached
 from anchorwatch.execution.job import Job
 from anchorwatch.execution.recorder import Recorder
 from anchorwatch.execution.runner import Runner, RuntimeFor
@@ -167,6 +168,7 @@ class PoolRunner:
         for delivery in deliveries:
             self._alive.drop(delivery)
             if delay_s is None:
+                reached(Edge.EXECUTOR_ACK_BEFORE)
                 await delivery.ack()
             else:
                 await delivery.nak(delay_s)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 import structlog
 
 from anchorwatch.bus.port import Bus
-from anchorwatch.core.effect.state import EffectEvent, EffectState, Outcome, Owner
+from anchorwatch.core.effect.state import Claimed, EffectEvent, EffectState, Outcome, Owner
 from anchorwatch.core.errors import Fenced, TooLarge, Unavailable
+from anchorwatch.edges import Edge, reached
 from anchorwatch.execution.attempts import Ran
 from anchorwatch.execution.job import Job, effect_key, outcome
 from anchorwatch.execution.results import shape
@@ -39,7 +40,11 @@ class Recorder:
         Raises:
             Fenced: somebody wrote to this command's family meanwhile. Unavailable.
         """
-        return await self.effects.append(job.ref, job.pool, job.call, state, event, self.clock.now_ms())
+        before, after = _edges_of(event)
+        reached(before)
+        state = await self.effects.append(job.ref, job.pool, job.call, state, event, self.clock.now_ms())
+        reached(after)
+        return state
 
     async def ran(self, job: Job, state: EffectState, ran: Ran, *, durable: bool) -> None:
         """Record what a run came to. It happened, so this gives up only when another outcome stands."""
@@ -68,7 +73,10 @@ class Recorder:
             call=str(job.call),
             derived_from=(command.observation_digest,) if command.observation_digest else (),
         )
-        return await self.artifacts.keep(job.ref, name, media_type, data, origin, at_ms=self.clock.now_ms())
+        reached(Edge.EXECUTOR_ARTIFACT_BEFORE)
+        kept = await self.artifacts.keep(job.ref, name, media_type, data, origin, at_ms=self.clock.now_ms())
+        reached(Edge.EXECUTOR_ARTIFACT_AFTER)
+        return kept
 
     async def _insist(self, job: Job, state: EffectState, done: Outcome, *, mutating: bool) -> None:
         while True:
@@ -100,7 +108,17 @@ class Recorder:
         late = late_outcome(done, self.me)
         while True:
             try:
+                reached(Edge.EXECUTOR_LATE_BEFORE)
                 await write_late(self.bus, job.ref, late, at_ms=self.clock.now_ms(), writer=self.identity)
+                reached(Edge.EXECUTOR_LATE_AFTER)
                 return
             except Unavailable:
                 await self.clock.sleep(RETRY_S)
+
+
+def _edges_of(event: EffectEvent) -> tuple[Edge, Edge]:
+    if isinstance(event, Claimed):
+        return Edge.EXECUTOR_CLAIM_BEFORE, Edge.EXECUTOR_CLAIM_AFTER
+    if isinstance(event, Outcome):
+        return Edge.EXECUTOR_OUTCOME_BEFORE, Edge.EXECUTOR_OUTCOME_AFTER
+    return Edge.EXECUTOR_RELEASE_BEFORE, Edge.EXECUTOR_RELEASE_AFTER

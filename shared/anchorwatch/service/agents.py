@@ -22,6 +22,7 @@ from anchorwatch.bus.port import Bus, KeyExists, KeyValue, Stored
 from anchorwatch.core.agents import MODELS, AgentSpec
 from anchorwatch.core.errors import BadInput, Damaged, NotFound, Unavailable
 from anchorwatch.core.names import SessionRef, check_name
+from anchorwatch.edges import Edge, reached
 from anchorwatch.packs import registry
 from anchorwatch.packs.port import Pack
 from anchorwatch.topology.streams import AGENTS_BUCKET, bucket_stream
@@ -168,7 +169,9 @@ class AgentDirectory:
                     return standing
             new = spec.model_copy(update={"version": current + 1})
             try:
+                reached(Edge.GATEWAY_AGENT_BEFORE)
                 await self._bucket.create(f"{pointer_key}.{new.version}", new.model_dump_json().encode())
+                reached(Edge.GATEWAY_AGENT_VERSION_AFTER)
             except KeyExists:
                 # Somebody wrote this version, and may have died before it counted: let it count, and look again.
                 new = await self._version(workspace, spec.name, current + 1)
@@ -178,6 +181,7 @@ class AgentDirectory:
                     await self._bucket.create(pointer_key, value)
                 else:
                     await self._bucket.update(pointer_key, value, pointer.revision)
+                reached(Edge.GATEWAY_AGENT_AFTER)
             except KeyExists:
                 continue
             if new == spec.model_copy(update={"version": new.version}):

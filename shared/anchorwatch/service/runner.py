@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -17,7 +18,7 @@ import structlog
 
 from anchorwatch.bus.port import Bus
 from anchorwatch.core.errors import AnchorWatchError, BadSettings, NotFound, Unavailable
-from anchorwatch.service import logs
+from anchorwatch.service import failpoints, logs
 from anchorwatch.service.connect import connect
 from anchorwatch.service.context import Identity, ServiceContext, WallClock
 from anchorwatch.service.identity import identify
@@ -67,6 +68,7 @@ def main(service: str, run: Run | None = None) -> int:
         return error.exit_code
     log = logs.configure(settings, service=service, instance=identity.instance)
     try:
+        failpoints.install(os.environ, log)
         return asyncio.run(_Process(settings, identity, run, log, readiness).serve())
     except AnchorWatchError as error:
         log.error("cannot start", reason=str(error), code=error.code)  # noqa: TRY400 - its text says it all

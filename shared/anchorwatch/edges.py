@@ -1,0 +1,107 @@
+"""The durable edges of the services: the moments just before and just after a process changes something that outlives it.
+
+A process that dies at an edge leaves the world in one of the states that the design must survive: the act not done, or done
+and known to nobody. A service says that it is there with `reached`, which does nothing unless a hook is installed: the
+failpoints of real processes (`anchorwatch.service.failpoints`), or a simulation.
+
+An act that fails does not reach its edge ``after``. Of an ack only the edge before it counts: behind it nothing is left to lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+
+class Edge(StrEnum):
+    """``<service>.<act>.<before|after>``; the service is the part of the code that acts, whichever process runs it."""
+
+    OBSERVER_INPUT_BEFORE = "observer.input.before"
+    OBSERVER_INPUT_AFTER = "observer.input.after"
+    OBSERVER_ARTIFACT_BEFORE = "observer.artifact.before"
+    OBSERVER_ARTIFACT_AFTER = "observer.artifact.after"
+    OBSERVER_CHANGE_BEFORE = "observer.change.before"
+    OBSERVER_CHANGE_AFTER = "observer.change.after"
+    OBSERVER_ACK_BEFORE = "observer.ack.before"
+
+    PLANNER_TICK_INPUT_BEFORE = "planner.tick_input.before"
+    PLANNER_TICK_INPUT_AFTER = "planner.tick_input.after"
+    PLANNER_SCHEDULE_BEFORE = "planner.schedule.before"
+    PLANNER_SCHEDULE_AFTER = "planner.schedule.after"
+    PLANNER_ACQUIRE_BEFORE = "planner.acquire.before"
+    PLANNER_ACQUIRE_AFTER = "planner.acquire.after"
+    PLANNER_TAKEOVER_BEFORE = "planner.takeover.before"
+    PLANNER_TAKEOVER_AFTER = "planner.takeover.after"
+    PLANNER_MODEL_BEFORE = "planner.model.before"
+    PLANNER_MODEL_AFTER = "planner.model.after"
+    PLANNER_STEP_BEFORE = "planner.step.before"
+    PLANNER_STEP_AFTER = "planner.step.after"
+    PLANNER_END_BEFORE = "planner.end.before"
+    PLANNER_END_AFTER = "planner.end.after"
+    PLANNER_SNAPSHOT_BEFORE = "planner.snapshot.before"
+    PLANNER_SNAPSHOT_AFTER = "planner.snapshot.after"
+    PLANNER_ACK_BEFORE = "planner.ack.before"
+
+    EXECUTOR_CLAIM_BEFORE = "executor.claim.before"
+    EXECUTOR_CLAIM_AFTER = "executor.claim.after"
+    EXECUTOR_RELEASE_BEFORE = "executor.release.before"
+    EXECUTOR_RELEASE_AFTER = "executor.release.after"
+    EXECUTOR_EFFECT_BEFORE = "executor.effect.before"
+    EXECUTOR_EFFECT_AFTER = "executor.effect.after"
+    EXECUTOR_RECONCILE_BEFORE = "executor.reconcile.before"
+    EXECUTOR_RECONCILE_AFTER = "executor.reconcile.after"
+    EXECUTOR_ARTIFACT_BEFORE = "executor.artifact.before"
+    EXECUTOR_ARTIFACT_AFTER = "executor.artifact.after"
+    EXECUTOR_OUTCOME_BEFORE = "executor.outcome.before"
+    EXECUTOR_OUTCOME_AFTER = "executor.outcome.after"
+    EXECUTOR_LATE_BEFORE = "executor.late.before"
+    EXECUTOR_LATE_AFTER = "executor.late.after"
+    EXECUTOR_ACK_BEFORE = "executor.ack.before"
+
+    NOTIFIER_CLAIM_BEFORE = "notifier.claim.before"
+    NOTIFIER_CLAIM_AFTER = "notifier.claim.after"
+    NOTIFIER_SEND_BEFORE = "notifier.send.before"
+    NOTIFIER_SEND_AFTER = "notifier.send.after"
+    NOTIFIER_DELIVERY_BEFORE = "notifier.delivery.before"
+    NOTIFIER_DELIVERY_AFTER = "notifier.delivery.after"
+    NOTIFIER_ACK_BEFORE = "notifier.ack.before"
+
+    MEMORY_STORE_BEFORE = "memory.store.before"
+    MEMORY_STORE_AFTER = "memory.store.after"
+    MEMORY_ACK_BEFORE = "memory.ack.before"
+
+    GATEWAY_AGENT_BEFORE = "gateway.agent.before"
+    GATEWAY_AGENT_VERSION_AFTER = "gateway.agent_version.after"
+    GATEWAY_AGENT_AFTER = "gateway.agent.after"
+    GATEWAY_SESSION_BEFORE = "gateway.session.before"
+    GATEWAY_SESSION_AFTER = "gateway.session.after"
+    GATEWAY_BINDING_BEFORE = "gateway.binding.before"
+    GATEWAY_BINDING_AFTER = "gateway.binding.after"
+    GATEWAY_ARTIFACT_BEFORE = "gateway.artifact.before"
+    GATEWAY_ARTIFACT_AFTER = "gateway.artifact.after"
+    GATEWAY_INPUT_BEFORE = "gateway.input.before"
+    GATEWAY_INPUT_AFTER = "gateway.input.after"
+    GATEWAY_EVENT_BEFORE = "gateway.event.before"
+    GATEWAY_EVENT_AFTER = "gateway.event.after"
+
+    @property
+    def service(self) -> str:
+        """The part of the code that acts."""
+        return self.value.partition(".")[0]
+
+
+Hook = Callable[[Edge], None]
+
+_hook: Hook | None = None
+
+
+def install(hook: Hook | None) -> None:
+    """Have ``hook`` called at every edge of this process; None takes it away."""
+    global _hook  # noqa: PLW0603 - one process, one hook
+    _hook = hook
+
+
+def reached(edge: Edge) -> None:
+    """This process is at ``edge``."""
+    if _hook is not None:
+        _hook(edge)
