@@ -57,7 +57,7 @@ def free_ports(count: int) -> list[int]:
 
 @dataclass
 class NatsServer:
-    """One server. ``restart`` and ``kill9`` keep its port and its data."""
+    """One server. ``restart`` and ``kill9`` keep its port and its data. ``cluster``, ``more``: lines of its configuration."""
 
     directory: Path
     users: Sequence[User] = ()
@@ -66,6 +66,7 @@ class NatsServer:
     max_payload_bytes: int = 1024 * 1024
     port: int = -1
     cluster: str = ""
+    more: str = ""
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -161,6 +162,7 @@ class NatsServer:
             jetstream {{ store_dir: {json.dumps(str(self.directory / "store"))}, {sync} }}
             {users}
             {self.cluster}
+            {self.more}
         """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from anchorwatch.bus.port import Bus, StreamMissing
@@ -34,31 +35,51 @@ async def examine(mesh: Settings, system: Settings) -> list[Check]:
 
 
 async def _durability(system: Settings) -> Check:
-    """From the server itself: what a file says is not what a server does."""
+    """From the servers themselves: what a file says is not what a server does."""
     try:
         bus = await connect(system, "anchorwatch-doctor-system", timeout_s=CONNECT_S_MAX)
         try:
-            answer = json.loads(
-                await bus.request(ASK_SERVER, json.dumps({"config": True}).encode(), ASK_S_MAX)
-            )
+            answers = await ask_servers(bus)
         finally:
             await bus.close()
     except AnchorWatchError as error:
-        return failed("durable", f"the server does not say how it writes: {error.message}", error.hint)
-    return judge(answer, system.nats_replicas)
+        return failed("durable", f"a server does not say how it writes: {error.message}", error.hint)
+    return judge(answers, system.nats_replicas)
 
 
-def judge(answer: dict[str, Any], replicas: int) -> Check:
-    """Whether a server that says this of itself keeps what it acknowledged."""
-    config = answer.get("data", {}).get("config", {})
-    if not config.get("sync_always", False):
-        interval_s = config.get("sync_interval", 0) / 1e9
-        return failed(
-            "durable",
-            f"no: the server syncs to disk every {interval_s:.0f} s, and a power cut takes what it acknowledged since",
-            "set jetstream { sync_interval: always } on every server",
-        )
-    size = answer.get("data", {}).get("meta_cluster", {}).get("cluster_size", 1)
+async def ask_servers(system: Bus) -> list[dict[str, Any]]:
+    """What each server of the cluster says of its JetStream; ``system``: a connection to the system's account.
+
+    Raises:
+        Unavailable: one of them does not answer.
+    """
+    first = await _ask(system)
+    group = first.get("data", {}).get("meta_cluster", {})
+    others = {str(each.get("name", "")) for each in group.get("replicas") or ()}
+    others.add(str(group.get("leader", "")))
+    others -= {"", str(first.get("server", {}).get("name", ""))}
+    return [first, *[await _ask(system, server_name=name, exact_match=True) for name in sorted(others)]]
+
+
+async def _ask(system: Bus, **which: object) -> dict[str, Any]:
+    question = json.dumps({"config": True, **which}).encode()
+    answer: dict[str, Any] = json.loads(await system.request(ASK_SERVER, question, ASK_S_MAX))
+    return answer
+
+
+def judge(answers: Sequence[dict[str, Any]], replicas: int) -> Check:
+    """Whether servers that say this of themselves keep what they acknowledged."""
+    for answer in answers:
+        config = answer.get("data", {}).get("config", {})
+        if not config.get("sync_always", False):
+            interval_s = config.get("sync_interval", 0) / 1e9
+            name = answer.get("server", {}).get("name", "")
+            return failed(
+                "durable",
+                f"no: the server {name} syncs to disk every {interval_s:.0f} s, and a power cut takes what it acknowledged since",
+                "set jetstream { sync_interval: always } on every server",
+            )
+    size = max((each["data"].get("meta_cluster", {}).get("cluster_size", 1) for each in answers), default=1)
     if size > 1 and replicas < REPLICAS_DURABLE:
         return failed(
             "durable",

@@ -19,27 +19,34 @@ def server(*, sync_always: bool, cluster_size: int = 1) -> dict[str, object]:
 
 
 def test_one_server_that_syncs_always_is_durable_as_its_disk_is() -> None:
-    check = judge(server(sync_always=True), replicas=1)
+    check = judge([server(sync_always=True)], replicas=1)
     assert check.state == "passed"
     assert "a lost disk takes everything" in check.detail
 
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_server_that_syncs_now_and_then_is_not(size: int) -> None:
-    check = judge(server(sync_always=False, cluster_size=size), replicas=3)
+    check = judge([server(sync_always=False, cluster_size=size)], replicas=3)
     assert check.state == "failed"
     assert "every 120 s" in check.detail
     assert "sync_interval: always" in check.hint
 
 
 def test_a_cluster_with_single_copies_is_not() -> None:
-    assert judge(server(sync_always=True, cluster_size=3), replicas=1).state == "failed"
-    assert judge(server(sync_always=True, cluster_size=3), replicas=3).state == "passed"
+    assert judge([server(sync_always=True, cluster_size=3)], replicas=1).state == "failed"
+    assert judge([server(sync_always=True, cluster_size=3)], replicas=3).state == "passed"
+
+
+def test_one_server_of_three_that_syncs_now_and_then_is_enough_to_lose_its_copy() -> None:
+    lazy = {**server(sync_always=False, cluster_size=3), "server": {"name": "n2"}}
+    check = judge([server(sync_always=True, cluster_size=3), lazy], replicas=3)
+    assert check.state == "failed"
+    assert "the server n2" in check.detail
 
 
 @pytest.mark.parametrize("answer", [{}, {"data": {}}, {"data": {"config": {}}}, {"error": {"code": 503}}])
 def test_a_server_that_does_not_say_is_not(answer: dict[str, object]) -> None:
-    assert judge(answer, replicas=1).state == "failed"
+    assert judge([answer], replicas=1).state == "failed"
 
 
 def test_without_a_mesh_it_says_so_and_exits_1(run: Run) -> None:
