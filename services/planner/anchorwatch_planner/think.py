@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -256,7 +256,7 @@ def plan_calls(
     proposed: Sequence[ProposedCall], mind: Mind, calls_max: int
 ) -> tuple[tuple[PlannedCall, ...], tuple[tuple[int, str, str, str, str], ...]]:
     """(calls that become commands, calls that are answered with an error). A call's number is its position, from 1."""
-    pools = {tool.name: tool.pool for tool in mind.tools}
+    tools = {tool.name: tool for tool in mind.tools}
     planned: list[PlannedCall] = []
     rejected: list[tuple[int, str, str, str, str]] = []
     for n, call in enumerate(proposed, 1):
@@ -267,8 +267,16 @@ def plan_calls(
         elif n > calls_max:
             rejected.append((n, call.name, call.label, "", f"more than {calls_max} calls in one step"))
         else:
-            # One that is not granted or does not exist goes to the executor too: its refusal is recorded.
-            resource = mind.pack.resource(call.name, call.arguments)
-            pool = pools.get(call.name, "default")
-            planned.append(PlannedCall(n, call.name, call.arguments, call.label, pool, resource))
+            planned.append(_plan(n, call.name, call.arguments, call.label, mind.pack, tools.get(call.name)))
     return tuple(planned), tuple(rejected)
+
+
+def _plan(
+    n: int, name: str, args: Mapping[str, Any], label: str, pack: Pack, tool: ToolSpec | None
+) -> PlannedCall:
+    """The call as a command. A tool that is not granted or does not exist goes to the executor too: its refusal is recorded."""
+    resource = pack.resource(name, args)
+    if tool is None:
+        return PlannedCall(n, name, args, label, "default", resource)
+    verb = tool.intent(args) if tool.intent else ""
+    return PlannedCall(n, name, args, label, tool.pool, resource, verb, tool.mutating)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -37,6 +37,9 @@ class ToolSpec:
     ``parameters`` is a JSON schema object. ``pool`` names the executors that run it.
     ``observation_age_max_s``: a mutating call must cite an observation no older than this (`inf`: it need
     not cite any, since it depends on none). ``ephemeral``: the result is not used after a resume.
+    ``intent`` names what a call with these arguments means to do, in one word; None: what the tool's own name says.
+    Two calls of a turn with one intent and one resource are told apart by their order alone. It is pure, and
+    must take whatever the model sends.
     """
 
     name: str
@@ -49,6 +52,7 @@ class ToolSpec:
     settle_s: float = 10.0
     observation_age_max_s: float = 120.0
     ephemeral: bool = False
+    intent: Callable[[Mapping[str, object]], str] | None = None
 
     @property
     def mutating(self) -> bool:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import sha256
 
 from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.effect.intent import label
 from anchorwatch.core.effect.state import Claim, Outcome, OutcomeState
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.core.tools import ToolSpec
 from anchorwatch.packs.port import Pack, PackRuntime
-
-KEY_CHARS_MAX = 63
-_KEY_DIGEST_CHARS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +63,13 @@ def tool_of(pack: Pack, agent: AgentSpec, job: Job) -> ToolSpec | None:
 def effect_key(job: Job) -> str:
     """The key that names the command's effect to its provider, in every attempt, for ever.
 
-    At most 63 of a-z, 0-9 and ``-``, so that any provider takes it as a label. The readable part may be cut; the digest at its
-    end tells apart what must be: also two meshes, or one that was begun anew, that use one account and count the same runs.
+    A record without one is of a release that derived it from the record itself.
     """
+    if job.command.effect_key:
+        return job.command.effect_key
     ref, call = job.ref, job.call
     identity = "\x1f".join((ref.shard, ref.workspace, ref.session, str(call), job.digest))
-    tail = f"-{call.run}-{call.step}-{call.n}-{sha256(identity.encode()).hexdigest()[:_KEY_DIGEST_CHARS]}"
-    head = f"aw-{ref.workspace}-{ref.session}"[: KEY_CHARS_MAX - len(tail)].rstrip("-")
-    return head + tail
+    return label(ref.workspace, ref.session, f"{call.run}-{call.step}-{call.n}", identity.encode())
 
 
 def outcome(

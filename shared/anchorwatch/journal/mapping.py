@@ -23,7 +23,7 @@ from anchorwatch.core.session.events import (
     StepDecided,
     StepHead,
 )
-from anchorwatch.core.session.state import Input
+from anchorwatch.core.session.state import Input, Unsettled
 from anchorwatch.journal.effect_mapping import read_outcome
 from anchorwatch.journal.snapshots import read_seen, read_state, state_body
 from anchorwatch.topology.subjects import Register, parse_register
@@ -204,7 +204,14 @@ def _command_body(event: CommandDecided) -> dict[str, Any]:
         "resource": event.resource,
         "label": event.label,
         "observation": [event.observation_digest, event.observation_at_ms],
+        "effect_key": event.effect_key,
     }
+    if event.verb:
+        body["verb"] = event.verb
+    if not event.mutating:
+        body["mutating"] = False
+    if event.after:
+        body["after"] = [[each.call.run, each.call.step, each.call.n, each.pool] for each in event.after]
     return body if event.head is None else {**body, "head": head_body(event.head)}
 
 
@@ -224,4 +231,11 @@ def read_command(pool: str, body: Body) -> CommandDecided:
         observation_digest=digest,
         observation_at_ms=at_ms,
         head=read_head(body["head"]) if "head" in body else None,
+        effect_key=body.get("effect_key", ""),
+        verb=body.get("verb", ""),
+        mutating=body.get("mutating", True),
+        after=tuple(
+            Unsettled(CallId(run, step, n), earlier, body["resource"])
+            for run, step, n, earlier in body.get("after", ())
+        ),
     )

@@ -7,7 +7,16 @@ from dataclasses import asdict
 from typing import Any
 
 from anchorwatch.core.anchor import Anchor, read_anchor
-from anchorwatch.core.session.state import Call, Input, PastTurn, SeenObservation, SessionState, Step
+from anchorwatch.core.names import CallId
+from anchorwatch.core.session.state import (
+    Call,
+    Input,
+    PastTurn,
+    SeenObservation,
+    SessionState,
+    Step,
+    Unsettled,
+)
 
 Body = Mapping[str, Any]
 
@@ -25,6 +34,9 @@ def state_body(state: SessionState) -> dict[str, Any]:
         "read_through": state.read_through,
         "history": [asdict(past) for past in state.history],
         "critical": list(state.critical),
+        "unsettled": [
+            [each.call.run, each.call.step, each.call.n, each.pool, each.resource] for each in state.unsettled
+        ],
     }
 
 
@@ -42,6 +54,10 @@ def read_state(body: Body, sequence: int) -> SessionState:
         read_through=body["read_through"],
         history=tuple(_read_past(past) for past in body["history"]),
         critical=tuple(body["critical"]),
+        unsettled=tuple(
+            Unsettled(CallId(run, step, n), pool, resource)
+            for run, step, n, pool, resource in body.get("unsettled", ())
+        ),
         snapshot_sequence=sequence,
     )
 

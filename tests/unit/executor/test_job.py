@@ -1,12 +1,13 @@
-"""The key that names an effect to its provider."""
+"""The key of a command whose record has none: as the first release derived it."""
 
 from __future__ import annotations
 
 import re
 
+from anchorwatch.core.effect.intent import KEY_CHARS_MAX
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.session.events import CommandDecided
-from anchorwatch.execution.job import KEY_CHARS_MAX, Job, effect_key
+from anchorwatch.execution.job import Job, effect_key
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +25,7 @@ def job(
 
 def test_it_can_be_read_and_is_the_same_in_every_attempt() -> None:
     key = effect_key(job())
-    assert key.startswith("aw-default-fleet-15-2-1-")
+    assert key == "aw-default-fleet-15-2-1-b9429bc658dc486a"
     assert key == effect_key(job())
 
 

@@ -18,7 +18,7 @@ from anchorwatch.core.session.events import (
     StepDecided,
     StepHead,
 )
-from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, Step, Turn
+from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, Step, Turn, Unsettled
 from anchorwatch.core.session.wakes import shown
 
 HISTORY_TURNS_MAX = 20
@@ -122,6 +122,7 @@ def _change_anchor(state: SessionState, event: AnchorChanged, record: Recorded) 
             held_since=record.sequence,
             woken_by=anchor.turn.woken_by,
             inputs=taken,
+            origin=record.digest,
         )
         return replace(state, pending=rest, turn=turn, critical=_critical(state.critical, taken))
     if event.kind == Kind.TAKEN_OVER and state.turn is not None and anchor.turn is not None:
@@ -186,6 +187,9 @@ def _begin_step(state: SessionState, head: StepHead) -> SessionState:
 
 
 def _add_call(state: SessionState, event: CommandDecided) -> SessionState:
+    if event.mutating and event.resource:
+        this = Unsettled(event.call, event.pool, event.resource)
+        state = replace(state, unsettled=(*state.unsettled, this))
     if event.head is not None:
         state = _begin_step(state, event.head)
     if state.turn is None or not state.turn.steps:
@@ -197,6 +201,7 @@ def _add_call(state: SessionState, event: CommandDecided) -> SessionState:
         label=event.label,
         pool=event.pool,
         resource=event.resource,
+        verb=event.verb,
     )
     last = state.turn.steps[-1]
     calls = tuple(sorted((*last.calls, call), key=lambda each: each.n))
@@ -206,16 +211,30 @@ def _add_call(state: SessionState, event: CommandDecided) -> SessionState:
 
 
 def _settle(state: SessionState, event: OutcomeRecorded) -> SessionState:
+    if event.state != "unknown" and any(each.call == event.call for each in state.unsettled):
+        rest = tuple(each for each in state.unsettled if each.call != event.call)
+        state = replace(state, unsettled=rest)
     turn = state.turn
-    if turn is None or turn.run_id != event.call.run:
+    if turn is not None and turn.run_id == event.call.run:
+        return replace(state, turn=replace(turn, steps=_settled(turn.steps, event)))
+    past = next((each for each in state.history if each.run_id == event.call.run), None)
+    if past is None:
         return state
+    steps = _settled(past.steps, replace(event, text=_clip(event.text), data={}))
+    if steps == past.steps:
+        return state
+    settled = replace(past, steps=steps)
+    history = tuple(settled if each is past else each for each in state.history)
+    return replace(state, history=_bounded(history))
 
-    def settle(step: Step) -> Step:
-        if step.number != event.call.step:
-            return step
-        return replace(step, calls=tuple(_outcome(call, event) for call in step.calls))
 
-    return replace(state, turn=replace(turn, steps=tuple(map(settle, turn.steps))))
+def _settled(steps: tuple[Step, ...], event: OutcomeRecorded) -> tuple[Step, ...]:
+    return tuple(
+        replace(step, calls=tuple(_outcome(call, event) for call in step.calls))
+        if step.number == event.call.step
+        else step
+        for step in steps
+    )
 
 
 def _outcome(call: Call, event: OutcomeRecorded) -> Call:

@@ -14,16 +14,18 @@ What each anchor change sets is the table of DESIGN section 2 ("Generation and f
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from anchorwatch.core.anchor import Anchor, Fence, PromptProof, RunOutcome, TurnMark
+from anchorwatch.core.effect.intent import intent_key
 from anchorwatch.core.errors import Fenced, NotFound, Refused, SessionDeleted
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.events import AnchorChanged, CommandDecided, PlannerEvent, StepDecided, StepHead
-from anchorwatch.core.session.state import SessionState, Turn
+from anchorwatch.core.session.state import SessionState, Turn, Unsettled
 from anchorwatch.core.times import iso
 
 
@@ -63,7 +65,7 @@ class TakeOver:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """A call that passed the planner's own checks and becomes a command."""
+    """A call that passed the planner's own checks and becomes a command. ``verb``: its intent (empty: the tool's name)."""
 
     n: int
     tool: str
@@ -71,6 +73,8 @@ class PlannedCall:
     label: str
     pool: str
     resource: str
+    verb: str = ""
+    mutating: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,24 +235,47 @@ def _commit_step(
         raise Fenced(f"step {command.head.step} was decided on an older state")
     if not command.calls:
         return [StepDecided(anchor.run_id, command.head, state.snapshot_sequence)]
-    seen = command.head.observation
-    return [
-        CommandDecided(
-            call=CallId(anchor.run_id, command.head.step, call.n),
-            turn_id=turn.turn_id,
-            generation=anchor.generation,
-            agent=anchor.agent,
-            pool=call.pool,
-            tool=call.tool,
-            args=call.args,
-            resource=call.resource,
-            label=call.label,
-            observation_digest=seen.digest if seen else "",
-            observation_at_ms=seen.at_ms if seen else 0,
-            head=command.head if index == 0 else None,
+    events: list[PlannerEvent] = []
+    unsettled = list(state.unsettled)
+    intents = Counter(call.intent for step in turn.steps for call in step.calls if call.state != "rejected")
+    for call in command.calls:
+        intent = (call.verb or call.tool, call.resource)
+        key = intent_key(
+            anchor.workspace, anchor.session, (turn.run_id, turn.origin), intent, intents[intent]
         )
-        for index, call in enumerate(command.calls)
-    ]
+        event = _command(command.head, call, turn, anchor)
+        after = _before(unsettled, call)
+        events.append(replace(event, effect_key=key, after=after, head=None if events else command.head))
+        intents[intent] += 1
+        if call.mutating:
+            unsettled.append(Unsettled(event.call, event.pool, event.resource))
+    return events
+
+
+def _command(head: StepHead, call: PlannedCall, turn: Turn, anchor: Anchor) -> CommandDecided:
+    seen = head.observation
+    return CommandDecided(
+        call=CallId(anchor.run_id, head.step, call.n),
+        turn_id=turn.turn_id,
+        generation=anchor.generation,
+        agent=anchor.agent,
+        pool=call.pool,
+        tool=call.tool,
+        args=call.args,
+        resource=call.resource,
+        label=call.label,
+        observation_digest=seen.digest if seen else "",
+        observation_at_ms=seen.at_ms if seen else 0,
+        verb=call.verb,
+        mutating=call.mutating,
+    )
+
+
+def _before(unsettled: Sequence[Unsettled], call: PlannedCall) -> tuple[Unsettled, ...]:
+    """What must have a definite outcome before this call runs. All of one resource, since any of them may end `unknown`."""
+    if not call.mutating or not call.resource:
+        return ()
+    return tuple(each for each in unsettled if each.resource == call.resource)
 
 
 def _rest(anchor: Anchor, turn_through: int, outcome: RunOutcome, reason: str, at_ms: int) -> dict[str, Any]:

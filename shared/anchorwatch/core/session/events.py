@@ -8,7 +8,7 @@ from typing import Any
 
 from anchorwatch.core.anchor import Anchor, PromptProof
 from anchorwatch.core.names import CallId
-from anchorwatch.core.session.state import CallState, Input, SeenObservation, SessionState
+from anchorwatch.core.session.state import CallState, Input, SeenObservation, SessionState, Unsettled
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,12 @@ class AnchorChanged:
 
 @dataclass(frozen=True, slots=True)
 class CommandDecided:
-    """``p.cmd.<pool>``: a tool call, committed. It is the executor's outbox item. The first of a step carries the step's head."""
+    """``p.cmd.<pool>``: a tool call, committed. It is the executor's outbox item. The first of a step carries the step's head.
+
+    ``effect_key`` names its effect to the provider for ever (empty: of a release that derived it from the record).
+    ``verb``: what its tool calls the intent, where that is not its own name. ``after``: the earlier commands on its
+    resource that must have a definite outcome before it runs.
+    """
 
     call: CallId
     turn_id: str
@@ -63,6 +68,10 @@ class CommandDecided:
     observation_digest: str
     observation_at_ms: int
     head: StepHead | None = None
+    effect_key: str = ""
+    verb: str = ""
+    mutating: bool = True
+    after: tuple[Unsettled, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

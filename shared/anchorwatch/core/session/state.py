@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from anchorwatch.core.anchor import Anchor, RunOutcome
+from anchorwatch.core.names import CallId
 
 P0, P1, P2 = 0, 1, 2
 Priority = Literal[0, 1, 2]
@@ -39,7 +40,10 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call of a step and what came of it. ``n`` counts from 1; ``label`` is the model's own id, never an identity."""
+    """A tool call of a step and what came of it. ``n`` counts from 1; ``label`` is the model's own id, never an identity.
+
+    ``verb``: what the tool calls its intent, where that is not its own name.
+    """
 
     n: int
     tool: str
@@ -51,6 +55,12 @@ class Call:
     text: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
     durable: bool = True
+    verb: str = ""
+
+    @property
+    def intent(self) -> tuple[str, str]:
+        """Verb and resource."""
+        return self.verb or self.tool, self.resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +88,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The running turn. ``held_since``: sequence of its latest acquire or takeover."""
+    """The running turn. ``held_since``: sequence of its latest acquire or takeover; ``origin``: digest of its acquire."""
 
     run_id: int
     turn_id: str
@@ -87,6 +97,7 @@ class Turn:
     woken_by: int
     inputs: tuple[Input, ...]
     steps: tuple[Step, ...] = ()
+    origin: str = ""
 
     @property
     def settled(self) -> bool:
@@ -107,6 +118,15 @@ class PastTurn:
 
 
 @dataclass(frozen=True, slots=True)
+class Unsettled:
+    """A command that changes something, of any run, without a definite outcome: none yet, or `unknown` until it is resolved."""
+
+    call: CallId
+    pool: str
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
 class SessionState:
     """A session as of ``read_through`` (every record up to that journal sequence is in).
 
@@ -114,7 +134,7 @@ class SessionState:
     ``told_sequence`` and ``told_digest``: the anchor record that a prompt shows: the newest that is neither
     an acquire nor a takeover. ``pending``: accepted inputs that have no disposition yet. ``critical``:
     every line that people labelled so, word for word; none is ever dropped. ``snapshot_age``: planner
-    records since the last snapshot.
+    records since the last snapshot. ``unsettled``: in the journal's order; later commands on a resource wait for these.
     """
 
     anchor: Anchor | None = None
@@ -129,6 +149,7 @@ class SessionState:
     turn: Turn | None = None
     history: tuple[PastTurn, ...] = ()
     critical: tuple[str, ...] = ()
+    unsettled: tuple[Unsettled, ...] = ()
     snapshot_sequence: int = 0
     snapshot_age: int = 0
 
