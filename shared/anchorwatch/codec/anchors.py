@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any, Final
 
 from anchorwatch.codec.canonical import canonical_json, sha256_hex
 from anchorwatch.codec.records import RECORD_BYTES_MAX
+from anchorwatch.codec.versions import FORMATS, SCHEMAS, Versions
 from anchorwatch.core.anchor import Anchor, check_size, read_anchor
-from anchorwatch.core.errors import Damaged, NewerSchema, TooLarge
+from anchorwatch.core.errors import Damaged, TooLarge
 from anchorwatch.core.records import FORMAT, Record
+
+_ENVELOPE: Final = ("kind", "at_ms", "writer", "body", "previous", "digest")
 
 
 def encode_anchor(anchor: Anchor, record: Record) -> tuple[bytes, Record]:
@@ -40,36 +44,59 @@ def encode_anchor(anchor: Anchor, record: Record) -> tuple[bytes, Record]:
     return data, replace(record, digest=digest)
 
 
-def decode_anchor(data: bytes) -> tuple[Anchor, Record]:
-    """Read an anchor record and check its digest and schema.
+def decode_anchor(
+    data: bytes,
+    formats: Versions[Record] = FORMATS,
+    schemas: Versions[dict[str, Any]] = SCHEMAS,
+) -> tuple[Anchor, Record]:
+    """Read an anchor record, check its digest, and lift it to the newest of ``formats`` and ``schemas``.
 
     Raises:
         NewerSchema: format or schema is newer than this release's. Damaged: it is cut, altered, or no anchor.
     """
+    content = _checked(data)
+    envelope = content.pop("record")
+    formats.check(envelope.get("format"))
     try:
-        content = json.loads(data)
-    except ValueError:
-        raise Damaged("the anchor record is no JSON") from None
-    envelope = content.pop("record", None) if isinstance(content, dict) else None
-    if not isinstance(envelope, dict) or not isinstance(envelope.get("format"), int):
-        raise Damaged("the anchor record has no envelope")
-    if envelope["format"] > FORMAT:
-        raise NewerSchema(
-            f"the anchor record has format {envelope['format']}, this release reads up to {FORMAT}",
-            hint="upgrade this process",
-        )
-    digest = envelope.pop("digest", None)
-    try:
-        record = Record(
-            digest=str(digest),
-            **{key: envelope[key] for key in ("kind", "at_ms", "writer", "body", "previous")},
-        )
+        record = Record(**{key: envelope[key] for key in _ENVELOPE})
     except KeyError as missing:
         raise Damaged(f"the envelope of the anchor record has no {missing}") from None
-    whole = {**content, "record": {**envelope, "digest": digest}}
-    if sha256_hex(canonical_json({**content, "record": envelope})) != digest or canonical_json(whole) != data:
-        raise Damaged(f"the digest of the anchor record ({record.kind[:40]}) does not fit its bytes")
-    return read_anchor(content), record
+    if not isinstance(record.body, dict) or not all(
+        isinstance(each, kind)
+        for each, kind in (
+            (record.kind, str),
+            (record.at_ms, int),
+            (record.writer, str),
+            (record.previous, str),
+        )
+    ):
+        raise Damaged("a field of the anchor record's envelope has another type than it must have")
+    return lift_anchor(content, schemas), formats.lift(envelope["format"], record)
+
+
+def lift_anchor(content: dict[str, Any], schemas: Versions[dict[str, Any]] = SCHEMAS) -> Anchor:
+    """The anchor in stored fields, of whatever schema.
+
+    Raises:
+        NewerSchema: it is newer than this release's. Damaged: it breaks the schema that it names.
+    """
+    return read_anchor(schemas.lift(content.get("schema"), content))
+
+
+def _checked(data: bytes) -> dict[str, Any]:
+    """The fields and ``record`` beside them, once the digest was seen to fit."""
+    try:
+        content = json.loads(data)
+        if not isinstance(content, dict) or not isinstance(content.get("record"), dict):
+            raise Damaged("the anchor record has no envelope")
+        envelope = {key: value for key, value in content["record"].items() if key != "digest"}
+        digest = sha256_hex(canonical_json({**content, "record": envelope}))
+        fits = content["record"].get("digest") == digest and canonical_json(content) == data
+    except (ValueError, RecursionError):
+        raise Damaged("the anchor record is no JSON") from None
+    if not fits:
+        raise Damaged("the digest of the anchor record does not fit its bytes")
+    return content
 
 
 def anchor_kind(data: bytes) -> str:
@@ -80,5 +107,5 @@ def anchor_kind(data: bytes) -> str:
     """
     try:
         return str(json.loads(data)["record"]["kind"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise Damaged("the anchor record has no envelope") from None

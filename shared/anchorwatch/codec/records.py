@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import msgpack
 
-from anchorwatch.core.errors import Damaged, NewerSchema, TooLarge
+from anchorwatch.codec.versions import FORMATS, Versions
+from anchorwatch.core.errors import Damaged, TooLarge
 from anchorwatch.core.records import FORMAT, Record
 
 RECORD_BYTES_MAX: Final = 256 * 1024
@@ -31,7 +32,7 @@ def unpack(data: bytes) -> Any:  # noqa: ANN401 - whatever was packed
     """
     try:
         return msgpack.unpackb(data, raw=False, strict_map_key=False)
-    except (ValueError, msgpack.UnpackException) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
         raise Damaged(f"not msgpack: {error}") from None
 
 
@@ -51,7 +52,7 @@ def encode(record: Record) -> tuple[bytes, Record]:
         b"\0" * 32,
     ]
     head = pack(fields)[:-_TAIL]
-    digest = hashlib.sha256(head).digest()
+    digest = _digest(head)
     data = head + pack(digest)
     if len(data) > RECORD_BYTES_MAX:
         raise TooLarge(
@@ -61,35 +62,36 @@ def encode(record: Record) -> tuple[bytes, Record]:
     return data, replace(record, digest=digest.hex())
 
 
-def decode(data: bytes) -> Record:
-    """Read a record and check its digest.
+def decode(data: bytes, formats: Versions[Record] = FORMATS) -> Record:
+    """Read a record, check its digest, and lift it to the newest of ``formats``.
 
     Raises:
         NewerSchema: its format is newer than this release's. Damaged: it is cut, altered, or no record.
     """
     fields = unpack(data)
-    if not isinstance(fields, list) or not fields or not isinstance(fields[0], int):
+    if not isinstance(fields, list) or not fields:
         raise Damaged("not a record")
-    if fields[0] > FORMAT:
-        raise NewerSchema(
-            f"the record has format {fields[0]}, this release reads up to {FORMAT}",
-            hint="upgrade this process",
-        )
+    digest = fields[-1]
+    if not isinstance(digest, bytes) or data[-_TAIL:] != pack(digest) or _digest(data[:-_TAIL]) != digest:
+        raise Damaged("the digest of the record does not fit its bytes")
+    # A newer format may have more fields than are known here.
+    found = formats.check(fields[0])
     if len(fields) != _FIELDS:
         raise Damaged(f"a record has {_FIELDS} fields, this has {len(fields)}")
-    _, kind, at_ms, writer, previous, body, digest = fields
+    _, kind, at_ms, writer, previous, body, _ = fields
     if not (
         isinstance(kind, str)
         and isinstance(at_ms, int)
         and isinstance(writer, str)
         and isinstance(previous, bytes)
         and isinstance(body, bytes)
-        and isinstance(digest, bytes)
     ):
         raise Damaged("a field of the record has another type than it must have")
-    if hashlib.sha256(data[:-_TAIL]).digest() != digest or data[-_TAIL:] != pack(digest):
-        raise Damaged(f"the digest of the {kind[:40]} record does not fit its bytes")
     content = unpack(body)
     if not isinstance(content, Mapping):
         raise Damaged("the body of the record is no map")
-    return Record(kind, at_ms, writer, content, previous.hex(), digest.hex())
+    return formats.lift(found, Record(kind, at_ms, writer, content, previous.hex(), digest.hex()))
+
+
+def _digest(head: bytes) -> bytes:
+    return hashlib.sha256(head).digest()

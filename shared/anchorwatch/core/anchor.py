@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from anchorwatch.core.errors import Damaged, NewerSchema, TooLarge
+from anchorwatch.core.errors import Damaged, TooLarge
 
 SCHEMA = 1
 ANCHOR_BYTES_MAX = 16 * 1024
@@ -79,17 +79,11 @@ class Anchor(_Part):
 
 
 def read_anchor(value: dict[str, Any]) -> Anchor:
-    """Check a stored anchor.
+    """Check a stored anchor of this release's schema (`anchorwatch.codec.lift_anchor` knows the others).
 
     Raises:
-        NewerSchema: it was written by a newer release.
         Damaged: it breaks the schema.
     """
-    schema = value.get("schema")
-    if isinstance(schema, int) and schema > SCHEMA:
-        raise NewerSchema(
-            f"the anchor has schema {schema}, this release reads up to {SCHEMA}", hint="upgrade this process"
-        )
     try:
         return Anchor.model_validate(value, strict=False)
     except ValidationError as error:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from anchorwatch.core.anchor import Anchor, read_anchor
+from anchorwatch.codec import lift_anchor
+from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.names import CallId
 from anchorwatch.core.session.state import (
     Call,
@@ -42,11 +43,11 @@ def state_body(state: SessionState) -> dict[str, Any]:
 
 def read_state(body: Body, sequence: int) -> SessionState:
     """The state in a snapshot record that stands at ``sequence``."""
-    anchor: Anchor | None = read_anchor(body["anchor"]) if body["anchor"] else None
+    anchor: Anchor | None = lift_anchor(body["anchor"]) if body["anchor"] else None
     return SessionState(
         anchor=anchor,
         anchor_sequence=body["anchor_sequence"],
-        told=read_anchor(body["told"]) if body["told"] else anchor,
+        told=lift_anchor(body["told"]) if body["told"] else anchor,
         told_sequence=body["told_sequence"],
         told_digest=body["told_digest"],
         head=body["head"],

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
 import pytest
-from anchorwatch.codec import canonical_json, decode, decode_anchor, encode, encode_anchor, pack
+from anchorwatch.codec import (
+    anchor_kind,
+    canonical_json,
+    decode,
+    decode_anchor,
+    encode,
+    encode_anchor,
+    pack,
+    sha256_hex,
+)
+from anchorwatch.codec.versions import Versions
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import Damaged, NewerSchema, TooLarge
 from anchorwatch.core.records import Kind, Record
@@ -72,12 +86,109 @@ def test_noise_is_damaged_and_nothing_else(data: bytes) -> None:
         decode_anchor(data)
 
 
+def sealed(*fields: object) -> bytes:
+    """A record of whatever fields, with the digest that belongs to them."""
+    head = pack([*fields, b"\0" * 32])[:-34]
+    return head + pack(sha256(head).digest())
+
+
+def sealed_anchor(content: dict[str, object], envelope: dict[str, object]) -> bytes:
+    """An anchor record of whatever fields, with the digest that belongs to them."""
+    digest = sha256_hex(canonical_json({**content, "record": envelope}))
+    return canonical_json({**content, "record": {**envelope, "digest": digest}})
+
+
+ENVELOPE = {"format": 1, "kind": "acquired", "at_ms": 1, "writer": "me", "previous": "", "body": {}}
+
+
 def test_a_newer_format_is_refused_with_both_versions() -> None:
     with pytest.raises(NewerSchema, match=r"format 2.*up to 1"):
-        decode(pack([2, "kind", 1, "me", b"", b"", b"", "a field of tomorrow"]))
-    newer = canonical_json({"schema": 9, "record": {"format": 2, "kind": "acquired"}})
+        decode(sealed(2, "kind", 1, "me", b"", b"", "a field of tomorrow"))
     with pytest.raises(NewerSchema, match=r"format 2.*up to 1"):
-        decode_anchor(newer)
+        decode_anchor(sealed_anchor({"schema": 9}, {**ENVELOPE, "format": 2}))
+    with pytest.raises(NewerSchema, match=r"schema 9.*up to 1"):
+        decode_anchor(sealed_anchor({**ANCHOR.to_json(), "schema": 9}, ENVELOPE))
+
+
+def test_an_altered_version_is_damage_and_no_newer_release() -> None:
+    data = bytearray(encode(RECORD)[0])
+    assert data[1] == 1
+    data[1] = 2
+    with pytest.raises(Damaged) as caught:
+        decode(bytes(data))
+    assert caught.type is Damaged
+
+
+@pytest.mark.parametrize("version", [0, -1, True, None, "1", 1.0])
+def test_a_version_that_no_release_wrote_is_damage(version: object) -> None:
+    with pytest.raises(Damaged, match=r"version|no release"):
+        decode(sealed(version, "kind", 1, "me", b"", pack({})))
+    with pytest.raises(Damaged, match=r"version|no release"):
+        decode_anchor(sealed_anchor(ANCHOR.to_json(), {**ENVELOPE, "format": version}))
+
+
+def test_an_older_record_is_lifted_version_by_version() -> None:
+    formats = Versions[Record](
+        "the record has format",
+        2,
+        {
+            0: lambda old: replace(old, body={**old.body, "through": ["0 to 1"]}),
+            1: lambda old: replace(
+                old, body={**old.body, "through": [*old.body.get("through", []), "1 to 2"]}
+            ),
+        },
+    )
+    for written, through in ((0, ["0 to 1", "1 to 2"]), (1, ["1 to 2"])):
+        data = sealed(written, "kind", 1, "me", b"", pack({"kept": 7}))
+        lifted = decode(data, formats)
+        assert lifted.body == {"kept": 7, "through": through}
+        assert lifted.digest == data[-32:].hex(), "the chain is over what was written"
+    with pytest.raises(NewerSchema, match=r"format 3.*up to 2"):
+        decode(sealed(3, "kind", 1, "me", b"", pack({})), formats)
+
+
+def test_an_older_anchor_is_lifted_version_by_version() -> None:
+    schemas = Versions[dict[str, Any]](
+        "the anchor has schema", 1, {0: lambda old: {**old, "schema": 1, "agent": f"{old['agent']}@1"}}
+    )
+    old = {**ANCHOR.to_json(), "schema": 0, "agent": "keeper"}
+    anchor, record = decode_anchor(sealed_anchor(old, ENVELOPE), schemas=schemas)
+    assert (anchor, record.kind) == (ANCHOR, "acquired")
+    with pytest.raises(Damaged, match="schema 0, which no release wrote"):
+        decode_anchor(sealed_anchor(old, ENVELOPE))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [1, 5, 1, "me", b"", pack({})],
+        [1, "kind", 1, "me", b"", pack([])],
+        [1, "kind", 1, "me", b"", b"\xc1"],
+        [1, "kind", 1, "me", b"", b"\x81\x90\x90"],
+        [1],
+    ],
+)
+def test_a_sealed_record_of_an_odd_shape_is_damaged(content: list[object]) -> None:
+    with pytest.raises(Damaged):
+        decode(sealed(*content))
+
+
+@pytest.mark.parametrize(
+    "odd", [{"kind": 5}, {"at_ms": "x"}, {"writer": None}, {"body": []}, {"previous": 1}]
+)
+def test_a_sealed_anchor_of_an_odd_shape_is_damaged(odd: dict[str, object]) -> None:
+    with pytest.raises(Damaged):
+        decode_anchor(sealed_anchor(ANCHOR.to_json(), {**ENVELOPE, **odd}))
+
+
+@pytest.mark.parametrize(
+    "data", [b"[" * 200_000, b'{"record":{},"x":NaN}', b'{"record":{},"x":"\\ud800"}', b"{}"]
+)
+def test_json_that_is_no_anchor_is_damaged_and_nothing_else(data: bytes) -> None:
+    with pytest.raises(Damaged):
+        decode_anchor(data)
+    with pytest.raises(Damaged):
+        anchor_kind(data)
 
 
 def test_too_large_is_refused_not_cut() -> None:

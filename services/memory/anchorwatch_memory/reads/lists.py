@@ -6,7 +6,7 @@ import json
 import sqlite3
 from typing import Any
 
-from anchorwatch.core.anchor import read_anchor
+from anchorwatch.codec import lift_anchor
 from anchorwatch.core.errors import BadInput, NotFound
 from anchorwatch.core.session.state import Input, SessionState
 from anchorwatch.core.session.wakes import NotBefore, Windows, due
@@ -121,7 +121,7 @@ def timeline(db: sqlite3.Connection, params: Params) -> Result:
 def wakes(db: sqlite3.Connection, params: Params, windows: Windows) -> Result:
     """The inputs of a session; those that still wait say when they are due."""
     row = session_row(db, params)
-    anchor = read_anchor(json.loads(row["anchor"]))
+    anchor = lift_anchor(json.loads(row["anchor"]))
 
     def shown(wake: Row) -> dict[str, Any]:
         entry = show.wake(wake)
