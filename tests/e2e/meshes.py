@@ -17,11 +17,11 @@ import nats
 from anchorwatch.bus.jetstream import connect
 from anchorwatch.bus.port import Bus
 from anchorwatch.cli.api import Api
-from anchorwatch.cli.demo.history import History
 from anchorwatch.cli.demo.stage import Stage
 from anchorwatch.cli.demo.watch import Follower, until
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.names import SessionRef
+from anchorwatch.journal.history import History
 from anchorwatch.mesh.credentials import CLI, SERVICES, YARD
 from anchorwatch.packs.fleet import cli, default_agent
 from anchorwatch.packs.fleet.client import YardClient

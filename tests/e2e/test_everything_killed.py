@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from anchorwatch.cli.demo.history import Claim, History
 from anchorwatch.cli.demo.watch import until
 from anchorwatch.core.records import Kind
+from anchorwatch.journal.history import Claim, History
 from anchorwatch.packs.fleet import cli
 from anchorwatch.packs.fleet.client import YardClient
 from anchorwatch.packs.fleet.yard.births import read_births

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from anchorwatch.bus.port import Bus
-from anchorwatch.cli.demo.history import History
 from anchorwatch.cli.demo.watch import until
 from anchorwatch.core.agents import Limits
+from anchorwatch.journal.history import History
 from anchorwatch.packs.fleet import cli
 from anchorwatch.packs.fleet.client import YardClient
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anchorwatch.cli.demo.history import History
+from anchorwatch.journal.history import History
 from anchorwatch.packs.fleet.jobs import Result
 
 

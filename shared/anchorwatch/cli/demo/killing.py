@@ -11,9 +11,9 @@ from typing import Any
 
 from anchorwatch.bus.port import Bus
 from anchorwatch.cli.demo.evidence import HeldClaim, Kill
-from anchorwatch.cli.demo.history import Claim
 from anchorwatch.cli.demo.stage import Stage
 from anchorwatch.cli.demo.watch import until
+from anchorwatch.journal.history import Claim
 from anchorwatch.service.presence import presence_key
 from anchorwatch.topology.streams import LEASES_BUCKET
 

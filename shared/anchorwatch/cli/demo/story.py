@@ -16,13 +16,13 @@ from typing import Any
 from anchorwatch.bus.port import Bus
 from anchorwatch.cli.api import Api
 from anchorwatch.cli.demo.evidence import Evidence, JournalMark
-from anchorwatch.cli.demo.history import Claim, History
 from anchorwatch.cli.demo.killing import Killer
 from anchorwatch.cli.demo.receiver import Receiver
 from anchorwatch.cli.demo.stage import Stage
 from anchorwatch.cli.demo.watch import Follower, until
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
+from anchorwatch.journal.history import Claim, History
 from anchorwatch.packs.fleet import SESSION, cli, default_agent
 from anchorwatch.packs.fleet.client import YardClient
 from anchorwatch.packs.fleet.instances import Instance

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from anchorwatch.bus.port import Bus, Stored
-from anchorwatch.cli.demo.history import History, read_history
 from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.core.names import SessionRef
+from anchorwatch.journal.history import History, read_history
 from anchorwatch.topology.streams import journal_stream
 from anchorwatch.topology.subjects import SessionSubjects
 

@@ -6,13 +6,13 @@ from functools import cache
 from typing import Any
 
 from anchorwatch.cli.demo.evidence import Arrival, Evidence, HeldClaim, JournalMark, Kill
-from anchorwatch.cli.demo.history import AnchorRecord, Claim, Command, Done, History, Prompt, Sent
 from anchorwatch.core.anchor import Anchor, PromptProof, TurnMark
 from anchorwatch.core.effect.state import Claimed, Outcome, Owner
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.core.session.state import Input
+from anchorwatch.journal.history import AnchorRecord, Claim, Command, Done, History, Prompt, Sent
 from anchorwatch.packs.fleet.jobs import Result, make_job, prove
 
 CALL = CallId(2, 1, 1)

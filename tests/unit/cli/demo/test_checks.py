@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from anchorwatch.cli.demo.checks import check_all
 from anchorwatch.cli.demo.evidence import Evidence
-from anchorwatch.cli.demo.history import Prompt
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
+from anchorwatch.journal.history import Prompt
 from anchorwatch.packs.fleet.jobs import Result
 
 from tests.unit.cli.demo import incident

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from anchorwatch.cli.demo.history import Command, History
 from anchorwatch.core.session.state import Input
+from anchorwatch.journal.history import Command, History
 
 LAUNCH, RESTART, STOP = "launch_instances", "restart_instance", "stop_instance"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from anchorwatch.bus.port import Stored
 from anchorwatch.bus.sim.loop import run
-from anchorwatch.cli.demo.history import History, read_history
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
+from anchorwatch.journal.history import History, read_history
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.packs import registry
 from anchorwatch.testing.mesh import SimMesh

@@ -24,6 +24,7 @@ from anchorwatch.core.session.events import (
 )
 from anchorwatch.core.session.state import Input
 from anchorwatch.journal.effect_mapping import read_effect
+from anchorwatch.journal.late import LateOutcome, read_late
 from anchorwatch.journal.mapping import read_session_record
 from anchorwatch.topology.subjects import parse_register
 
@@ -82,6 +83,14 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class TooLate:
+    """What an executor had to say of a command that had its outcome."""
+
+    sequence: int
+    outcome: LateOutcome
+
+
+@dataclass(frozen=True, slots=True)
 class Sent:
     """A record of a delivery: claimed for a channel, or delivered, or given up."""
 
@@ -101,6 +110,7 @@ class History:
     commands: tuple[Command, ...] = ()
     claims: tuple[Claim, ...] = ()
     outcomes: tuple[Done, ...] = ()
+    late: tuple[TooLate, ...] = ()
     sent: tuple[Sent, ...] = ()
     last_sequence: int = 0
 
@@ -149,6 +159,8 @@ def read_history(records: Sequence[Stored]) -> History:
             record = decode(stored.payload)
             state = str(record.body.get("state", ""))
             found.sent.append(Sent(stored.sequence, record.at_ms, register.path[1], state))
+        elif register.kind == "late":
+            found.late.append(TooLate(stored.sequence, read_late(decode(stored.payload).body)))
         elif register.kind.startswith("fx."):
             found.take_effect(stored, register.call)
         elif (recorded := read_session_record(stored)) is not None:
@@ -164,6 +176,7 @@ class _Found:
     commands: list[Command] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     outcomes: list[Done] = field(default_factory=list)
+    late: list[TooLate] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
 
     def take_effect(self, stored: Stored, call: CallId) -> None:
@@ -207,6 +220,7 @@ class _Found:
             commands=tuple(self.commands),
             claims=tuple(self.claims),
             outcomes=tuple(self.outcomes),
+            late=tuple(self.late),
             sent=tuple(self.sent),
             last_sequence=last_sequence,
         )
