@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from anchorwatch.bus.port import Bus
 from anchorwatch.core.agents import AgentSpec
@@ -122,6 +122,15 @@ class PackRuntime(Protocol):
     async def close(self) -> None: ...
 
 
+@runtime_checkable
+class HasBooks(Protocol):
+    """A runtime whose real system keeps books of its own, so that a crash test can count there. Optional."""
+
+    async def times_done(self, tool: str, effect_key: str) -> int | None:
+        """How often the effect of that key was really done, by the real system's own word; None: it cannot say."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PackEnvironment:
     """What a runtime is given: the bus, its agent and workspace, and the pack's own settings (from the environment)."""
@@ -177,3 +186,23 @@ class Pack(Protocol):
         ...
 
     async def connect(self, environment: PackEnvironment) -> PackRuntime: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stimulus:
+    """Something for a session to act on: a message of a person, or, with ``source`` and ``type``, an event."""
+
+    text: str = ""
+    source: str = ""
+    type: str = ""
+    priority: Literal["P0", "P1", "P2"] = "P0"
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@runtime_checkable
+class HasExercise(Protocol):
+    """A pack that knows how to give its agent something to do, for a crash test. Optional."""
+
+    async def exercise(self, environment: PackEnvironment, number: int) -> Sequence[Stimulus]:
+        """The ``number``-th exercise (from 1): prepare the real system, and return what the session is to be told."""
+        ...

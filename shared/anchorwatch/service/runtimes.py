@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from anchorwatch.bus.port import Bus
 from anchorwatch.core.agents import AgentSpec
-from anchorwatch.packs import registry
+from anchorwatch.packs import recording, registry
 from anchorwatch.packs.port import Pack, PackEnvironment, PackRuntime
 from anchorwatch.settings import PREFIX
 
@@ -37,7 +37,8 @@ class Runtimes:
         async with self._connecting.setdefault(key, asyncio.Lock()):
             if key not in self._connected:
                 environment = PackEnvironment(self._bus, workspace, agent, pack_settings(agent.pack))
-                self._connected[key] = await self._load(agent.pack).connect(environment)
+                runtime = await self._load(agent.pack).connect(environment)
+                self._connected[key] = recording.recorded(runtime, os.environ)
             return self._connected[key]
 
     async def close(self) -> None:

@@ -1,0 +1,99 @@
+"""Every call of a pack's tools, written down outside the journal, for those who must not take the journal's word for it.
+
+The variable ``ANCHORWATCH_RECORD_CALLS`` names the file; without it nothing is wrapped. It is no setting: no file can hold it by
+mistake. A line is on the disk before the call goes on, so what a killed process had begun is there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from anchorwatch.core.facts import Observation
+from anchorwatch.packs.port import PackRuntime, Probed, Reconciled, ToolContext, ToolFailed, ToolResult
+
+VARIABLE = "ANCHORWATCH_RECORD_CALLS"
+
+Moment = Literal["begun", "returned", "failed", "raised", "done", "not_done", "unknown"]
+"""Of a run: begun, and how it ended. Of a question to the provider: what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One line of the file. ``session`` is ``workspace/session``, ``call`` is ``run.step.n``; ``pid``: whose call it is."""
+
+    moment: Moment
+    tool: str
+    effect_key: str
+    session: str
+    call: str
+    pid: int
+
+
+def recorded(runtime: PackRuntime, environment: Mapping[str, str]) -> PackRuntime:
+    """The runtime, with its calls written down where the environment asks for it."""
+    path = environment.get(VARIABLE, "")
+    return Recording(runtime, Path(path)) if path else runtime
+
+
+def read_notes(path: Path) -> list[Note]:
+    """All notes, oldest first. A line that a dying process left half written is left out: its call had not begun."""
+    notes = []
+    if path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                notes.append(Note(**json.loads(line)))
+            except (ValueError, TypeError):
+                continue
+    return notes
+
+
+class Recording:
+    """A runtime that notes what is asked of it."""
+
+    def __init__(self, runtime: PackRuntime, path: Path) -> None:
+        self._runtime = runtime
+        self._path = path
+
+    async def observe(self) -> Observation:
+        return await self._runtime.observe()
+
+    def changes(self, before: Observation | None, now: Observation) -> Sequence[Probed]:
+        return self._runtime.changes(before, now)
+
+    async def run(self, tool: str, args: Mapping[str, Any], context: ToolContext) -> ToolResult:
+        self._note("begun", tool, context)
+        try:
+            result = await self._runtime.run(tool, args, context)
+        except ToolFailed:
+            self._note("failed", tool, context)
+            raise
+        except BaseException:
+            self._note("raised", tool, context)
+            raise
+        self._note("returned", tool, context)
+        return result
+
+    async def reconcile(self, tool: str, args: Mapping[str, Any], context: ToolContext) -> Reconciled:
+        said = await self._runtime.reconcile(tool, args, context)
+        self._note(said.state, tool, context)
+        return said
+
+    async def close(self) -> None:
+        await self._runtime.close()
+
+    def _note(self, moment: Moment, tool: str, context: ToolContext) -> None:
+        note = Note(moment, tool, context.effect_key, str(context.ref), str(context.call), os.getpid())
+        # The newline before keeps it apart from a line that was torn. Lines of several processes never mix: each is one short
+        # write to a file that is opened for appending.
+        line = b"\n" + json.dumps(asdict(note)).encode() + b"\n"
+        file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(file, line)
+            os.fsync(file)
+        finally:
+            os.close(file)

@@ -1,0 +1,50 @@
+"""Calls are written down outside the journal before they go on, and how they ended after."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.packs.port import OutcomeUnknown, ToolContext, ToolFailed
+from anchorwatch.packs.recording import VARIABLE, read_notes, recorded
+
+from tests.support.packs import BenchRuntime, Sink, bench_agent
+
+
+def context(tmp_path: Path) -> ToolContext:
+    agent = bench_agent(tmp_path)
+    return ToolContext(SessionRef("default", "s"), CallId(1, 1, 1), "turn_1", agent, "key", 1, 1.0, 0, 60.0)
+
+
+async def test_what_was_begun_stands_there_and_how_it_ended(tmp_path: Path) -> None:
+    file, sink = tmp_path / "calls", Sink(tmp_path)
+    runtime = recorded(BenchRuntime(sink, honour=True), {VARIABLE: str(file)})
+    await runtime.run("fire", {"item": "x"}, context(tmp_path))
+    with pytest.raises(ToolFailed):
+        await runtime.run("fire", {"item": "x", "mode": "refuse"}, context(tmp_path))
+    with pytest.raises(OutcomeUnknown):
+        await runtime.run("fire", {"item": "x", "mode": "lost"}, context(tmp_path))
+    await runtime.reconcile("build", {"item": "x"}, context(tmp_path))
+    notes = read_notes(file)
+    assert [each.moment for each in notes] == [
+        "begun", "returned", "begun", "failed", "begun", "raised", "done",
+    ]  # fmt: skip
+    assert {(each.effect_key, each.session, each.call, each.pid) for each in notes} == {
+        ("key", "default/s", "1.1.1", os.getpid())
+    }
+
+
+async def test_a_line_that_was_torn_is_left_out_and_spoils_no_other(tmp_path: Path) -> None:
+    file = tmp_path / "calls"
+    file.write_text('{"moment": "beg')
+    runtime = recorded(BenchRuntime(Sink(tmp_path), honour=True), {VARIABLE: str(file)})
+    await runtime.run("fire", {"item": "x"}, context(tmp_path))
+    assert [each.moment for each in read_notes(file)] == ["begun", "returned"]
+
+
+def test_nothing_is_wrapped_unless_the_environment_says_so(tmp_path: Path) -> None:
+    runtime = BenchRuntime(Sink(tmp_path), honour=True)
+    assert recorded(runtime, {}) is runtime
+    assert read_notes(tmp_path / "none") == []
