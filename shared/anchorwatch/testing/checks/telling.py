@@ -1,0 +1,33 @@
+"""Who was told: each turn's end once to each channel, as far as its kind allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anchorwatch.core.records import Kind
+from anchorwatch.testing.checks.evidence import Arrivals, Evidence, Violation
+
+
+def check_telling(evidence: Evidence) -> Iterator[Violation]:
+    """The ends of turns, and what the receivers saw of them."""
+    ends = [each.sequence for each in evidence.history.of_kind(Kind.TURN_ENDED)]
+    # The last record of a delivery counts.
+    states = {each.delivery_id: each.state for each in evidence.history.sent}
+    for arrivals in evidence.arrivals:
+        for sequence in ends:
+            yield from _told(arrivals, sequence, states)
+
+
+def _told(arrivals: Arrivals, record: int, states: dict[str, str]) -> Iterator[Violation]:
+    beginning = f"{record}-{arrivals.channel}-"
+    ids = [id_ for id_ in arrivals.seen if id_.startswith(beginning)]
+    state = next((state for id_, state in states.items() if id_.startswith(beginning)), "")
+    where = f"the end at {record}, on {arrivals.channel}"
+    if not ids and state != "unknown":
+        yield Violation("lost", f"nobody was told of {where} ({state or 'no record of it'})")
+    if len(ids) > 1:
+        yield Violation("duplicated", f"told under {len(ids)} ids: {where}")
+    if not arrivals.deduplicates and any(arrivals.seen[id_] > 1 for id_ in ids):
+        yield Violation("duplicated", f"told more than once: {where}")
+    if ids and state in ("", "claimed", "failed"):
+        yield Violation("lost", f"told, and not recorded ({state or 'no record of it'}): {where}")

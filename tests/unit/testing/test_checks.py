@@ -1,0 +1,132 @@
+"""The checks of a run: silent about one that kept its promises; each promise that was broken is found, and named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from anchorwatch.core.records import Kind
+from anchorwatch.core.tools import EffectClass
+from anchorwatch.journal.history import History, Sent
+from anchorwatch.testing.checks import Arrivals, Call, Evidence, at_rest, check
+
+from tests.unit.cli.demo import incident
+
+KEY = incident.KEY
+TOOL = "launch_instances"
+
+
+def kept() -> Evidence:
+    """Nothing is wrong with this one."""
+    return Evidence(
+        history=incident.kept_history(),
+        accepted=(5, 6),
+        events=("ev-5",),
+        classes={TOOL: EffectClass.RECONCILABLE},
+        calls={KEY: Call(KEY, begun=2, ended=("returned",), done=1)},
+        arrivals=(Arrivals("demo", {"4-demo-aaaa": 1, "14-demo-bbbb": 2}, deduplicates=True),),
+    )
+
+
+def with_history(**changes: object) -> Evidence:
+    return replace(kept(), history=replace(kept().history, **changes))  # type: ignore[arg-type]  # the fields of a history
+
+
+def with_call(state: str = "succeeded", error: str = "", owners: int = 2, **call: object) -> Evidence:
+    history = kept().history
+    done = replace(history.outcomes[0].outcome, state=state, error=error)  # type: ignore[arg-type]  # one of its states
+    return Evidence(
+        history=replace(
+            history, claims=history.claims[:owners], outcomes=(replace(history.outcomes[0], outcome=done),)
+        ),
+        classes={TOOL: EffectClass.IRREVERSIBLE},
+        calls={KEY: replace(Call(KEY, begun=1, ended=("returned",), done=1), **call)},  # type: ignore[arg-type]
+    )
+
+
+def without_kind(kind: str) -> tuple[object, ...]:
+    return tuple(each for each in kept().history.anchors if each.kind != kind)
+
+
+def test_a_run_that_kept_its_promises_is_not_complained_of() -> None:
+    assert check(kept()) == []
+
+
+@pytest.mark.parametrize(
+    ("evidence", "promise", "what"),
+    [
+        (replace(kept(), accepted=(5, 99)), "lost", "accepted at 99"),
+        (replace(kept(), events=("ev-7",)), "lost", "the event ev-7"),
+        (with_history(inputs=(*kept().history.inputs, incident.event(90))), "lost", "no turn took the input ev-90"),
+        (with_history(anchors=without_kind(Kind.TURN_ENDED)), "lost", "run 1 has no end"),
+        (with_history(outcomes=()), "lost", "2.1.1 has no outcome"),
+        (with_history(outcomes=kept().history.outcomes * 2), "duplicated", "has 2 outcomes"),
+        (with_history(commands=kept().history.commands * 2), "duplicated", "was decided 2 times"),
+        (with_history(commands=()), "guessed", "which nobody decided"),
+        (with_history(anchors=kept().history.anchors[::-1]), "lost", "the runs are [2, 1]"),
+        (with_call(done=2), "duplicated", "was done 2 times"),
+        (with_call(begun=2, ended=(), done=1), "duplicated", "irreversible, and was started 2 times"),
+        (with_call(done=0), "guessed", "said to have succeeded, and was not done"),
+        (with_call("failed", done=1), "guessed", "said to be failed, and was done"),
+        (with_call("refused", done=None), "guessed", "said to be refused, and was started"),
+        (with_call("unknown", owners=1), "guessed", "its executor lived to see its end"),
+        (replace(kept(), calls={"other": Call("other", begun=1)}), "guessed", "which no command claimed"),
+        (replace(kept(), arrivals=(Arrivals("demo", {"4-demo-aaaa": 1}, deduplicates=True),)), "lost", "the end at 14"),
+        (
+            replace(kept(), arrivals=(Arrivals("demo", {"4-demo-a": 1, "14-demo-b": 1, "14-demo-c": 1}, deduplicates=True),)),
+            "duplicated",
+            "under 2 ids",
+        ),
+        (
+            replace(kept(), arrivals=(Arrivals("demo", {"4-demo-a": 1, "14-demo-b": 2}, deduplicates=False),)),
+            "duplicated",
+            "told more than once",
+        ),
+        (with_history(sent=()), "lost", "told, and not recorded"),
+    ],
+)  # fmt: skip
+def test_a_broken_promise_is_found_and_named(evidence: Evidence, promise: str, what: str) -> None:
+    found = check(evidence)
+    assert any(each.promise == promise and what in each.what for each in found), list(map(str, found))
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        with_call("unknown", error="owner_died", owners=1),
+        with_call("unknown", owners=1, ended=("raised",), done=None),
+        with_call("unknown", owners=1, ended=(), done=0),
+        with_call("unknown", owners=2),
+    ],
+    ids=["its owner died", "its tool could not say", "it was killed in the call", "it changed hands"],
+)
+def test_what_cannot_be_known_may_be_called_unknown(evidence: Evidence) -> None:
+    assert check(evidence) == []
+
+
+def last_anchor(**changes: object) -> Callable[[History], History]:
+    def change(history: History) -> History:
+        last = history.anchors[-1]
+        anchor = last.anchor.model_copy(update=changes)
+        return replace(history, anchors=(*history.anchors[:-1], replace(last, anchor=anchor)))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda _: History(),
+        last_anchor(status="active"),
+        last_anchor(inputs_through=6),
+        lambda history: replace(history, outcomes=()),
+        lambda history: replace(history, sent=history.sent[:1]),
+        lambda history: replace(history, sent=(*history.sent[:1], Sent(9, 1, "14-demo-bbbb", "claimed"))),
+    ],
+    ids=["nothing", "a turn runs", "an input waits", "a command is open", "nobody was told", "it is being told"],
+)  # fmt: skip
+def test_a_session_with_something_left_to_do_is_not_at_rest(change: Callable[[History], History]) -> None:
+    assert at_rest(kept().history, 7, ["demo"])
+    assert not at_rest(kept().history, 15, ["demo"])
+    assert not at_rest(change(kept().history), 7, ["demo"])
