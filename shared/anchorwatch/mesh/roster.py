@@ -47,7 +47,11 @@ def check_count(service: str, count: int) -> None:
 
 @dataclass(frozen=True)
 class Roster:
-    """The processes of one mesh. ``programs`` replaces what runs a service, by its name."""
+    """The processes of one mesh.
+
+    ``programs`` replaces what runs a service, by its name; ``inherited`` is the environment that its processes get in place of
+    this process's own.
+    """
 
     data: DataDir
     credentials: Credentials
@@ -55,6 +59,7 @@ class Roster:
     port: int
     host: str
     programs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    inherited: Mapping[str, str] | None = None
 
     @property
     def nats_url(self) -> str:
@@ -98,7 +103,7 @@ class Roster:
 
     def _environment(self, service: str, instance: str) -> dict[str, str]:
         """Ours, with what this service needs, and without the secrets that it does not need."""
-        environment = dict(os.environ)
+        environment = dict(os.environ if self.inherited is None else self.inherited)
         for name in secret_names():
             if name.startswith("model") and service == "planner":
                 continue
