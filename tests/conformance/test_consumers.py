@@ -279,6 +279,22 @@ async def test_a_consumer_that_exists_with_other_filters_differs(world: World, b
         await consume(world, bus, stream, filters=(other,))
 
 
+async def test_a_consumer_with_the_filters_of_an_earlier_release_gets_the_new_ones_and_goes_on(
+    world: World, bus: Bus
+) -> None:
+    stream = await world.make_stream(bus)
+    before, now = (world.subject("s.a"), world.subject("s.b")), (world.subject("s.a"), world.subject("s.c"))
+    consumer = await consume(world, bus, stream, filters=before)
+    await publish(world, bus, "a", "b")
+    assert await take(consumer) == [(b"a", 1), (b"b", 1)]
+    await consumer.close()
+    consumer = await consume(world, bus, stream, filters=now, filters_before=before)
+    await publish(world, bus, "a", "b", "c")
+    assert [await take(consumer, 1), await take(consumer, 1)] == [[(b"a", 1)], [(b"c", 1)]]
+    with pytest.raises(ConfigDiffers, match="filters"):
+        await consume(world, bus, stream, filters=before)
+
+
 async def test_a_consumer_that_exists_with_another_ack_wait_differs(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await consume(world, bus, stream)

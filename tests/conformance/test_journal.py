@@ -9,7 +9,7 @@ import asyncio
 
 import pytest
 from anchorwatch.bus.port import Bus, Expect, Message
-from anchorwatch.codec import canonical_json, encode, encode_anchor, sha256_hex
+from anchorwatch.codec import canonical_json, decode, encode, encode_anchor, sha256_hex
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.effect.state import Claimed, Owner
 from anchorwatch.core.errors import Damaged, Fenced, IdempotencyConflict, NotFound
@@ -102,6 +102,28 @@ async def test_what_was_appended_is_what_is_loaded(shelf: Shelf) -> None:
     assert (loaded.head, loaded.head_digest, loaded.anchor) == (state.head, state.head_digest, state.anchor)
     anchor, sequence = await shelf.journal.read_anchor(shelf.ref, state.anchor_sequence)
     assert (anchor, sequence) == (state.anchor, state.anchor_sequence)
+
+
+async def test_a_control_wakes_planners_with_the_write_that_is_the_control_and_a_turn_of_their_own_does_not(
+    shelf: Shelf,
+) -> None:
+    state = await shelf.created()
+    await shelf.say("i1")
+    state = await shelf.journal.load(shelf.ref, 0, state)
+    for command in (Control("paused", "person", 2_000), Control("resumed", "person", 2_000)):
+        state = await shelf.do(state, command)
+    state = await shelf.do(await shelf.do(state, acquire(state, P1)), end(P1))
+    page = await shelf.bus.range(shelf.committer.stream, SessionSubjects(shelf.ref).everything, 1)
+    told = [
+        (decode(each.payload).body, each.sequence)
+        for each in page.messages
+        if each.subject.endswith(".ctl.wake")
+    ]
+    anchors = [each.sequence for each in page.messages if each.subject.endswith(".p.anchor")]
+    kinds = ("created", "paused", "resumed")
+    # Directly behind the anchor, as what one batch has is.
+    assert told == [({"kinds": [kind]}, at + 1) for kind, at in zip(kinds, anchors, strict=False)]
+    assert (await shelf.load()).head == state.head == anchors[-1]
 
 
 async def test_loading_from_a_snapshot_gives_what_loading_from_the_start_gives(shelf: Shelf) -> None:

@@ -17,7 +17,7 @@ from typing import Literal
 from anchorwatch.bus.port import Stored
 from anchorwatch.core.session.state import Turn
 
-CauseKind = Literal["in", "done", "gate", "anchor", "tick", "sweep", "start"]
+CauseKind = Literal["in", "done", "gate", "control", "tick", "sweep", "start"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from anchorwatch.bus.port import ConsumerSpec, Delivery
-from anchorwatch.codec import anchor_kind
-from anchorwatch.core.errors import AnchorWatchError, Damaged
+from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.names import SessionRef
-from anchorwatch.core.records import CONTROLS
 from anchorwatch.core.session.wakes import Windows
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.sessions import SessionJournal
@@ -22,7 +20,16 @@ from anchorwatch.service.keepalive import ACK_WAIT_S, KeepAlive
 from anchorwatch.service.leases import Leases
 from anchorwatch.service.observations import observe
 from anchorwatch.topology.streams import TICKS, journal_stream
-from anchorwatch.topology.subjects import TICK_FIRED, parse_register
+from anchorwatch.topology.subjects import (
+    ANCHOR,
+    CONTROL,
+    DONE,
+    EFFECT,
+    GATE,
+    INPUT,
+    TICK_FIRED,
+    parse_register,
+)
 
 from anchorwatch_planner.actor import Actors
 from anchorwatch_planner.cache import Cache
@@ -39,15 +46,22 @@ CONCURRENCY = 64
 SESSIONS_CACHED = 2_000
 DEFINITION_AGE_S_MAX = 0.25
 """A new version of an agent counts for every turn that begins this long after it was applied, or later."""
-WAKING = (
-    f"aw.journal.{SHARD}.*.*.in.*",
-    f"aw.journal.{SHARD}.*.*.fx.*.*.*.*.done",
-    f"aw.journal.{SHARD}.*.*.fx.*.*.*.*.gate",
-    f"aw.journal.{SHARD}.*.*.p.anchor",
+_ANSWERS = (
+    INPUT.filter(shard=SHARD),
+    EFFECT.filter(shard=SHARD, register=DONE),
+    EFFECT.filter(shard=SHARD, register=GATE),
 )
-WAKES = ConsumerSpec(journal_stream(SHARD), WAKING, "planner", ack_wait_s=ACK_WAIT_S, ack_pending_max=1_000)
+WAKES = ConsumerSpec(
+    journal_stream(SHARD),
+    # The anchors themselves are mostly written by planners.
+    (*_ANSWERS, CONTROL.filter(shard=SHARD)),
+    "planner",
+    ack_wait_s=ACK_WAIT_S,
+    ack_pending_max=1_000,
+    filters_before=(*_ANSWERS, ANCHOR.filter(shard=SHARD)),
+)
 FALLEN_DUE = ConsumerSpec(TICKS, (TICK_FIRED.filter(),), "planner-ticks", ack_wait_s=ACK_WAIT_S)
-CAUSES: dict[str, CauseKind] = {"in": "in", "fx.done": "done", "fx.gate": "gate", "p.anchor": "anchor"}
+CAUSES: dict[str, CauseKind] = {"in": "in", "fx.done": "done", "fx.gate": "gate", "ctl": "control"}
 
 
 async def run(context: ServiceContext) -> None:
@@ -117,19 +131,9 @@ async def _take(context: ServiceContext, intake: Intake, post: Callable[[Deliver
 async def _post_wake(actors: Actors, delivery: Delivery) -> None:
     stored = delivery.stored
     register = parse_register(stored.subject)
-    if register.kind == "p.anchor" and not _is_control(stored.payload):
-        await delivery.ack()
-        return
-    cause = Cause(CAUSES[register.kind], stored.sequence, delivery.attempt, stored)
+    # Filters of before may have left something else in hand: a look does no harm.
+    cause = Cause(CAUSES.get(register.kind, "control"), stored.sequence, delivery.attempt, stored)
     await actors.post(register.ref, cause, delivery)
-
-
-def _is_control(payload: bytes) -> bool:
-    try:
-        return anchor_kind(payload) in CONTROLS
-    except Damaged:
-        # Looking at the session says what is wrong with it.
-        return True
 
 
 async def _post_tick(actors: Actors, delivery: Delivery) -> None:

@@ -130,7 +130,8 @@ class ConsumerSpec:
     """A durable pull consumer (or, with ``durable`` None, an ephemeral one that ends with its reader).
 
     ``start_sequence``: begin there; None: at the start of the stream. Redelivery has no end: `max_deliver`
-    is never set, since a message past it would be stranded in silence.
+    is never set, since a message past it would be stranded in silence. ``filters_before``: those of an earlier
+    release; a durable consumer that has them gets ``filters`` in their place, and goes on where it is.
     """
 
     stream: str
@@ -140,6 +141,7 @@ class ConsumerSpec:
     ack_pending_max: int = 256
     start_sequence: int | None = None
     start_time_ms: int | None = None
+    filters_before: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

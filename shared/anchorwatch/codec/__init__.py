@@ -6,12 +6,11 @@ record of the anchor register is canonical JSON: the anchor's own fields, and be
 same envelope (see `anchors`). Canonical JSON here: keys sorted, no white space, UTF-8.
 """
 
-from anchorwatch.codec.anchors import anchor_kind, decode_anchor, encode_anchor, lift_anchor
+from anchorwatch.codec.anchors import decode_anchor, encode_anchor, lift_anchor
 from anchorwatch.codec.canonical import canonical_json, sha256_hex
 from anchorwatch.codec.records import decode, encode, pack, unpack
 
 __all__ = [
-    "anchor_kind",
     "canonical_json",
     "decode",
     "decode_anchor",

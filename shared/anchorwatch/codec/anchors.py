@@ -97,15 +97,3 @@ def _checked(data: bytes) -> dict[str, Any]:
     if not fits:
         raise Damaged("the digest of the anchor record does not fit its bytes")
     return content
-
-
-def anchor_kind(data: bytes) -> str:
-    """Why an anchor changed, without checking the rest: for consumers that pass most of them by.
-
-    Raises:
-        Damaged: the bytes are no anchor record.
-    """
-    try:
-        return str(json.loads(data)["record"]["kind"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise Damaged("the anchor record has no envelope") from None

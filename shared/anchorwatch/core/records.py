@@ -48,6 +48,8 @@ class Kind:
     # p.log
     STEP = "step"
     SNAPSHOT = "snapshot"
+    # ctl
+    CONTROL = "control"
     # fx
     GATE_ASKED = "gate_asked"
     GATE_DECIDED = "gate_decided"

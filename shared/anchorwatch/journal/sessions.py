@@ -9,7 +9,7 @@ from anchorwatch.codec import decode_anchor, encode, encode_anchor
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import Damaged, NotFound, Unavailable
 from anchorwatch.core.names import SessionRef
-from anchorwatch.core.records import Record
+from anchorwatch.core.records import CONTROLS, Kind, Record
 from anchorwatch.core.session import SessionState, replay
 from anchorwatch.core.session.apply import Recorded, apply
 from anchorwatch.core.session.events import (
@@ -103,10 +103,20 @@ class SessionJournal:
             writes.append(write)
             digests.append(previous)
         fence = Expect(SessionSubjects(ref).planner_family, state.head)
+        controls = [
+            event.kind for event in events if isinstance(event, AnchorChanged) and event.kind in CONTROLS
+        ]
+        if controls:
+            writes.append(self._control(ref, controls, at_ms))
         last = await self._committer.commit(writes, fence, deadline_s)
         for offset, (event, digest) in enumerate(zip(events, digests, strict=True)):
-            state = apply(state, Recorded(last - len(events) + 1 + offset, event, digest))
+            state = apply(state, Recorded(last - len(writes) + 1 + offset, event, digest))
         return state
+
+    def _control(self, ref: SessionRef, kinds: Sequence[str], at_ms: int) -> Write:
+        """What wakes planners for a control: its own anchors, several a turn, are none of their business."""
+        payload, _ = encode(Record(Kind.CONTROL, at_ms, self._writer, {"kinds": list(kinds)}))
+        return Write(SessionSubjects(ref).control, payload)
 
     def _write(self, ref: SessionRef, event: PlannerEvent, previous: str, at_ms: int) -> tuple[Write, str]:
         subjects = SessionSubjects(ref)

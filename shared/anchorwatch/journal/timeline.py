@@ -77,7 +77,7 @@ def open_record(stored: Stored) -> Opened:
 
 
 def narrate(stored: Stored) -> Entry | None:
-    """The entry of a journal message; None where it holds nothing that a person would read (a snapshot).
+    """The entry of a journal message; None where it holds nothing that a person would read (a snapshot, a wake of planners).
 
     It never raises: a record that cannot be trusted is told as damaged.
     """
@@ -153,7 +153,7 @@ def _entry(stored: Stored, register: Register, record: Record) -> Entry | None:
     body = record.body
     who = str(body.get("by") or record.writer)
     match record.kind:
-        case Kind.SNAPSHOT:
+        case Kind.SNAPSHOT | Kind.CONTROL:
             return None
         case Kind.INPUT:
             what, ids = _input(body), {"input_id": register.path[1]}

@@ -66,6 +66,7 @@ PLANNER_FAMILY = Subject(_SESSION + ".p.>")
 ANCHOR = Subject(_SESSION + ".p.anchor")
 LOG = Subject(_SESSION + ".p.log")
 COMMAND = Subject(_SESSION + ".p.cmd.{pool}")
+CONTROL = Subject(_SESSION + ".ctl.wake")
 EFFECT_FAMILY = Subject(_FX + ".>")
 EFFECT = Subject(_FX + ".{register}")
 LATE = Subject(_SESSION + ".late.{run}.{step}.{n}")
@@ -133,6 +134,10 @@ class SessionSubjects:
         return LOG.at(**self._tokens)
 
     @property
+    def control(self) -> str:
+        return CONTROL.at(**self._tokens)
+
+    @property
     def tick_schedule(self) -> str:
         return TICK_SCHEDULE.at(**self._tokens)
 
@@ -171,7 +176,10 @@ class Register:
 
     @property
     def kind(self) -> str:
-        """``in``, ``p.anchor``, ``p.log``, ``p.cmd``, ``fx.gate``, ``fx.claim``, ``fx.done``, ``late``, ``art`` or ``sent``."""
+        """The family and, of ``p`` and ``fx``, the register in it.
+
+        ``in``, ``p.anchor``, ``p.log``, ``p.cmd``, ``ctl``, ``fx.gate``, ``fx.claim``, ``fx.done``, ``late``, ``art``, ``sent``.
+        """
         head = self.path[0]
         if head == "p":
             return f"p.{self.path[1]}"

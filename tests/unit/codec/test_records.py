@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from anchorwatch.codec import (
-    anchor_kind,
     canonical_json,
     decode,
     decode_anchor,
@@ -187,8 +186,6 @@ def test_a_sealed_anchor_of_an_odd_shape_is_damaged(odd: dict[str, object]) -> N
 def test_json_that_is_no_anchor_is_damaged_and_nothing_else(data: bytes) -> None:
     with pytest.raises(Damaged):
         decode_anchor(data)
-    with pytest.raises(Damaged):
-        anchor_kind(data)
 
 
 def test_too_large_is_refused_not_cut() -> None:

@@ -24,7 +24,7 @@ def test_the_message_that_its_planner_holds_came_again() -> None:
         Cause("in", 7, attempt=1),
         Cause("in", 8, attempt=2),
         Cause("in", 11, attempt=1),
-        Cause("anchor", 11, attempt=3),
+        Cause("control", 11, attempt=3),
         Cause("tick", 0, attempt=2),
         Cause("sweep"),
     ],

@@ -93,8 +93,21 @@ class Consumers:
             raise
         except NotFound:
             return False
-        _compare(spec, info["config"])
+        found = info["config"]
+        if spec.filters_before and set(_filters(found)) == set(spec.filters_before):
+            found = await self._filter_anew(spec, found)
+        _compare(spec, found)
         return True
+
+    async def _filter_anew(self, spec: ConsumerSpec, found: Mapping[str, Any]) -> dict[str, Any]:
+        config = {key: value for key, value in found.items() if not key.startswith("filter_subject")}
+        config |= _filtering(spec)
+        subject = f"CONSUMER.CREATE.{spec.stream}.{spec.durable}"
+        if len(spec.filters) == 1:
+            subject += f".{spec.filters[0]}"
+        request = {"stream_name": spec.stream, "config": config, "action": "update"}
+        answer = await api(self._link, subject, request, f"filters of consumer {spec.durable}")
+        return dict(answer["config"])
 
     async def _create(self, spec: ConsumerSpec, name: str) -> None:
         request = {"stream_name": spec.stream, "config": _config(spec, name), "action": "create"}
@@ -119,10 +132,7 @@ def _config(spec: ConsumerSpec, name: str) -> dict[str, Any]:
         "replay_policy": "instant",
         "deliver_policy": "all",
     }
-    if len(spec.filters) == 1:
-        config["filter_subject"] = spec.filters[0]
-    elif spec.filters:
-        config["filter_subjects"] = list(spec.filters)
+    config |= _filtering(spec)
     if spec.durable is None:
         config["inactive_threshold"] = int(EPHEMERAL_IDLE_S_MAX * NANOSECONDS)
     else:
@@ -134,15 +144,23 @@ def _config(spec: ConsumerSpec, name: str) -> dict[str, Any]:
     return config
 
 
+def _filtering(spec: ConsumerSpec) -> dict[str, Any]:
+    if len(spec.filters) == 1:
+        return {"filter_subject": spec.filters[0]}
+    return {"filter_subjects": list(spec.filters)} if spec.filters else {}
+
+
+def _filters(config: Mapping[str, Any]) -> list[str]:
+    return config.get("filter_subjects") or [each for each in [config.get("filter_subject")] if each]
+
+
 def _compare(spec: ConsumerSpec, found: Mapping[str, Any]) -> None:
     """Check an existing consumer.
 
     Raises:
         ConfigDiffers: it cannot serve; each difference is named.
     """
-    filters = found.get("filter_subjects") or (
-        [found["filter_subject"]] if found.get("filter_subject") else []
-    )
+    filters = _filters(found)
     ack_wait_s = found.get("ack_wait", 0) / NANOSECONDS
     differences = []
     if set(filters) != set(spec.filters):

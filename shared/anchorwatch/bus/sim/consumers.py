@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anchorwatch.bus.port import ConsumerSpec, ConsumerState, Stored
 from anchorwatch.bus.sim.clock import RESOLUTION_S, SimClock, Timer
@@ -94,6 +94,11 @@ class ConsumerCore:
         """The one who asked does not wait any more."""
         self._pulls.pop(pull, None)
         self._arm()
+
+    def filter_anew(self, filters: tuple[str, ...]) -> None:
+        """Take other subjects from here on. What is pending stays so."""
+        self.spec = replace(self.spec, filters=filters)
+        self._wanted.clear()
 
     def on_stored(self, stored: Stored) -> None:
         if self._pulls and self._wants(stored.subject):

@@ -46,6 +46,8 @@ class Consumers:
             name = f"ephemeral-{self._ephemerals}"
         existing = self.find(spec.stream, name)
         if existing is not None:
+            if spec.filters_before and set(existing.spec.filters) == set(spec.filters_before):
+                existing.filter_anew(spec.filters)
             check_consumer(name, existing.spec, spec)
             return name
         if store.spec.work_queue:
