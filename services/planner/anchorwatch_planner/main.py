@@ -35,10 +35,11 @@ from anchorwatch_planner.actor import Actors
 from anchorwatch_planner.cache import Cache
 from anchorwatch_planner.evidence import Cause, CauseKind
 from anchorwatch_planner.look import Looker, Parts
+from anchorwatch_planner.mind import Bounds
 from anchorwatch_planner.minds import Minds
 from anchorwatch_planner.schedules import Schedules
 from anchorwatch_planner.sweep import sweep
-from anchorwatch_planner.think import Bounds, Thinker
+from anchorwatch_planner.think import Thinker
 
 SHARD = "0"
 BATCH = 32

@@ -9,7 +9,7 @@ from anchorwatch.models import registry as models
 from anchorwatch.packs import registry as packs
 from anchorwatch.settings import Settings
 
-from anchorwatch_planner.think import Mind
+from anchorwatch_planner.mind import Mind
 
 Find = Callable[[str, str], Awaitable[AgentSpec]]
 

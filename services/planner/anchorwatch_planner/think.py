@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -11,7 +11,7 @@ from anchorwatch.codec import sha256_hex
 from anchorwatch.context import prompt
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.anchor import PromptProof, RunOutcome
-from anchorwatch.core.errors import AnchorWatchError, Fenced, NotFound
+from anchorwatch.core.errors import AnchorWatchError, Fenced, NotFound, Unavailable
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
@@ -22,10 +22,12 @@ from anchorwatch.core.session.state import SeenObservation, Turn
 from anchorwatch.core.tools import Risk, ToolSpec
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.sessions import SessionJournal
-from anchorwatch.models.port import ContextOverflow, Model, ModelReply, ModelRequest, ProposedCall
+from anchorwatch.models.port import ContextOverflow, ModelReply, ModelUnavailable, ProposedCall
 from anchorwatch.packs.port import Pack
 from anchorwatch.service.context import Clock
 
+from anchorwatch_planner.fitting import Fitted, Fitter, OverBudget
+from anchorwatch_planner.mind import Bounds, Mind
 from anchorwatch_planner.pace import next_check_ms
 
 REBASES_MAX = 5
@@ -33,31 +35,6 @@ OBSERVATION_CHARS_MAX = 16_000
 STEP_EDGES = (Edge.PLANNER_STEP_BEFORE, Edge.PLANNER_STEP_AFTER)
 END_EDGES = (Edge.PLANNER_END_BEFORE, Edge.PLANNER_END_AFTER)
 CUT = " [cut: the answer reached its limit of tokens]"
-
-
-class OverBudget(AnchorWatchError):
-    """The request does not fit into its budget, even without the conversation."""
-
-    code = "over_budget"
-
-
-@dataclass(frozen=True, slots=True)
-class Mind:
-    """What an agent thinks with: its definition, pack, granted tools and model."""
-
-    agent: AgentSpec
-    pack: Pack
-    tools: tuple[ToolSpec, ...]
-    model: Model
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Settings that bound a step; an agent's own limits go first. Seconds and tokens."""
-
-    heartbeat_s: float
-    model_timeout_s: float
-    context_tokens_max: int
 
 
 Observe = Callable[[str, str, Iterable[str]], Awaitable[Observation]]
@@ -85,6 +62,7 @@ class Thinker:
         self._clock = clock
         self._bounds = bounds
         self._log = log
+        self._fitter = Fitter(sessions, execution_id, clock, bounds, log)
 
     async def agent(self, ref: SessionRef, state: SessionState) -> AgentSpec:
         """The newest version of the session's agent.
@@ -105,17 +83,23 @@ class Thinker:
             raise Fenced("the turn has ended")
         mind = await self._mind(ref, state)
         known = state.anchor.facts if state.anchor else {}
-        observation = await self._observe(ref.workspace, mind.agent.name, tuple(known))
+        observation = shortened(await self._observe(ref.workspace, mind.agent.name, tuple(known)))
         if len(turn.steps) >= mind.agent.limits.steps_max:
             return await self._end(
                 ref, state, mind, observation, "failed", "the turn reached its limit of steps"
             )
         try:
-            request, tokens = self._fitting(state, mind, observation)
+            fitted = await self._fitter.fit(ref, state, mind, observation)
+            state = fitted.state
             reached(Edge.PLANNER_MODEL_BEFORE)
-            reply = await mind.model.complete(request, self._bounds.model_timeout_s)
+            reply = await mind.model.complete(fitted.request, self._bounds.model_timeout_s)
             reached(Edge.PLANNER_MODEL_AFTER)
-            head, calls = self._decided(state, turn, mind, observation, request, reply, tokens)
+            head, calls = self._decided(turn, mind, observation, fitted, reply)
+        except ModelUnavailable as error:
+            return await self._end(ref, state, mind, observation, "failed", f"{error.code}: {error}")
+        except (Fenced, Unavailable):
+            # Of the journal: a compaction could not be recorded.
+            raise
         except (OverBudget, ContextOverflow) as error:
             return await self._end(ref, state, mind, observation, "over_budget", str(error))
         except AnchorWatchError as error:
@@ -135,58 +119,34 @@ class Thinker:
         name = state.anchor.agent
         return await self._mind_of(ref.workspace, name.partition("@")[0] if newest else name)
 
-    def _heartbeat_s(self, mind: Mind) -> float:
-        return mind.agent.heartbeat_s or self._bounds.heartbeat_s
-
-    def _fitting(self, state: SessionState, mind: Mind, observation: Observation) -> tuple[ModelRequest, int]:
-        """The request with as many of the newest past turns as fit, counted exactly as it is sent."""
-        budget = mind.agent.limits.context_tokens_max or self._bounds.context_tokens_max
-        shown = len(state.history)
-        while True:
-            request = prompt.build(
-                state, mind.agent, mind.pack, mind.tools, observation,
-                heartbeat_s=self._heartbeat_s(mind), past_turns=shown,
-            )  # fmt: skip
-            tokens = mind.model.count(request)
-            if tokens <= budget:
-                return request, tokens
-            if not shown:
-                raise OverBudget(
-                    f"the request has {tokens} tokens without any earlier turn, its budget is {budget}",
-                    hint="raise ANCHORWATCH_CONTEXT_TOKENS_MAX, or grant fewer tools",
-                )
-            shown //= 2
-
     def _decided(
         self,
-        state: SessionState,
         turn: Turn,
         mind: Mind,
         observation: Observation,
-        request: ModelRequest,
+        fitted: Fitted,
         reply: ModelReply,
-        tokens: int,
     ) -> tuple[StepHead, tuple[PlannedCall, ...]]:
         proposed = reply.decision.calls
         planned, rejected = plan_calls(proposed, mind, mind.agent.limits.calls_per_step_max)
         cut = reply.finish == "length" and not proposed
-        usage = {"prompt": reply.usage.prompt_tokens, "completion": reply.usage.completion_tokens}
         head = StepHead(
             step=len(turn.steps) + 1,
             text=f"{reply.decision.text}{CUT}" if cut else reply.decision.text,
             observation=SeenObservation(
-                observation.digest, observation.at_ms, observation.text[:OBSERVATION_CHARS_MAX]
+                observation.digest, observation.at_ms, observation.text, observation.facts
             ),
             prompt=PromptProof(
-                anchor_revision=state.told_sequence,
-                anchor_sha256=state.told_digest,
-                sha256=sha256_hex(prompt.request_bytes(request)),
-                tokens=tokens,
+                anchor_revision=fitted.state.told_sequence,
+                anchor_sha256=fitted.state.told_digest,
+                sha256=sha256_hex(prompt.request_bytes(fitted.request)),
+                tokens=fitted.tokens,
                 model=reply.model or mind.model.name,
             ),
             rejected=rejected,
             calls=len(proposed),
-            usage={name: count for name, count in usage.items() if count is not None},
+            usage=reply.usage.known(),
+            context=fitted.context,
         )
         return head, planned
 
@@ -228,7 +188,7 @@ class Thinker:
             outcome=outcome,
             reason=reason,
             facts=facts,
-            next_check_at_ms=next_check_ms(state, outcome, self._heartbeat_s(mind), now_ms),
+            next_check_at_ms=next_check_ms(state, outcome, self._bounds.heartbeat_of(mind), now_ms),
             head=head,
             prompt=head.prompt if head else None,
             at_ms=now_ms,
@@ -250,6 +210,15 @@ class Thinker:
             except Fenced:
                 state = await self._sessions.load(ref, state.head, state)
         raise Fenced(f"{ref} is being written by others")
+
+
+def shortened(observation: Observation) -> Observation:
+    """The observation as a prompt shows it and a record keeps it: so that the request can be made again from the record."""
+    text = observation.text
+    if len(text) <= OBSERVATION_CHARS_MAX:
+        return observation
+    rest = len(text) - OBSERVATION_CHARS_MAX
+    return replace(observation, text=f"{text[:OBSERVATION_CHARS_MAX]}\n(cut: {rest} more characters)")
 
 
 def plan_calls(

@@ -48,6 +48,7 @@ class Kind:
     # p.log
     STEP = "step"
     SNAPSHOT = "snapshot"
+    COMPACTION = "compaction"
     # ctl
     CONTROL = "control"
     # fx

@@ -16,16 +16,18 @@ from anchorwatch.core.session.apply import Recorded
 from anchorwatch.core.session.events import (
     AnchorChanged,
     CommandDecided,
+    Compacted,
     Event,
     InputAccepted,
     OutcomeRecorded,
+    PlannerEvent,
     SnapshotTaken,
     StepDecided,
     StepHead,
 )
-from anchorwatch.core.session.state import Input, Unsettled
+from anchorwatch.core.session.state import Input, Summary, Unsettled
 from anchorwatch.journal.effect_mapping import read_outcome
-from anchorwatch.journal.snapshots import read_seen, read_state, state_body
+from anchorwatch.journal.snapshots import read_seen, read_state, seen_body, state_body
 from anchorwatch.topology.subjects import Register, parse_register
 
 Body = Mapping[str, Any]
@@ -94,11 +96,13 @@ def _read_log(record: Record, sequence: int) -> Event:
         return StepDecided(record.body["run"], read_head(record.body["step"]), record.body["snapshot"])
     if record.kind == Kind.SNAPSHOT:
         return SnapshotTaken(read_state(record.body["state"], sequence))
+    if record.kind == Kind.COMPACTION:
+        return _read_compaction(record.body)
     raise Damaged(f"{record.kind!r} is no kind of log record")
 
 
 def event_body(
-    event: CommandDecided | StepDecided | SnapshotTaken | AnchorChanged,
+    event: PlannerEvent,
 ) -> tuple[str, dict[str, Any]]:
     """(record kind, body) of a planner event; of an anchor change, the body beside the anchor."""
     match event:
@@ -112,6 +116,8 @@ def event_body(
             }
         case SnapshotTaken():
             return Kind.SNAPSHOT, {"state": state_body(event.state)}
+        case Compacted():
+            return Kind.COMPACTION, _compaction_body(event)
         case AnchorChanged():
             body: dict[str, Any] = {"reason": event.reason} if event.reason else {}
             if event.head is not None:
@@ -168,13 +174,15 @@ def head_body(head: StepHead) -> dict[str, Any]:
     if head.text:
         body["text"] = head.text
     if head.observation:
-        body["observation"] = asdict(head.observation)
+        body["observation"] = seen_body(head.observation)
     if head.prompt:
         body["prompt"] = head.prompt.model_dump()
     if head.rejected:
         body["rejected"] = [list(each) for each in head.rejected]
     if head.usage:
         body["usage"] = dict(head.usage)
+    if head.context:
+        body["context"] = dict(head.context)
     return body
 
 
@@ -188,6 +196,28 @@ def read_head(body: Body) -> StepHead:
         rejected=tuple((n, tool, label, raw, why) for n, tool, label, raw, why in body.get("rejected", ())),
         calls=body["calls"],
         usage=body.get("usage", {}),
+        context=body.get("context", {}),
+    )
+
+
+def _compaction_body(event: Compacted) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "summary": asdict(event.summary),
+        "tokens": list(event.tokens),
+        "snapshot": event.snapshot_sequence,
+    }
+    optional = {"because": event.because, "usage": dict(event.usage)}
+    return body | {name: value for name, value in optional.items() if value}
+
+
+def _read_compaction(body: Body) -> Compacted:
+    before, after = body["tokens"]
+    return Compacted(
+        Summary(**body["summary"]),
+        (before, after),
+        because=body.get("because", ""),
+        usage=body.get("usage", {}),
+        snapshot_sequence=body["snapshot"],
     )
 
 

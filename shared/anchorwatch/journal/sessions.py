@@ -15,6 +15,7 @@ from anchorwatch.core.session.apply import Recorded, apply
 from anchorwatch.core.session.events import (
     AnchorChanged,
     CommandDecided,
+    Compacted,
     Event,
     PlannerEvent,
     SnapshotTaken,
@@ -136,7 +137,7 @@ class SessionJournal:
     async def _last_snapshot(self, ref: SessionRef) -> SessionState:
         page = await self._bus.last(self._committer.stream, [SessionSubjects(ref).log])
         event = self._log_event(page.messages)
-        if isinstance(event, StepDecided) and event.snapshot_sequence:
+        if isinstance(event, (StepDecided, Compacted)) and event.snapshot_sequence:
             subject = SessionSubjects(ref).log
             page = await self._bus.range(self._committer.stream, subject, event.snapshot_sequence, limit=1)
             event = self._log_event(page.messages)

@@ -16,6 +16,7 @@ from anchorwatch.core.session.state import (
     SeenObservation,
     SessionState,
     Step,
+    Summary,
     Unsettled,
 )
 
@@ -33,7 +34,8 @@ def state_body(state: SessionState) -> dict[str, Any]:
         "head": state.head,
         "head_digest": state.head_digest,
         "read_through": state.read_through,
-        "history": [asdict(past) for past in state.history],
+        "summary": asdict(state.summary) if state.summary else None,
+        "history": [_past_body(past) for past in state.history],
         "critical": list(state.critical),
         "unsettled": [
             [each.call.run, each.call.step, each.call.n, each.pool, each.resource] for each in state.unsettled
@@ -53,6 +55,7 @@ def read_state(body: Body, sequence: int) -> SessionState:
         head=body["head"],
         head_digest=body["head_digest"],
         read_through=body["read_through"],
+        summary=Summary(**body["summary"]) if body.get("summary") else None,
         history=tuple(_read_past(past) for past in body["history"]),
         critical=tuple(body["critical"]),
         unsettled=tuple(
@@ -61,6 +64,13 @@ def read_state(body: Body, sequence: int) -> SessionState:
         ),
         snapshot_sequence=sequence,
     )
+
+
+def _past_body(past: PastTurn) -> dict[str, Any]:
+    body = asdict(past)
+    for step, kept in zip(body["steps"], past.steps, strict=True):
+        step["observation"] = seen_body(kept.observation) if kept.observation else None
+    return body
 
 
 def _read_past(body: Body) -> PastTurn:
@@ -84,4 +94,12 @@ def _read_past(body: Body) -> PastTurn:
 
 def read_seen(body: Body | None) -> SeenObservation | None:
     """What the model saw at a step, from plain data."""
-    return SeenObservation(body["digest"], body["at_ms"], body["text"]) if body else None
+    if not body:
+        return None
+    return SeenObservation(body["digest"], body["at_ms"], body["text"], body.get("facts", {}))
+
+
+def seen_body(seen: SeenObservation) -> dict[str, Any]:
+    """What the model saw at a step, as plain data."""
+    body: dict[str, Any] = {"digest": seen.digest, "at_ms": seen.at_ms, "text": seen.text}
+    return {**body, "facts": dict(seen.facts)} if seen.facts else body

@@ -126,6 +126,11 @@ class Usage:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
+    def known(self) -> dict[str, int]:
+        """What was reported, by the names that records have: ``prompt``, ``completion``."""
+        counts = {"prompt": self.prompt_tokens, "completion": self.completion_tokens}
+        return {name: count for name, count in counts.items() if count is not None}
+
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:

@@ -12,8 +12,9 @@ from anchorwatch.core.session.state import Call, CallState, SessionState, Step, 
 from anchorwatch.core.times import iso
 from anchorwatch.models.port import ProposedCall
 from anchorwatch.models.rules import RulesModel
+from anchorwatch_planner.mind import Mind
 from anchorwatch_planner.pace import next_check_ms
-from anchorwatch_planner.think import Mind, plan_calls
+from anchorwatch_planner.think import plan_calls
 
 from tests.support.packs import BENCH, TOOLS, bench_agent
 

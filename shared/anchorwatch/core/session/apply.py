@@ -11,19 +11,33 @@ from anchorwatch.core.session.critical import critical_lines
 from anchorwatch.core.session.events import (
     AnchorChanged,
     CommandDecided,
+    Compacted,
     Event,
     InputAccepted,
     OutcomeRecorded,
+    PlannerEvent,
     SnapshotTaken,
     StepDecided,
     StepHead,
 )
-from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, Step, Turn, Unsettled
+from anchorwatch.core.session.outputs import stand_in
+from anchorwatch.core.session.state import (
+    Call,
+    Input,
+    PastTurn,
+    SessionState,
+    Step,
+    Summary,
+    Turn,
+    Unsettled,
+)
+from anchorwatch.core.session.summary import from_records
 from anchorwatch.core.session.wakes import shown
 
-HISTORY_TURNS_MAX = 20
-HISTORY_CHARS_MAX = 48_000
+HISTORY_TURNS_MAX = 40
+HISTORY_CHARS_MAX = 96_000
 PAST_TEXT_CHARS_MAX = 1_200
+PAST_OUTPUT_CHARS_MAX = 4_000
 PAST_INPUTS_MAX = 10
 _ENDS_TURN = frozenset({Kind.TURN_ENDED, Kind.CANCELLED, Kind.DELETED})
 _HOLDS = frozenset({Kind.ACQUIRED, Kind.TAKEN_OVER})
@@ -58,7 +72,7 @@ def apply(state: SessionState, record: Recorded) -> SessionState:
             return _accept(state, event)
         case OutcomeRecorded():
             return _settle(state, event)
-        case AnchorChanged() | CommandDecided() | StepDecided() | SnapshotTaken():
+        case AnchorChanged() | CommandDecided() | StepDecided() | SnapshotTaken() | Compacted():
             if record.sequence <= state.head:
                 return state
             state = _apply_planner(state, event, record)
@@ -67,9 +81,7 @@ def apply(state: SessionState, record: Recorded) -> SessionState:
             assert_never(event)
 
 
-def _apply_planner(
-    state: SessionState, event: AnchorChanged | CommandDecided | StepDecided | SnapshotTaken, record: Recorded
-) -> SessionState:
+def _apply_planner(state: SessionState, event: PlannerEvent, record: Recorded) -> SessionState:
     match event:
         case AnchorChanged():
             state = _change_anchor(state, event, record)
@@ -77,6 +89,8 @@ def _apply_planner(
             state = _add_call(state, event)
         case StepDecided():
             state = _begin_step(state, event.head)
+        case Compacted():
+            state = summarised(state, event.summary)
         case SnapshotTaken():
             return replace(_restore(state, event.state), snapshot_sequence=record.sequence, snapshot_age=0)
         case _:
@@ -151,9 +165,9 @@ def _end_turn(state: SessionState, event: AnchorChanged) -> SessionState:
         reason=_clip(event.anchor.last_run_reason),
         inputs=tuple(replace(each, text=_clip(each.text)) for each in shown(turn.inputs, PAST_INPUTS_MAX)),
         skipped=max(0, len(turn.inputs) - PAST_INPUTS_MAX),
-        steps=tuple(_past_step(step) for step in steps),
+        steps=tuple(_past_step(turn.run_id, step) for step in steps),
     )
-    return replace(state, turn=None, history=_bounded((*state.history, past)))
+    return _bounded(replace(state, turn=None, history=(*state.history, past)))
 
 
 def _withdraw_ephemeral(turn: Turn) -> Turn:
@@ -225,7 +239,7 @@ def _settle(state: SessionState, event: OutcomeRecorded) -> SessionState:
         return state
     settled = replace(past, steps=steps)
     history = tuple(settled if each is past else each for each in state.history)
-    return replace(state, history=_bounded(history))
+    return _bounded(replace(state, history=history))
 
 
 def _settled(steps: tuple[Step, ...], event: OutcomeRecorded) -> tuple[Step, ...]:
@@ -247,10 +261,23 @@ def _clip(text: str) -> str:
     return text if len(text) <= PAST_TEXT_CHARS_MAX else text[: PAST_TEXT_CHARS_MAX - 1] + "…"
 
 
-def _past_step(step: Step) -> Step:
-    calls = tuple(replace(call, text=_clip(call.text), data={}) for call in step.calls)
-    seen = step.observation and replace(step.observation, text="")
+def _past_step(run_id: int, step: Step) -> Step:
+    calls = tuple(
+        replace(
+            call,
+            text=stand_in(call.text, f"{run_id}.{step.number}.{call.n}", PAST_OUTPUT_CHARS_MAX),
+            data={},
+        )
+        for call in step.calls
+    )
+    seen = step.observation and replace(step.observation, text="", facts={})
     return replace(step, text=_clip(step.text), calls=calls, observation=seen)
+
+
+def summarised(state: SessionState, summary: Summary) -> SessionState:
+    """The state with ``summary`` in the place of the turns that it stands for."""
+    kept = tuple(past for past in state.history if past.run_id > summary.through_run)
+    return replace(state, summary=summary, history=kept)
 
 
 def _weight(past: PastTurn) -> int:
@@ -262,10 +289,14 @@ def _weight(past: PastTurn) -> int:
     return texts + steps + len(past.reason)
 
 
-def _bounded(history: tuple[PastTurn, ...]) -> tuple[PastTurn, ...]:
-    history = history[-HISTORY_TURNS_MAX:]
+def _bounded(state: SessionState) -> SessionState:
+    """The state with a history that fits into a snapshot. What goes leaves a line each; a compaction would have told more."""
+    history = state.history
     total = sum(map(_weight, history))
-    while len(history) > 1 and total > HISTORY_CHARS_MAX:
-        total -= _weight(history[0])
-        history = history[1:]
-    return history
+    gone = 0
+    while len(history) - gone > 1 and (len(history) - gone > HISTORY_TURNS_MAX or total > HISTORY_CHARS_MAX):
+        total -= _weight(history[gone])
+        gone += 1
+    if not gone:
+        return state
+    return replace(state, summary=from_records(state.summary, history[:gone]), history=history[gone:])

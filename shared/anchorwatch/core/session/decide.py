@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 from anchorwatch.core.anchor import Anchor, Fence, PromptProof, RunOutcome, TurnMark
@@ -24,8 +24,15 @@ from anchorwatch.core.effect.intent import intent_key
 from anchorwatch.core.errors import Fenced, NotFound, Refused, SessionDeleted
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind
-from anchorwatch.core.session.events import AnchorChanged, CommandDecided, PlannerEvent, StepDecided, StepHead
-from anchorwatch.core.session.state import SessionState, Turn, Unsettled
+from anchorwatch.core.session.events import (
+    AnchorChanged,
+    CommandDecided,
+    Compacted,
+    PlannerEvent,
+    StepDecided,
+    StepHead,
+)
+from anchorwatch.core.session.state import SessionState, Summary, Turn, Unsettled
 from anchorwatch.core.times import iso
 
 
@@ -101,6 +108,17 @@ class EndTurn:
 
 
 @dataclass(frozen=True, slots=True)
+class Compact:
+    """Let ``summary`` stand for the oldest turns that the conversation shows; ``tokens`` of the request, before and after."""
+
+    execution_id: str
+    summary: Summary
+    tokens: tuple[int, int]
+    because: str = ""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Control:
     """What is ordered: `paused`, `resumed`, `cancelled` (with ``turn_id``), `deleted`; `quarantined` by the mesh itself."""
 
@@ -121,7 +139,7 @@ class Direct:
     constraints: tuple[str, ...]
 
 
-Command = Create | Acquire | TakeOver | CommitStep | EndTurn | Control | Direct
+Command = Create | Acquire | TakeOver | CommitStep | EndTurn | Compact | Control | Direct
 
 
 def decide(state: SessionState, command: Command) -> Sequence[PlannerEvent]:
@@ -143,6 +161,9 @@ def decide(state: SessionState, command: Command) -> Sequence[PlannerEvent]:
             return _commit_step(state, _held(state, anchor, command.execution_id), anchor, command)
         case EndTurn():
             return [_end(anchor, _held(state, anchor, command.execution_id), command)]
+        case Compact():
+            _held(state, anchor, command.execution_id)
+            return [_compact(state, command)]
         case Control():
             return [_control(anchor, command)]
         case Direct():
@@ -276,6 +297,14 @@ def _before(unsettled: Sequence[Unsettled], call: PlannedCall) -> tuple[Unsettle
     if not call.mutating or not call.resource:
         return ()
     return tuple(each for each in unsettled if each.resource == call.resource)
+
+
+def _compact(state: SessionState, command: Compact) -> Compacted:
+    through = command.summary.through_run
+    before = state.summary.through_run if state.summary else 0
+    if through <= before or all(past.run_id != through for past in state.history):
+        raise Fenced(f"the conversation through run {through} was compacted on an older state")
+    return Compacted(command.summary, command.tokens, command.because, command.usage, state.snapshot_sequence)
 
 
 def _rest(anchor: Anchor, turn_through: int, outcome: RunOutcome, reason: str, at_ms: int) -> dict[str, Any]:

@@ -8,7 +8,14 @@ from typing import Any
 
 from anchorwatch.core.anchor import Anchor, PromptProof
 from anchorwatch.core.names import CallId
-from anchorwatch.core.session.state import CallState, Input, SeenObservation, SessionState, Unsettled
+from anchorwatch.core.session.state import (
+    CallState,
+    Input,
+    SeenObservation,
+    SessionState,
+    Summary,
+    Unsettled,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +23,8 @@ class StepHead:
     """What a step has beside its commands; it stands in the step's first record.
 
     ``calls``: (n, tool, label, raw arguments, reason) of calls that were rejected and never become a command.
-    ``usage``: tokens as the endpoint reported.
+    ``usage``: tokens as the endpoint reported. ``context``: how the request was made from the state
+    (`anchorwatch.context.ladder`), so that it can be made again.
     """
 
     step: int
@@ -26,6 +34,7 @@ class StepHead:
     rejected: tuple[tuple[int, str, str, str, str], ...] = ()
     calls: int = 0
     usage: Mapping[str, Any] = field(default_factory=dict)
+    context: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +100,21 @@ class SnapshotTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class Compacted:
+    """``p.log``: ``summary`` stands from here on for the turns up to its ``through_run``.
+
+    ``tokens``: of the request (before, after). ``because`` says why it was not a model that wrote it.
+    ``usage``: what the model's own summary cost.
+    """
+
+    summary: Summary
+    tokens: tuple[int, int]
+    because: str = ""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    snapshot_sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class OutcomeRecorded:
     """``fx.….done``: what a command did."""
 
@@ -101,5 +125,7 @@ class OutcomeRecorded:
     durable: bool
 
 
-Event = InputAccepted | AnchorChanged | CommandDecided | StepDecided | SnapshotTaken | OutcomeRecorded
-PlannerEvent = AnchorChanged | CommandDecided | StepDecided | SnapshotTaken
+Event = (
+    InputAccepted | AnchorChanged | CommandDecided | StepDecided | SnapshotTaken | Compacted | OutcomeRecorded
+)
+PlannerEvent = AnchorChanged | CommandDecided | StepDecided | SnapshotTaken | Compacted

@@ -65,11 +65,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class SeenObservation:
-    """What the model saw at a step."""
+    """What the model saw at a step. ``facts``: by name; None is unknown."""
 
     digest: str
     at_ms: int
     text: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +128,25 @@ class Unsettled:
 
 
 @dataclass(frozen=True, slots=True)
+class Summary:
+    """What stands for the turns up to run ``through_run``, ``turns`` of them; ``source``: who wrote it."""
+
+    through_run: int
+    turns: int
+    text: str
+    source: Literal["model", "records"] = "records"
+
+
+@dataclass(frozen=True, slots=True)
 class SessionState:
     """A session as of ``read_through`` (every record up to that journal sequence is in).
 
     ``head`` and ``head_digest``: the last planner record, on which the next one is fenced and chained.
     ``told_sequence`` and ``told_digest``: the anchor record that a prompt shows: the newest that is neither
-    an acquire nor a takeover. ``pending``: accepted inputs that have no disposition yet. ``critical``:
-    every line that people labelled so, word for word; none is ever dropped. ``snapshot_age``: planner
-    records since the last snapshot. ``unsettled``: in the journal's order; later commands on a resource wait for these.
+    an acquire nor a takeover. ``pending``: accepted inputs that have no disposition yet. ``summary`` stands
+    for the turns before those of ``history``. ``critical``: every line that people labelled so, word for
+    word; none is ever dropped. ``snapshot_age``: planner records since the last snapshot. ``unsettled``: in the
+    journal's order; later commands on a resource wait for these.
     """
 
     anchor: Anchor | None = None
@@ -147,6 +159,7 @@ class SessionState:
     read_through: int = 0
     pending: tuple[Input, ...] = ()
     turn: Turn | None = None
+    summary: Summary | None = None
     history: tuple[PastTurn, ...] = ()
     critical: tuple[str, ...] = ()
     unsettled: tuple[Unsettled, ...] = ()

@@ -1,0 +1,189 @@
+"""Makes the request fit into its budget, before every model call: shorter by rungs, then by a summary of whole turns.
+
+One number decides all of it, the model's count of the request as it is sent. A summary is committed before the turns that
+it stands for are let go, and each one leaves fewer turns, so this comes to an end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from anchorwatch.context import prompt, summarise
+from anchorwatch.context.ladder import Rung
+from anchorwatch.context.template import TEMPLATE
+from anchorwatch.core.errors import AnchorWatchError
+from anchorwatch.core.facts import Observation
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.session import SessionState
+from anchorwatch.core.session.apply import summarised
+from anchorwatch.core.session.decide import Compact, decide
+from anchorwatch.core.session.state import Summary
+from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.models.port import ModelRequest
+from anchorwatch.service.context import Clock
+
+from anchorwatch_planner.mind import Bounds, Mind
+
+PAST_RUNGS = (Rung.WHOLE, Rung.FOLDED, Rung.OLD_OUTPUTS, Rung.PAST_OUTPUTS)
+TURN_RUNGS = (Rung.EARLIER_STEPS, Rung.ALL_OUTPUTS)
+ROOM_SHARE = 0.6
+"""Of the budget: what a compaction brings the request below, so that the next steps need none."""
+NO_PROGRESS_MAX = 2
+
+
+class OverBudget(AnchorWatchError):
+    """The request does not fit into its budget, however short the conversation is shown."""
+
+    code = "over_budget"
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A request within its budget, and the state that it was made from. ``tokens``: its count; ``rung``: how short it is."""
+
+    state: SessionState
+    request: ModelRequest
+    tokens: int
+    rung: Rung
+
+    @property
+    def context(self) -> Mapping[str, Any]:
+        """What it takes to make the request again from the state: recorded with the step."""
+        summary = self.state.summary
+        return {
+            "template": TEMPLATE,
+            "rung": self.rung.name.lower(),
+            **({"summary": summary.through_run} if summary else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What a request is made from, but for the state and the rung."""
+
+    mind: Mind
+    observation: Observation
+    heartbeat_s: float
+    budget: int
+
+    def request(self, state: SessionState, rung: Rung) -> ModelRequest:
+        return prompt.build(
+            state, self.mind.agent, self.mind.pack, self.mind.tools, self.observation,
+            heartbeat_s=self.heartbeat_s, rung=rung,
+        )  # fmt: skip
+
+    def tokens(self, state: SessionState, rung: Rung) -> int:
+        return self.mind.model.count(self.request(state, rung))
+
+
+class Fitter:
+    """Fits requests, and records the compactions that it takes."""
+
+    def __init__(
+        self,
+        sessions: SessionJournal,
+        execution_id: str,
+        clock: Clock,
+        bounds: Bounds,
+        log: structlog.stdlib.BoundLogger,
+    ) -> None:
+        self._sessions = sessions
+        self._execution_id = execution_id
+        self._clock = clock
+        self._bounds = bounds
+        self._log = log
+
+    async def fit(self, ref: SessionRef, state: SessionState, mind: Mind, observation: Observation) -> Fitted:
+        """The request for the running turn's next step.
+
+        Raises:
+            OverBudget: nothing more can be left out. Fenced, Unavailable: a compaction could not be recorded.
+        """
+        question = _Question(mind, observation, self._bounds.heartbeat_of(mind), self._bounds.budget_of(mind))
+        stuck = 0
+        while True:
+            fitted = _first_that_fits(question, state, PAST_RUNGS)
+            if fitted is not None:
+                return fitted
+            if not state.history or stuck >= NO_PROGRESS_MAX:
+                break
+            before = question.tokens(state, Rung.PAST_OUTPUTS)
+            state = await self._compact(ref, state, question, before)
+            stuck = 0 if question.tokens(state, Rung.PAST_OUTPUTS) < before else stuck + 1
+        fitted = _first_that_fits(question, state, TURN_RUNGS)
+        if fitted is None:
+            raise _too_large(question, state)
+        return fitted
+
+    async def _compact(
+        self, ref: SessionRef, state: SessionState, question: _Question, before: int
+    ) -> SessionState:
+        turns = _turns_to_go(question, state)
+        plain = summarise.without(state, turns)
+        assert plain.summary is not None  # noqa: S101 - at least one turn goes
+        summary, because = plain.summary, "rules decide, and write nothing"
+        usage: dict[str, int] = {}
+        after = question.tokens(plain, Rung.PAST_OUTPUTS)
+        if question.mind.model.is_llm:
+            written, because, usage = await self._ask(ref, state, question, turns)
+            if written is not None:
+                shorter = summarised(state, written)
+                size = question.tokens(shorter, Rung.PAST_OUTPUTS)
+                if size < before:
+                    summary, because, after = written, "", size
+                else:
+                    because = "the model's summary is not shorter than what it stands for"
+        command = Compact(self._execution_id, summary, (before, after), because, usage)
+        self._log.info(
+            "context compacted", session=str(ref), turns=turns, tokens=[before, after], source=summary.source
+        )
+        return await self._sessions.append(ref, state, decide(state, command), self._clock.now_ms())
+
+    async def _ask(
+        self, ref: SessionRef, state: SessionState, question: _Question, turns: int
+    ) -> tuple[Summary | None, str, dict[str, int]]:
+        """(the model's summary, why there is none, what it cost)."""
+        model = question.mind.model
+        situation = question.request(state, Rung.WHOLE).situation
+        request = summarise.request(state, turns, situation)
+        if model.count(request) > question.budget:
+            return None, "the turns are too large for one question", {}
+        try:
+            reply = await model.complete(request, self._bounds.model_timeout_s)
+        except AnchorWatchError as error:
+            self._log.warning("no summary from the model", session=str(ref), code=error.code, why=str(error))
+            return None, error.code, {}
+        read = summarise.read(state, turns, reply)
+        usage = reply.usage.known()
+        return (
+            (read, "", usage) if isinstance(read, Summary) else (None, f"the model's summary: {read}", usage)
+        )
+
+
+def _first_that_fits(question: _Question, state: SessionState, rungs: tuple[Rung, ...]) -> Fitted | None:
+    for rung in rungs:
+        request = question.request(state, rung)
+        tokens = question.mind.model.count(request)
+        if tokens <= question.budget:
+            return Fitted(state, request, tokens, rung)
+    return None
+
+
+def _turns_to_go(question: _Question, state: SessionState) -> int:
+    choices = summarise.choices(state)
+    room = question.budget * ROOM_SHARE
+    for turns in choices:
+        if question.tokens(summarise.without(state, turns), Rung.PAST_OUTPUTS) <= room:
+            return turns
+    return choices[-1]
+
+
+def _too_large(question: _Question, state: SessionState) -> OverBudget:
+    tokens = question.tokens(state, Rung.ALL_OUTPUTS)
+    return OverBudget(
+        f"the request has {tokens} tokens without any earlier turn, its budget is {question.budget}",
+        hint="raise ANCHORWATCH_CONTEXT_TOKENS_MAX, or grant fewer tools",
+    )

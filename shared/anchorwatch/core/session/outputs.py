@@ -1,0 +1,113 @@
+"""Stand-ins for long tool outputs: what was there, how large, its beginning and end, and by which name it is had whole.
+
+A stand-in begins with a header line such as ``[call 15.2.1: JSON object, 48,213 characters, cut]``. One that is cut
+again keeps that header, so it never says less of the whole than the first cut did.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+LINE_CHARS_MAX = 200
+FIELDS_SHOWN_MAX = 12
+_HEADER = re.compile(r"\[call \d+\.\d+\.\d+: [^\n\]]{1,80}, cut\]")
+_GAP = "…"
+
+
+def stand_in(text: str, call: str, chars_max: int) -> str:
+    """``text`` where it has at most ``chars_max`` characters, else a stand-in of about that size.
+
+    ``call`` is the call's RUN.STEP.N. The header is never cut, so a stand-in may be longer than a very small ``chars_max``.
+    """
+    if len(text) <= chars_max:
+        return text
+    head, _, body = text.partition("\n")
+    if _HEADER.fullmatch(head):
+        return _joined(head, _ends(body.splitlines(), chars_max - len(head)))
+    kind, outline = _outline(text)
+    header = f"[call {call}: {kind}, {len(text):,} characters, cut]"
+    return _joined(header, outline(chars_max - len(header)))
+
+
+def is_stand_in(text: str) -> bool:
+    """Whether a text stands for a longer one."""
+    return _HEADER.match(text) is not None
+
+
+def _joined(header: str, body: str) -> str:
+    return f"{header}\n{body}" if body else header
+
+
+def _outline(text: str) -> tuple[str, Callable[[int], str]]:
+    """(what kind of text it is, what shows it in a given number of characters)."""
+    value = _json(text)
+    if isinstance(value, dict):
+        return f"JSON object of {len(value)} fields", lambda room: _fields(value, room)
+    if isinstance(value, list):
+        lines = [_plain(each) for each in value]
+        return f"JSON list of {len(value)}", lambda room: _ends(lines, room)
+    lines = text.splitlines()
+    if len(lines) > 1:
+        return f"{len(lines):,} lines", lambda room: _ends(lines, room)
+    return "text", lambda room: _middle_out(text, room)
+
+
+def _json(text: str) -> object:
+    if text[:1] not in "{[":
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _plain(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _fields(value: dict[str, Any], room: int) -> str:
+    """The fields that hold a plain value, and the names of the others."""
+    lines = []
+    for name, field in list(value.items())[:FIELDS_SHOWN_MAX]:
+        match field:
+            case dict():
+                lines.append(f"{name}: object of {len(field)} fields")
+            case list():
+                lines.append(f"{name}: list of {len(field)}")
+            case _:
+                lines.append(f"{name}: {_middle_out(_plain(field), LINE_CHARS_MAX)}")
+    if len(value) > FIELDS_SHOWN_MAX:
+        lines.append(f"{_GAP} {len(value) - FIELDS_SHOWN_MAX} more fields")
+    return _ends(lines, room)
+
+
+def _ends(lines: Sequence[str], room: int) -> str:
+    """As many of the first and last lines as fit; the first ones have the larger half."""
+    cut = [_middle_out(line, LINE_CHARS_MAX) for line in lines if line.strip() and line != _GAP]
+    if sum(len(line) + 1 for line in cut) <= room:
+        return "\n".join(cut)
+    first = _taken(cut, room // 2)
+    last = _taken(cut[len(first) :][::-1], room - sum(len(line) + 1 for line in first) - 2)[::-1]
+    return "\n".join((*first, _GAP, *last)) if first or last else ""
+
+
+def _taken(lines: Sequence[str], room: int) -> list[str]:
+    taken: list[str] = []
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            break
+        taken.append(line)
+    return taken
+
+
+def _middle_out(text: str, room: int) -> str:
+    if len(text) <= room:
+        return text
+    if room <= len(_GAP) + 2:
+        return ""
+    half = (room - len(_GAP)) // 2
+    return f"{text[: room - len(_GAP) - half]}{_GAP}{text[-half:]}"

@@ -1,0 +1,82 @@
+"""What stands for whole turns that the conversation no longer shows: written by a model, or, without one, from the records alone.
+
+A summary is data. It orders nothing: objectives, constraints and labelled facts stand elsewhere, word for word.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from anchorwatch.core.session.critical import CRITICAL
+from anchorwatch.core.session.state import PastTurn, Summary
+
+LINES_MAX = 60
+LINE_CHARS_MAX = 240
+TEXT_CHARS_MAX = LINES_MAX * (LINE_CHARS_MAX + 1)
+_SAID_CHARS_MAX = 120
+LABELS = (
+    CRITICAL,
+    "ANCHOR",
+    "OBJECTIVES",
+    "CONSTRAINTS",
+    "SAID BY PEOPLE",
+    "RULES",
+    "OBSERVATION",
+    "TASK:",
+    "WAKES",
+    "SUMMARY",
+)
+"""What begins a labelled part of a prompt; a summary's line that began so would swallow what stands behind it."""
+
+
+def unusable(text: str) -> str | None:
+    """Why a text cannot stand as a summary; None: it can."""
+    if not text.strip():
+        return "it is empty"
+    if len(text) > TEXT_CHARS_MAX:
+        return f"it has {len(text)} characters, the limit is {TEXT_CHARS_MAX}"
+    for line in text.splitlines():
+        plain = line.lstrip(" \t#*->|_`").upper()
+        if label := next((each for each in LABELS if plain.startswith(each)), None):
+            return f"a line of it begins with {label}, which is a label of the prompt"
+    return None
+
+
+def from_records(before: Summary | None, turns: Sequence[PastTurn]) -> Summary:
+    """The summary of ``before`` and ``turns`` (oldest first, at least one), a line for each turn.
+
+    Its first lines go when there are too many; then it says how many turns they told of.
+    """
+    lines = before.text.splitlines() if before else []
+    lines += [_line(turn) for turn in turns]
+    count = (before.turns if before else 0) + len(turns)
+    if len(lines) > LINES_MAX:
+        kept = [line for line in lines if not line.startswith("(")][-(LINES_MAX - 1) :]
+        lines = [f"({count - len(kept)} turns before these are not told here.)", *kept]
+    return Summary(turns[-1].run_id, count, "\n".join(lines))
+
+
+def _line(turn: PastTurn) -> str:
+    parts = [f"run {turn.run_id}: {turn.outcome}"]
+    wakes = Counter(each.family for each in turn.inputs)
+    if wakes:
+        more = f" and {turn.skipped} more" if turn.skipped else ""
+        woken = ", ".join(f"{count} × {family}" for family, count in sorted(wakes.items()))
+        parts.append(f"woken by {woken}{more}")
+    said = [" ".join(each.text.split())[:_SAID_CHARS_MAX] for each in turn.inputs if each.kind == "message"]
+    if said:
+        parts.append(f"a person wrote: {' / '.join(said)}")
+    calls = Counter((call.tool, call.resource, call.state) for step in turn.steps for call in step.calls)
+    if calls:
+        parts.append(", ".join(_call(*what, count) for what, count in calls.items()))
+    elif turn.reason:
+        parts.append(" ".join(turn.reason.split()))
+    line = "; ".join(parts)
+    return line if len(line) <= LINE_CHARS_MAX else f"{line[: LINE_CHARS_MAX - 1]}…"
+
+
+def _call(tool: str, resource: str, state: str, count: int) -> str:
+    of = f" {resource}" if resource else ""
+    times = f" × {count}" if count > 1 else ""
+    return f"{tool}{of} {state}{times}"
