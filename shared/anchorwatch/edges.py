@@ -52,6 +52,8 @@ class Edge(StrEnum):
     EXECUTOR_RECONCILE_AFTER = "executor.reconcile.after"
     EXECUTOR_ARTIFACT_BEFORE = "executor.artifact.before"
     EXECUTOR_ARTIFACT_AFTER = "executor.artifact.after"
+    EXECUTOR_BLOCK_BEFORE = "executor.block.before"
+    EXECUTOR_BLOCK_AFTER = "executor.block.after"
     EXECUTOR_OUTCOME_BEFORE = "executor.outcome.before"
     EXECUTOR_OUTCOME_AFTER = "executor.outcome.after"
     EXECUTOR_LATE_BEFORE = "executor.late.before"

@@ -36,6 +36,7 @@ from anchorwatch.topology.subjects import SessionSubjects
 from tests.support.waiting import eventually
 
 PLANNER = "planner-1:test"
+READS = ("look", "recall")
 AGENT = "keeper@1"
 
 
@@ -88,7 +89,9 @@ class ScriptedSession:
         seen = SeenObservation(digest, now_ms() if seen_ms is None else seen_ms, "seen")
         head = StepHead(step, "", seen, None, calls=len(calls))
         planned = tuple(
-            PlannedCall(n, tool, args, f"call_{n}", pool, f"{tool}/{args.get('item', '')}")
+            PlannedCall(
+                n, tool, args, f"call_{n}", pool, f"{tool}/{args.get('item', '')}", mutating=tool not in READS
+            )
             for n, (tool, args) in enumerate(calls, 1)
         )
         last = await self.do(CommitStep(PLANNER, head, planned))

@@ -57,6 +57,8 @@ class Kind:
     CLAIM = "claim"
     RELEASE = "release"
     OUTCOME = "outcome"
+    # the workspace's own
+    BLOCK = "block"
     # the rest
     LATE = "late"
     ARTIFACT = "artifact"

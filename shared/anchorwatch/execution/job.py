@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.effect.intent import label
-from anchorwatch.core.effect.state import Claim, Outcome, OutcomeState
+from anchorwatch.core.effect.state import Claim, EffectState, Outcome, OutcomeState
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.core.tools import ToolSpec
-from anchorwatch.packs.port import Pack, PackRuntime
+from anchorwatch.packs.port import Pack, PackRuntime, ToolContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,4 +96,21 @@ def outcome(
         effect_key=claim.effect_key if claim else "",
         claim_sequence=claim.sequence if claim else 0,
         turn_id=job.command.turn_id,
+    )
+
+
+def context_of(
+    job: Job, equipment: Equipment, state: EffectState, *, now_ms: int, heartbeat_s: float
+) -> ToolContext:
+    """What the tool is told of its call. ``heartbeat_s``: where the agent has none of its own."""
+    return ToolContext(
+        ref=job.ref,
+        call=job.call,
+        turn_id=job.command.turn_id,
+        agent=equipment.agent,
+        effect_key=state.claim.effect_key if state.claim else effect_key(job),
+        attempt=state.claim.attempt if state.claim else job.attempt,
+        deadline_s=equipment.tool.timeout_s,
+        now_ms=now_ms,
+        heartbeat_s=equipment.agent.heartbeat_s or heartbeat_s,
     )

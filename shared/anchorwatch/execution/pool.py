@@ -14,9 +14,11 @@ from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.edges import Edge, reached
 from anchorwatch.execution.job import Job
+from anchorwatch.execution.leave import Leave
 from anchorwatch.execution.recorder import Recorder
 from anchorwatch.execution.runner import Runner, RuntimeFor
 from anchorwatch.journal.artifacts import ArtifactJournal
+from anchorwatch.journal.blocks import BlockJournal
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.effect_mapping import read_effect
 from anchorwatch.journal.effects import EffectJournal
@@ -227,9 +229,13 @@ def _make_runner(
     identity = context.identity
     committer = Committer(context.bus, journal_stream(SHARD))
     me = Owner(identity.instance, identity.incarnation)
+    sessions = SessionJournal(context.bus, committer, identity.execution_id)
+    effects = EffectJournal(context.bus, committer, identity.execution_id)
+    blocks = BlockJournal(context.bus, committer, identity.execution_id)
     recorder = Recorder(
         context.bus,
-        EffectJournal(context.bus, committer, identity.execution_id),
+        effects,
+        blocks,
         ArtifactJournal(context.bus, committer, identity.execution_id),
         context.clock,
         me,
@@ -238,7 +244,8 @@ def _make_runner(
     )
     return Runner(
         bus=context.bus,
-        sessions=SessionJournal(context.bus, committer, identity.execution_id),
+        sessions=sessions,
+        leave=Leave(sessions, effects, blocks, context.clock, context.log),
         recorder=recorder,
         agents=agents,
         load_pack=load_pack,

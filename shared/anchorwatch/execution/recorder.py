@@ -14,6 +14,7 @@ from anchorwatch.execution.attempts import Ran
 from anchorwatch.execution.job import Job, effect_key, outcome
 from anchorwatch.execution.results import shape
 from anchorwatch.journal.artifacts import ArtifactJournal, Kept, Provenance
+from anchorwatch.journal.blocks import BlockJournal, Entry, resource_of
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.journal.late import late_outcome, write_late
 from anchorwatch.packs.port import ToolResult
@@ -28,6 +29,7 @@ class Recorder:
 
     bus: Bus
     effects: EffectJournal
+    blocks: BlockJournal
     artifacts: ArtifactJournal
     clock: Clock
     me: Owner
@@ -46,12 +48,25 @@ class Recorder:
         reached(after)
         return state
 
-    async def ran(self, job: Job, state: EffectState, ran: Ran, *, durable: bool) -> None:
+    async def unknown(self, job: Job, pack: str, state: EffectState, done: Outcome) -> None:
+        """Record that nobody knows what became of it. Its resource is blocked by that, so the index has it first.
+
+        Raises:
+            Fenced, Unavailable: as `append`.
+        """
+        if done.resource:
+            reached(Edge.EXECUTOR_BLOCK_BEFORE)
+            entry = Entry(job.ref.session, job.call, job.pool)
+            await self.blocks.enter(resource_of(job.ref, pack, done.resource), entry, self.clock.now_ms())
+            reached(Edge.EXECUTOR_BLOCK_AFTER)
+        await self.append(job, state, done)
+
+    async def ran(self, job: Job, pack: str, state: EffectState, ran: Ran, *, durable: bool) -> None:
         """Record what a run came to. It happened, so this gives up only when another outcome stands."""
         done = outcome(job, ran.state, ran.text, error=ran.error, claim=state.claim, durable=durable)
         if ran.result is not None:
             done = await self._with_result(job, done, ran.result)
-        await self._insist(job, state, done, mutating=state.claim is not None)
+        await self._insist(job, pack, state, done, mutating=state.claim is not None)
 
     async def _with_result(self, job: Job, done: Outcome, result: ToolResult) -> Outcome:
         async def keep(name: str, media_type: str, data: bytes) -> Kept:
@@ -78,10 +93,15 @@ class Recorder:
         reached(Edge.EXECUTOR_ARTIFACT_AFTER)
         return kept
 
-    async def _insist(self, job: Job, state: EffectState, done: Outcome, *, mutating: bool) -> None:
+    async def _insist(
+        self, job: Job, pack: str, state: EffectState, done: Outcome, *, mutating: bool
+    ) -> None:
         while True:
             try:
-                await self.append(job, state, done)
+                if done.state == "unknown":
+                    await self.unknown(job, pack, state, done)
+                else:
+                    await self.append(job, state, done)
                 return
             except TooLarge as error:
                 done = replace(done, text=f"its answer is too large to record: {error.message}", data={})

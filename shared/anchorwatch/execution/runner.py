@@ -16,6 +16,7 @@ from anchorwatch.bus.port import Bus
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.effect import EffectState, next_action
+from anchorwatch.core.effect.blocking import RULE, Blocked, Clear, Waits
 from anchorwatch.core.effect.decide import (
     ClaimAgain,
     Go,
@@ -25,7 +26,6 @@ from anchorwatch.core.effect.decide import (
     Nothing,
     Stale,
     Wait,
-    after_claim,
 )
 from anchorwatch.core.effect.state import Claim, Claimed, Owner, Released
 from anchorwatch.core.errors import Fenced, NotFound, Unavailable
@@ -35,10 +35,11 @@ from anchorwatch.core.policy import Verdict
 from anchorwatch.core.tools import EffectClass, ToolSpec
 from anchorwatch.execution.admission import admit, look_again
 from anchorwatch.execution.attempts import Attempts
-from anchorwatch.execution.job import Equipment, Job, effect_key, outcome, tool_of
+from anchorwatch.execution.job import Equipment, Job, context_of, effect_key, outcome, tool_of
+from anchorwatch.execution.leave import Leave
 from anchorwatch.execution.recorder import Recorder
 from anchorwatch.journal.sessions import SessionJournal
-from anchorwatch.packs.port import Pack, PackRuntime, ToolContext
+from anchorwatch.packs.port import Pack, PackRuntime
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import Clock, Peers
 from anchorwatch.service.observations import ask
@@ -46,6 +47,7 @@ from anchorwatch.service.observations import ask
 LOST_RACES_MAX = 5
 AGENT_TRIES_MAX = 20
 AGAIN_S = 0.5
+EARLIER_S = 0.1
 WAIT_S = 1.0
 HOLD_S = 2.0
 HOLD_S_MAX = 60.0
@@ -60,6 +62,7 @@ class Runner:
 
     bus: Bus
     sessions: SessionJournal
+    leave: Leave
     recorder: Recorder
     agents: AgentDirectory
     load_pack: Callable[[str], Pack]
@@ -89,6 +92,17 @@ class Runner:
     async def _advance(self, job: Job, state: EffectState) -> float | None:
         if state.outcome is not None:
             return None  # before all else: a lost ack brings it back to the very process that ran it
+        match await self.leave.before(job, state):
+            case Waits(on):
+                self.log.debug("a command waits", call=str(job), reason=f"{on} has no outcome yet")
+                return min(EARLIER_S * 2.0 ** min(job.attempt - 1, 10), HOLD_S)
+            case Blocked() as blocked:
+                await self._refuse(job, state, Verdict("refused", RULE, blocked.say(job.command.resource)))
+                return None
+            case Clear():
+                return await self._equipped(job, state)
+
+    async def _equipped(self, job: Job, state: EffectState) -> float | None:
         try:
             agent = await self.agents.get(job.ref.workspace, job.command.agent)
         except NotFound as error:
@@ -102,7 +116,10 @@ class Runner:
         if state.claim is not None and state.claim.owner == self.me and job.identity not in self._begun:
             # A claim of this process whose answer was lost: it is ours, and nothing was begun under it.
             return await self._under_claim(job, equipment, state, former=None)
-        match await self._next(state, tool):
+        return await self._act(job, equipment, state)
+
+    async def _act(self, job: Job, equipment: Equipment, state: EffectState) -> float | None:
+        match await self._next(state, equipment.tool):
             case Nothing():
                 return None
             case Wait(reason):
@@ -110,7 +127,7 @@ class Runner:
                 return WAIT_S
             case MarkUnknown(reason):
                 done = outcome(job, "unknown", reason, error="owner_died", claim=state.claim)
-                await self.recorder.append(job, state, done)
+                await self.recorder.unknown(job, equipment.pack.name, state, done)
                 return None
             case ClaimAgain(doubt=doubt):
                 claimed = await self._claim(job, state, doubt=doubt)
@@ -154,7 +171,7 @@ class Runner:
     ) -> float | None:
         if state.gate is not None and state.approval is None:
             return None
-        if claim and job.attempt > 1 and isinstance(await self._fence(job, state, job.sequence), Hold):
+        if claim and job.attempt > 1 and isinstance(await self.leave.fence(job, state, job.sequence), Hold):
             # Waiting must not fill the journal with claims that are given back.
             return HOLD_S
         verdict = await self._admit(job, equipment.agent, equipment.pack, equipment.tool)
@@ -171,7 +188,7 @@ class Runner:
 
     async def _read(self, job: Job, equipment: Equipment, state: EffectState) -> float | None:
         """A read needs no claim: whoever else runs it does no harm. The fence holds for it all the same."""
-        match await self._fence(job, state, job.sequence):
+        match await self.leave.fence(job, state, job.sequence):
             case Go():
                 await self._run(job, equipment, state, former=None)
             case Stale():
@@ -182,7 +199,8 @@ class Runner:
 
     async def _refuse(self, job: Job, state: EffectState, verdict: Verdict) -> None:
         self.log.info("refused", call=str(job), tool=job.command.tool, rule=verdict.rule)
-        await self.recorder.append(job, state, outcome(job, "refused", verdict.reason, rule=verdict.rule))
+        done = outcome(job, "refused", verdict.reason, rule=verdict.rule, claim=state.claim)
+        await self.recorder.append(job, state, done)
 
     async def _admit(self, job: Job, agent: AgentSpec, pack: Pack, tool: ToolSpec | None) -> Verdict:
         async def anchor() -> Anchor:
@@ -215,33 +233,23 @@ class Runner:
         """The claim stands; the fence decides. ``former``: the dead owner's claim, when it is known."""
         claim = state.claim
         assert claim is not None  # noqa: S101 - just written, or just read
-        match await self._fence(job, state, claim.sequence):
+        match await self.leave.under_claim(job, equipment.pack.name, state):
             case Go():
                 await self._run(job, equipment, state, former)
+            case Blocked() as blocked:
+                await self._refuse(job, state, Verdict("refused", RULE, blocked.say(job.command.resource)))
             case Stale(first=True):
-                text = f"run {job.call.run} is over"
-                await self.recorder.append(
-                    job, state, outcome(job, "refused", text, rule="fence", claim=claim)
-                )
+                await self._refuse(job, state, Verdict("refused", "fence", f"run {job.call.run} is over"))
             case Stale() if equipment.tool.effect_class is EffectClass.RECONCILABLE:
                 await self._run(job, equipment, state, former)
             case Stale():
                 text = "its first executor died, and its run is over; it may have happened"
-                await self.recorder.append(
-                    job, state, outcome(job, "unknown", text, error="owner_died", claim=claim)
-                )
+                done = outcome(job, "unknown", text, error="owner_died", claim=claim)
+                await self.recorder.unknown(job, equipment.pack.name, state, done)
             case Hold(reason):
                 await self.recorder.append(job, state, Released(self.me, reason))
                 return HOLD_S
         return None
-
-    async def _fence(self, job: Job, state: EffectState, at_least: int) -> Go | Stale | Hold:
-        try:
-            anchor, _ = await self.sessions.read_anchor(job.ref, at_least)
-        except NotFound:
-            # Its session was erased.
-            return Stale(first=state.claim is None or state.claim.sequence == state.first_claim)
-        return after_claim(state, job.call.run, anchor)
 
     async def _run(self, job: Job, equipment: Equipment, state: EffectState, former: Claim | None) -> None:
         """Run it and record what came of it. From here on nothing but an outcome ends it."""
@@ -249,7 +257,7 @@ class Runner:
         attempts = Attempts(
             job,
             equipment,
-            self._context(job, equipment, state),
+            context_of(job, equipment, state, now_ms=self.clock.now_ms(), heartbeat_s=self.heartbeat_s),
             self.clock,
             lambda: self._may_go_on(job, state),
         )
@@ -259,7 +267,7 @@ class Runner:
             ran = await attempts.take_up(self._settled_at_ms(tool, former), doubt=state.doubt)
         else:
             ran = await attempts.run()
-        await self.recorder.ran(job, state, ran, durable=not tool.ephemeral)
+        await self.recorder.ran(job, equipment.pack.name, state, ran, durable=not tool.ephemeral)
         self._begun.discard(job.identity)
         self.log.info("ran", call=str(job), tool=tool.name, state=ran.state)
 
@@ -277,23 +285,10 @@ class Runner:
         deadline_ms = self.clock.now_ms() + HOLD_S_MAX * 1000
         while self.clock.now_ms() < deadline_ms:
             try:
-                fence = await self._fence(job, state, state.claim.sequence)
+                fence = await self.leave.fence(job, state, state.claim.sequence)
             except Unavailable:
                 fence = Hold("the journal is away")
             if not isinstance(fence, Hold):
                 return isinstance(fence, Go)
             await self.clock.sleep(HOLD_S)
         return False
-
-    def _context(self, job: Job, equipment: Equipment, state: EffectState) -> ToolContext:
-        return ToolContext(
-            ref=job.ref,
-            call=job.call,
-            turn_id=job.command.turn_id,
-            agent=equipment.agent,
-            effect_key=state.claim.effect_key if state.claim else effect_key(job),
-            attempt=state.claim.attempt if state.claim else job.attempt,
-            deadline_s=equipment.tool.timeout_s,
-            now_ms=self.clock.now_ms(),
-            heartbeat_s=equipment.agent.heartbeat_s or self.heartbeat_s,
-        )

@@ -27,11 +27,17 @@ class EffectJournal:
         Raises:
             Unavailable: no answer reached so far. Damaged: a record of the family cannot be trusted.
         """
-        subjects = SessionSubjects(ref)
-        state, start = EffectState(), at_least + 1
+        return await self._fold(ref, pool, call, at_least + 1, at_least)
+
+    async def look(self, ref: SessionRef, pool: str, call: CallId, reach: int) -> EffectState:
+        """As `load`, of a command that was decided nobody knows where before ``reach``."""
+        return await self._fold(ref, pool, call, 1, reach)
+
+    async def _fold(self, ref: SessionRef, pool: str, call: CallId, start: int, reach: int) -> EffectState:
+        state, family = EffectState(), SessionSubjects(ref).effect_family(pool, call)
         while True:
-            page = await self._bus.range(self._committer.stream, subjects.effect_family(pool, call), start)
-            if page.up_to < at_least:
+            page = await self._bus.range(self._committer.stream, family, start)
+            if page.up_to < reach:
                 raise Unavailable("the answering server is behind")
             for stored in page.messages:
                 state = apply_effect(state, stored.sequence, stored.time_ms, read_effect(stored))

@@ -74,15 +74,29 @@ class SessionJournal:
         Raises:
             NotFound: there is no such session. Damaged. Unavailable.
         """
+        stored, _ = await self._anchor_beside(ref, (), at_least)
+        return decode_anchor(stored.payload)[0], stored.sequence
+
+    async def read_beside(
+        self, ref: SessionRef, subjects: Sequence[str], at_least: int
+    ) -> tuple[Anchor, tuple[Stored, ...]]:
+        """The anchor, and the last message of each of ``subjects`` that has one, in one answer. Errors as `read_anchor`."""
+        stored, beside = await self._anchor_beside(ref, subjects, at_least)
+        return decode_anchor(stored.payload)[0], beside
+
+    async def _anchor_beside(
+        self, ref: SessionRef, subjects: Sequence[str], at_least: int
+    ) -> tuple[Stored, tuple[Stored, ...]]:
         subject = SessionSubjects(ref).anchor
         for _ in range(STALE_ATTEMPTS_MAX):
-            page = await self._bus.last(self._committer.stream, [subject])
+            page = await self._bus.last(self._committer.stream, [subject, *subjects])
             if page.up_to >= at_least:
-                if not page.messages:
+                found = {each.subject: each for each in page.messages}
+                if subject not in found:
                     raise NotFound(
                         f"there is no session {ref.session}", hint="`anchorwatch sessions` lists them"
                     )
-                return decode_anchor(page.messages[0].payload)[0], page.messages[0].sequence
+                return found.pop(subject), tuple(found.values())
         raise Unavailable(f"no server has answered up to sequence {at_least}")
 
     async def append(

@@ -72,6 +72,9 @@ EFFECT = Subject(_FX + ".{register}")
 LATE = Subject(_SESSION + ".late.{run}.{step}.{n}")
 ARTIFACT = Subject(_SESSION + ".art.{artifact_id}")
 SENT = Subject(_SESSION + ".sent.{delivery_id}")
+WORKSPACE = "_workspace"
+"""Stands where a session's name would, in the registers of the workspace itself: no session can be named so."""
+BLOCK = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.block.{{resource}}")
 
 EVENT_ALL = "aw.event.>"
 EVENT_WORKSPACE = Subject("aw.event.{workspace}.>")
@@ -178,7 +181,8 @@ class Register:
     def kind(self) -> str:
         """The family and, of ``p`` and ``fx``, the register in it.
 
-        ``in``, ``p.anchor``, ``p.log``, ``p.cmd``, ``ctl``, ``fx.gate``, ``fx.claim``, ``fx.done``, ``late``, ``art``, ``sent``.
+        ``in``, ``p.anchor``, ``p.log``, ``p.cmd``, ``ctl``, ``fx.gate``, ``fx.claim``, ``fx.done``, ``late``, ``art``, ``sent``;
+        of the workspace itself ``block``.
         """
         head = self.path[0]
         if head == "p":

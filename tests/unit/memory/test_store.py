@@ -11,7 +11,7 @@ from anchorwatch.core.effect.state import Claimed, Owner
 from anchorwatch.core.errors import BadInput
 from anchorwatch_memory.reads.pages import PAGE_BYTES_MAX, fit
 from anchorwatch_memory.store import MEMORY, Store
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.memory.book import Book
@@ -53,6 +53,7 @@ def projected_in(*cuts: int) -> dict[str, Any]:
 WHOLE = projected_in()
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, len(LIFE.messages)), max_size=6))
 def test_however_the_journal_is_cut_into_batches_the_content_is_the_same(cuts: list[int]) -> None:
     assert projected_in(*sorted(cuts)) == WHOLE

@@ -104,7 +104,8 @@ class EffectState:
     """A command's effect as recorded. ``head``: last sequence of the family, on which the next write is fenced (0: nothing yet).
 
     ``first_claim``: sequence of the first claim that was not given back; ``attempts``: claims made, given-back
-    ones too. ``doubt``: a former owner was never proved dead.
+    ones too. ``doubt``: a former owner was never proved dead. ``outcome_sequence`` and ``outcome_at_ms``: of the outcome that
+    stands.
     """
 
     head: int = 0
@@ -113,8 +114,15 @@ class EffectState:
     attempts: int = 0
     doubt: bool = False
     outcome: Outcome | None = None
+    outcome_sequence: int = 0
+    outcome_at_ms: int = 0
     gate: GateAsked | None = None
     approval: GateDecided | None = None
+
+    @property
+    def unknown(self) -> bool:
+        """Whether it may have happened, and nobody has found out yet."""
+        return self.outcome is not None and self.outcome.state == "unknown"
 
 
 def apply_effect(state: EffectState, sequence: int, at_ms: int, event: EffectEvent) -> EffectState:
@@ -132,7 +140,7 @@ def apply_effect(state: EffectState, sequence: int, at_ms: int, event: EffectEve
             first = 0 if state.claim and state.claim.sequence == state.first_claim else state.first_claim
             return replace(state, claim=None, first_claim=first)
         case Outcome():
-            return replace(state, outcome=event)
+            return replace(state, outcome=event, outcome_sequence=sequence, outcome_at_ms=at_ms)
         case GateAsked():
             return replace(state, gate=event, approval=None)
         case GateDecided():

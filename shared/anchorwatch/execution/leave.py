@@ -1,0 +1,86 @@
+"""May a command run, as far as the journal knows: the fence of its session, and what is open on its resource."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+
+import structlog
+
+from anchorwatch.core.effect import blocking
+from anchorwatch.core.effect.blocking import Blocked, Clear, Waits
+from anchorwatch.core.effect.decide import Go, Hold, Stale, after_claim
+from anchorwatch.core.effect.state import EffectState
+from anchorwatch.core.errors import NotFound, Unavailable
+from anchorwatch.core.names import SessionRef
+from anchorwatch.execution.job import Job
+from anchorwatch.journal.blocks import BlockJournal, Entry, read_block, resource_of
+from anchorwatch.journal.effects import EffectJournal
+from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.service.context import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The reading half of a runner."""
+
+    sessions: SessionJournal
+    effects: EffectJournal
+    blocks: BlockJournal
+    clock: Clock
+    log: structlog.stdlib.BoundLogger
+
+    async def before(self, job: Job, state: EffectState) -> Clear | Waits | Blocked:
+        """What the earlier commands of its session say. Of a command that was begun they have had their say."""
+        if not job.command.after or state.outcome or state.claim or state.first_claim:
+            return Clear()
+        earlier = [
+            (
+                f"{job.ref.session}/{each.call}",
+                await self.effects.look(job.ref, each.pool, each.call, job.sequence),
+            )
+            for each in job.command.after
+        ]
+        return blocking.before_claim(earlier)
+
+    async def fence(self, job: Job, state: EffectState, at_least: int) -> Go | Stale | Hold:
+        """What the anchor says, read up to ``at_least``."""
+        try:
+            anchor, _ = await self.sessions.read_anchor(job.ref, at_least)
+        except NotFound:
+            return _erased(state)
+        return after_claim(state, job.call.run, anchor)
+
+    async def under_claim(self, job: Job, pack: str, state: EffectState) -> Go | Stale | Hold | Blocked:
+        """What the anchor and the register of its resource say, in one answer that reaches up to the standing claim."""
+        assert state.claim is not None  # noqa: S101 - the caller claimed it
+        resource = resource_of(job.ref, pack, job.command.resource)
+        subjects = [resource.subject] if resource.name else []
+        try:
+            anchor, found = await self.sessions.read_beside(job.ref, subjects, state.claim.sequence)
+        except NotFound:
+            return _erased(state)
+        fence = after_claim(state, job.call.run, anchor)
+        if not isinstance(fence, Go) or not found:
+            return fence
+        mine = Entry(job.ref.session, job.call, job.pool)
+        entries = [each for each in read_block(found[0]).entries if each != mine]
+        others = [(each, await self._look(job, each, state.claim.sequence)) for each in entries]
+        verdict = blocking.under_claim(state, [(str(each), other) for each, other in others])
+        if isinstance(verdict, Blocked):
+            return verdict
+        settled = tuple(each for each, other in others if other.outcome and not other.unknown)
+        if settled:
+            # Left by an executor that died before it could say `unknown`, and that another one made good.
+            with contextlib.suppress(Unavailable):
+                await self.blocks.clear(resource, settled, self.clock.now_ms())
+        return fence
+
+    async def _look(self, job: Job, entry: Entry, reach: int) -> EffectState:
+        ref = SessionRef(job.ref.workspace, entry.session, job.ref.shard)
+        return await self.effects.look(ref, entry.pool, entry.call, reach)
+
+
+def _erased(state: EffectState) -> Stale:
+    """Of a session that was erased."""
+    return Stale(first=state.claim is None or state.claim.sequence == state.first_claim)

@@ -1,0 +1,135 @@
+"""Which effects may block a resource: an index over all sessions of a workspace, one register for each pack and resource.
+
+An executor enters an effect before it records it as `unknown`, so that whoever claims a command later finds it with the same
+read as the anchor. The truth is the effect's own family: an entry whose effect is not `unknown` (any more, or yet) says nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from anchorwatch.bus.port import Bus, Expect, Stored
+from anchorwatch.codec import decode, encode
+from anchorwatch.core.errors import Damaged, Fenced, Unavailable
+from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.core.records import Kind, Record
+from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
+from anchorwatch.topology.subjects import BLOCK
+
+_DIGEST_CHARS = 26
+_RACES_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What may be blocked: a pack's resource in a workspace."""
+
+    workspace: str
+    pack: str
+    name: str
+    shard: str = "0"
+
+    @property
+    def subject(self) -> str:
+        """Its register. A digest, since a resource may hold what no subject can."""
+        digest = sha256(json.dumps([self.pack, self.name]).encode()).hexdigest()[:_DIGEST_CHARS]
+        return BLOCK.at(shard=self.shard, workspace=self.workspace, resource=digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An effect, by where it stands."""
+
+    session: str
+    call: CallId
+    pool: str
+
+    def __str__(self) -> str:
+        return f"{self.session}/{self.call}"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What a register says; ``head`` is its last sequence (0: nothing was ever written)."""
+
+    entries: tuple[Entry, ...] = ()
+    head: int = 0
+
+
+def read_block(stored: Stored) -> Block:
+    """The block in a message of the register.
+
+    Raises:
+        Damaged: it cannot be trusted.
+    """
+    body = decode(stored.payload).body
+    try:
+        entries = tuple(
+            Entry(session, CallId(run, step, n), pool) for session, run, step, n, pool in body["effects"]
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise Damaged(f"sequence {stored.sequence}: a field is missing or odd: {error!r}") from None
+    return Block(entries, stored.sequence)
+
+
+class BlockJournal:
+    """Reads and writes the index. ``writer`` names the process in the records."""
+
+    def __init__(self, bus: Bus, committer: Committer, writer: str) -> None:
+        self._bus = bus
+        self._committer = committer
+        self._writer = writer
+
+    async def enter(self, resource: Resource, effect: Entry, at_ms: int) -> None:
+        """Have ``effect`` in the register of ``resource``.
+
+        Raises:
+            Unavailable: not confirmed in time; asking again is safe. Damaged.
+        """
+        block = await self._read(resource)
+        for _ in range(_RACES_MAX):
+            if effect in block.entries:
+                return
+            wanted = replace(block, entries=(*block.entries, effect))
+            try:
+                await self._write(resource, wanted, at_ms, DEADLINE_S)
+                return
+            except Fenced:
+                block = await self._read(resource)
+        raise Unavailable(f"the register of {resource.name[:80]} is being written by others")
+
+    async def clear(
+        self, resource: Resource, effects: tuple[Entry, ...], at_ms: int, deadline_s: float = DEADLINE_S
+    ) -> None:
+        """Take ``effects`` out, where nobody else is at it. Housekeeping: what stays says nothing once its effect is settled.
+
+        Raises:
+            Unavailable, Damaged.
+        """
+        block = await self._read(resource)
+        rest = tuple(each for each in block.entries if each not in effects)
+        if rest != block.entries:
+            try:
+                await self._write(resource, replace(block, entries=rest), at_ms, deadline_s)
+            except Fenced:
+                return
+
+    async def _read(self, resource: Resource) -> Block:
+        page = await self._bus.last(self._committer.stream, [resource.subject])
+        return read_block(page.messages[0]) if page.messages else Block()
+
+    async def _write(self, resource: Resource, block: Block, at_ms: int, deadline_s: float) -> None:
+        effects = [
+            [each.session, each.call.run, each.call.step, each.call.n, each.pool] for each in block.entries
+        ]
+        body = {"pack": resource.pack, "resource": resource.name, "effects": effects}
+        payload, _ = encode(Record(Kind.BLOCK, at_ms, self._writer, body))
+        fence = Expect(resource.subject, block.head)
+        await self._committer.commit([Write(resource.subject, payload)], fence, deadline_s)
+
+
+def resource_of(ref: SessionRef, pack: str, name: str) -> Resource:
+    """A resource as the sessions of ``ref``'s workspace see it."""
+    return Resource(ref.workspace, pack, name, ref.shard)

@@ -1,0 +1,57 @@
+"""What is open on a resource, and what it keeps from running."""
+
+from __future__ import annotations
+
+import pytest
+from anchorwatch.core.effect.blocking import Blocked, Clear, Waits, before_claim, under_claim
+from anchorwatch.core.effect.state import Claimed, EffectState, Outcome, OutcomeState, Owner, fold_effect
+from anchorwatch.core.names import CallId
+
+OWNER = Owner("executor-1", "i1")
+CALL = CallId(1, 1, 1)
+
+
+def claimed(at: int) -> EffectState:
+    return fold_effect([(at, 0, Claimed(OWNER, 1, "key"))])
+
+
+def ended(state: OutcomeState, at: int) -> EffectState:
+    return fold_effect([(at - 1, 0, Claimed(OWNER, 1, "key")), (at, 0, Outcome(CALL, "stop", state, "", {}))])
+
+
+@pytest.mark.parametrize("state", ["succeeded", "failed", "refused", "resolved"])
+def test_a_definite_outcome_lets_the_next_one_go(state: OutcomeState) -> None:
+    assert before_claim([("s/1.1.1", ended(state, 9))]) == Clear()
+    assert under_claim(claimed(20), [("t/1.1.1", ended(state, 9))]) == Clear()
+
+
+def test_one_without_an_outcome_is_waited_for_and_an_unknown_one_blocks() -> None:
+    assert before_claim([("s/1.1.1", claimed(5)), ("s/1.1.2", ended("unknown", 9))]) == Waits("s/1.1.1")
+    assert before_claim([("s/1.1.1", ended("unknown", 9)), ("s/1.1.2", claimed(5))]) == Blocked(
+        "s/1.1.1", "stop"
+    )
+
+
+def test_another_session_s_effect_blocks_what_is_claimed_after_it_became_unknown() -> None:
+    assert under_claim(claimed(20), [("t/1.1.1", ended("unknown", 19))]) == Blocked("t/1.1.1", "stop")
+
+
+def test_what_had_begun_before_is_not_blocked_by_it() -> None:
+    assert under_claim(claimed(20), [("t/1.1.1", ended("unknown", 21))]) == Clear()
+
+
+def test_a_claim_that_replaces_one_from_before_the_block_is_settled_as_its_class_allows() -> None:
+    began = fold_effect(
+        [(5, 0, Claimed(OWNER, 1, "key")), (30, 0, Claimed(Owner("executor-2", "i1"), 2, "key"))]
+    )
+    assert under_claim(began, [("t/1.1.1", ended("unknown", 20))]) == Clear()
+
+
+def test_one_that_is_at_work_in_another_session_blocks_nothing() -> None:
+    assert under_claim(claimed(20), [("t/1.1.1", claimed(10))]) == Clear()
+
+
+def test_the_refusal_names_the_effect_and_the_way_out() -> None:
+    said = Blocked("fleet/15.2.1", "stop").say("instance/w-3")
+    assert "instance/w-3 is blocked: what became of fleet/15.2.1 (stop) is not known" in said
+    assert "anchorwatch effects resolve fleet/15.2.1 done|not-done" in said
