@@ -18,7 +18,7 @@ from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
-from anchorwatch.core.session.apply import summarised
+from anchorwatch.core.session.conversation import summarised
 from anchorwatch.core.session.decide import Compact, decide
 from anchorwatch.core.session.state import Summary
 from anchorwatch.journal.sessions import SessionJournal

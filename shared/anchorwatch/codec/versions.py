@@ -60,5 +60,11 @@ class Versions(Generic[T]):
 FORMATS: Final = Versions[Record]("the record has format", FORMAT)
 """Of records, the anchor's too: kind, body and the rest of the envelope."""
 
-SCHEMAS: Final = Versions[dict[str, Any]]("the anchor has schema", SCHEMA)
+
+def _name_what_joined(anchor: dict[str, Any]) -> dict[str, Any]:
+    """Schema 2 names the inputs that joined a running turn; before, none could."""
+    return {**anchor, "schema": 2, "inputs_joined": []}
+
+
+SCHEMAS: Final = Versions[dict[str, Any]]("the anchor has schema", SCHEMA, {1: _name_what_joined})
 """Of the anchor's own fields, in its records and in snapshots."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from anchorwatch.context.ladder import cut
 from anchorwatch.context.prompt import past_messages
 from anchorwatch.context.template import quoted
-from anchorwatch.core.session.apply import summarised
+from anchorwatch.core.session.conversation import summarised
 from anchorwatch.core.session.state import PastTurn, SessionState, Summary
 from anchorwatch.core.session.summary import from_records, unusable
 from anchorwatch.models.port import ModelReply, ModelRequest, Situation

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from anchorwatch.core.errors import Damaged, TooLarge
 
-SCHEMA = 1
+SCHEMA = 2
 ANCHOR_BYTES_MAX = 16 * 1024
 
 Status = Literal["idle", "active", "paused", "quarantined", "deleted"]
@@ -47,7 +47,7 @@ class PromptProof(_Part):
 class Anchor(_Part):
     """The anchor, whole. Field by field: docs/wire-format.md."""
 
-    schema_: Literal[1] = Field(1, alias="schema")
+    schema_: Literal[2] = Field(2, alias="schema")
     workspace: str
     session: str
     agent: str
@@ -64,6 +64,7 @@ class Anchor(_Part):
     last_run_reason: str = ""
     runs_without_progress: int = Field(0, ge=0)
     inputs_through: int = Field(0, ge=0)
+    inputs_joined: tuple[int, ...] = ()
     next_check_at: str | None = None
     reset_count: int = Field(0, ge=0)
     objectives: tuple[str, ...] = ()

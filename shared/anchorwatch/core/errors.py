@@ -8,7 +8,9 @@
     ├── Conflict
     │   └── IdempotencyConflict   same key, another body
     ├── Refused                   understood, and not done
-    │   └── SessionDeleted
+    │   ├── SessionDeleted
+    │   ├── TurnNotActive     the turn that was meant does not run (any more)
+    │   └── ChangedSince      the session is not as it was when it was shown
     ├── Denied                    credentials do not allow it
     ├── Unavailable               try again: nothing is known to have happened
     ├── Fenced                    another writer was first; reload and decide again
@@ -102,6 +104,18 @@ class SessionDeleted(Refused):
 
     code = "session_deleted"
     http_status = 410
+
+
+class TurnNotActive(Refused):
+    """The turn that was meant does not run."""
+
+    code = "turn_not_active"
+
+
+class ChangedSince(Refused):
+    """The session has changed since it was shown."""
+
+    code = "changed_since"
 
 
 class Denied(AnchorWatchError):

@@ -43,6 +43,10 @@ class Kind:
     DELETED = "deleted"
     QUARANTINED = "quarantined"
     DIRECTIVES = "directives"
+    STEERED = "steered"
+    WAKES_CLEARED = "wakes_cleared"
+    RESET = "reset"
+    RESET_UNDONE = "reset_undone"
     # p.cmd
     COMMAND = "command"
     # p.log
@@ -67,6 +71,18 @@ class Kind:
 
 
 CONTROLS = frozenset(
-    {Kind.CREATED, Kind.CANCELLED, Kind.PAUSED, Kind.RESUMED, Kind.DELETED, Kind.QUARANTINED, Kind.DIRECTIVES}
+    {
+        Kind.CREATED,
+        Kind.CANCELLED,
+        Kind.PAUSED,
+        Kind.RESUMED,
+        Kind.DELETED,
+        Kind.QUARANTINED,
+        Kind.DIRECTIVES,
+        Kind.STEERED,
+        Kind.WAKES_CLEARED,
+        Kind.RESET,
+        Kind.RESET_UNDONE,
+    }
 )
 """Anchor changes that people make; each is also a wake. The others are the planner's own."""

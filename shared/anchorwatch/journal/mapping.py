@@ -8,10 +8,10 @@ from typing import Any, assert_never
 
 from anchorwatch.bus.port import Stored
 from anchorwatch.codec import decode, decode_anchor
-from anchorwatch.core.anchor import PromptProof
+from anchorwatch.core.anchor import Anchor, PromptProof
 from anchorwatch.core.errors import Damaged
 from anchorwatch.core.names import CallId
-from anchorwatch.core.records import Kind, Record
+from anchorwatch.core.records import CONTROLS, Kind, Record
 from anchorwatch.core.session.apply import Recorded
 from anchorwatch.core.session.events import (
     AnchorChanged,
@@ -56,14 +56,7 @@ def _session_event(register: Register, stored: Stored) -> Recorded | None:
     match register.kind:
         case "p.anchor":
             anchor, record = decode_anchor(stored.payload)
-            event: Event = AnchorChanged(
-                record.kind,
-                anchor,
-                record.at_ms,
-                reason=record.body.get("reason", ""),
-                by=record.writer,
-                head=read_head(record.body["step"]) if "step" in record.body else None,
-            )
+            event: Event = read_change(anchor, record)
             return Recorded(stored.sequence, event, record.digest, record.previous)
         case "in":
             record = decode(stored.payload)
@@ -119,12 +112,39 @@ def event_body(
         case Compacted():
             return Kind.COMPACTION, _compaction_body(event)
         case AnchorChanged():
-            body: dict[str, Any] = {"reason": event.reason} if event.reason else {}
-            if event.head is not None:
-                body["step"] = head_body(event.head)
-            return event.kind, body
+            return event.kind, _change_body(event)
         case _:
             assert_never(event)
+
+
+def _change_body(event: AnchorChanged) -> dict[str, Any]:
+    """What stands beside the anchor. Who made a planner's change is its writer."""
+    body: dict[str, Any] = dict(event.more)
+    if event.reason:
+        body["reason"] = event.reason
+    if event.head is not None:
+        body["step"] = head_body(event.head)
+    if event.control_id:
+        body["control"] = event.control_id
+    if event.kind in CONTROLS and event.by:
+        body["by"] = event.by
+    return body
+
+
+def read_change(anchor: Anchor, record: Record) -> AnchorChanged:
+    """The change that an anchor record is of."""
+    body = dict(record.body)
+    step = body.pop("step", None)
+    return AnchorChanged(
+        record.kind,
+        anchor,
+        record.at_ms,
+        reason=body.pop("reason", ""),
+        by=body.pop("by", record.writer),
+        head=read_head(step) if step is not None else None,
+        control_id=body.pop("control", ""),
+        more=body,
+    )
 
 
 def input_body(  # noqa: PLR0913 - the fields of the record, by name
@@ -183,6 +203,8 @@ def head_body(head: StepHead) -> dict[str, Any]:
         body["usage"] = dict(head.usage)
     if head.context:
         body["context"] = dict(head.context)
+    if head.joined:
+        body["joined"] = list(head.joined)
     return body
 
 
@@ -197,6 +219,7 @@ def read_head(body: Body) -> StepHead:
         calls=body["calls"],
         usage=body.get("usage", {}),
         context=body.get("context", {}),
+        joined=tuple(body.get("joined", ())),
     )
 
 

@@ -10,6 +10,7 @@ from anchorwatch.codec import lift_anchor
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.names import CallId
 from anchorwatch.core.session.state import (
+    Archive,
     Call,
     Input,
     PastTurn,
@@ -34,8 +35,16 @@ def state_body(state: SessionState) -> dict[str, Any]:
         "head": state.head,
         "head_digest": state.head_digest,
         "read_through": state.read_through,
-        "summary": asdict(state.summary) if state.summary else None,
+        "summary": _summary_body(state.summary),
         "history": [_past_body(past) for past in state.history],
+        "archives": [
+            {
+                "reset": each.reset,
+                "summary": _summary_body(each.summary),
+                "turns": [_past_body(past) for past in each.turns],
+            }
+            for each in state.archives
+        ],
         "critical": list(state.critical),
         "unsettled": [
             [each.call.run, each.call.step, each.call.n, each.pool, each.resource] for each in state.unsettled
@@ -55,8 +64,12 @@ def read_state(body: Body, sequence: int) -> SessionState:
         head=body["head"],
         head_digest=body["head_digest"],
         read_through=body["read_through"],
-        summary=Summary(**body["summary"]) if body.get("summary") else None,
+        summary=_read_summary(body.get("summary")),
         history=tuple(_read_past(past) for past in body["history"]),
+        archives=tuple(
+            Archive(each["reset"], _read_summary(each["summary"]), tuple(map(_read_past, each["turns"])))
+            for each in body.get("archives", ())
+        ),
         critical=tuple(body["critical"]),
         unsettled=tuple(
             Unsettled(CallId(run, step, n), pool, resource)
@@ -64,6 +77,14 @@ def read_state(body: Body, sequence: int) -> SessionState:
         ),
         snapshot_sequence=sequence,
     )
+
+
+def _summary_body(summary: Summary | None) -> dict[str, Any] | None:
+    return asdict(summary) if summary else None
+
+
+def _read_summary(body: Body | None) -> Summary | None:
+    return Summary(**body) if body else None
 
 
 def _past_body(past: PastTurn) -> dict[str, Any]:
@@ -86,6 +107,7 @@ def _read_past(body: Body) -> PastTurn:
                 text=step["text"],
                 calls=tuple(Call(**call) for call in step["calls"]),
                 observation=read_seen(step["observation"]),
+                joined=tuple(Input(**each) for each in step.get("joined", ())),
             )
             for step in body["steps"]
         ),

@@ -16,8 +16,8 @@ from anchorwatch.codec import (
     pack,
     sha256_hex,
 )
-from anchorwatch.codec.versions import Versions
-from anchorwatch.core.anchor import Anchor
+from anchorwatch.codec.versions import SCHEMAS, Versions
+from anchorwatch.core.anchor import SCHEMA, Anchor
 from anchorwatch.core.errors import Damaged, NewerSchema, TooLarge
 from anchorwatch.core.records import Kind, Record
 from hypothesis import given
@@ -105,7 +105,7 @@ def test_a_newer_format_is_refused_with_both_versions() -> None:
         decode(sealed(2, "kind", 1, "me", b"", b"", "a field of tomorrow"))
     with pytest.raises(NewerSchema, match=r"format 2.*up to 1"):
         decode_anchor(sealed_anchor({"schema": 9}, {**ENVELOPE, "format": 2}))
-    with pytest.raises(NewerSchema, match=r"schema 9.*up to 1"):
+    with pytest.raises(NewerSchema, match=rf"schema 9.*up to {SCHEMA}"):
         decode_anchor(sealed_anchor({**ANCHOR.to_json(), "schema": 9}, ENVELOPE))
 
 
@@ -148,7 +148,9 @@ def test_an_older_record_is_lifted_version_by_version() -> None:
 
 def test_an_older_anchor_is_lifted_version_by_version() -> None:
     schemas = Versions[dict[str, Any]](
-        "the anchor has schema", 1, {0: lambda old: {**old, "schema": 1, "agent": f"{old['agent']}@1"}}
+        "the anchor has schema",
+        SCHEMA,
+        {**SCHEMAS.lifts, 0: lambda old: {**old, "schema": 1, "agent": f"{old['agent']}@1"}},
     )
     old = {**ANCHOR.to_json(), "schema": 0, "agent": "keeper"}
     anchor, record = decode_anchor(sealed_anchor(old, ENVELOPE), schemas=schemas)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from anchorwatch.context import summarise
 from anchorwatch.core.facts import Observation
-from anchorwatch.core.session.apply import summarised
+from anchorwatch.core.session.conversation import summarised
 from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, Step, Summary
 from anchorwatch.models.port import ModelReply, ProposedCall, Situation, StepDecision
 

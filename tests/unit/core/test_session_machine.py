@@ -212,7 +212,7 @@ def test_directives_change_neither_run_nor_generation() -> None:
     story = created().input()
     story.do(acquire(story))
     before = story.state.anchor
-    story.do(Direct("person", 2_100, ("900 per hour",), ("never stop anything",)))
+    story.do(Direct("person", 2_100, "objectives", "set", ("900 per hour",)))
     after = story.state.anchor
     assert before is not None
     assert after is not None

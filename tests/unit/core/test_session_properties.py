@@ -9,7 +9,18 @@ from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState, replay
-from anchorwatch.core.session.decide import Control, Direct, TakeOver
+from anchorwatch.core.session.decide import (
+    ClearWakes,
+    CommitStep,
+    Control,
+    Direct,
+    Reset,
+    Steer,
+    TakeOver,
+    UndoReset,
+)
+from anchorwatch.core.session.events import InputAccepted, StepHead
+from anchorwatch.core.session.state import Input
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,6 +41,12 @@ MOVES = st.sampled_from(
         "pause",
         "resume",
         "direct",
+        "steer",
+        "message",
+        "join",
+        "clear",
+        "reset",
+        "undo",
     ]
 )
 
@@ -44,7 +61,7 @@ def play(moves: list[str]) -> Story:
     return story
 
 
-def _move(story: Story, move: str) -> None:  # noqa: C901 - one arm for each move
+def _move(story: Story, move: str) -> None:  # noqa: C901, PLR0912 - one arm for each move
     turn, anchor = story.state.turn, story.state.anchor
     holder = (anchor.execution_id if anchor else None) or ME
     number = len(turn.steps) + 1 if turn else 1
@@ -77,8 +94,22 @@ def _move(story: Story, move: str) -> None:  # noqa: C901 - one arm for each mov
             story.do(Control(Kind.PAUSED, "person", 6))
         case "resume":
             story.do(Control(Kind.RESUMED, "person", 6))
+        case "steer":
+            story.do(Steer("person", 6, turn.turn_id if turn else "", "look"))
+        case "message":
+            story.record(InputAccepted(Input(story.sequence + 1, "m", "message", 0, 0, "hello")))
+        case "join":
+            waiting = (*story.state.pending, *(turn.steered if turn else ()))
+            said = tuple(each.sequence for each in waiting if each.kind == "message")
+            story.do(CommitStep(holder, StepHead(number, "", None, None, joined=said), ()))
+        case "clear":
+            story.do(ClearWakes("person", 6, story.sequence - 2))
+        case "reset":
+            story.do(Reset("person", 6, story.sequence - 2))
+        case "undo":
+            story.do(UndoReset("person", 6))
         case _:
-            story.do(Direct("person", 6, ("more",), ("never",)))
+            story.do(Direct("person", 6, "constraints", "set", ("never",)))
 
 
 @settings(max_examples=300, deadline=None)
@@ -106,9 +137,11 @@ def test_runs_are_counted_without_a_gap_and_every_input_has_one_turn_or_waits(mo
     anchor = story.state.anchor
     assert anchor is not None
     assert anchor.run_count == anchor.run_id - int(anchor.turn is not None)
-    through = anchor.turn.inputs_through if anchor.turn else anchor.inputs_through
     accepted = [record.event.input.sequence for record in story.records if hasattr(record.event, "input")]
-    assert [each.sequence for each in story.state.pending] == [
-        sequence for sequence in accepted if sequence > through
-    ]
+    turn, waiting = story.state.turn, [each.sequence for each in story.state.pending]
+    assert waiting == [sequence for sequence in accepted if story.state.takes(sequence)]
+    assert not set(waiting) & {*anchor.inputs_joined, *(turn.joined if turn else ())}
+    through = max(anchor.inputs_through, anchor.turn.inputs_through if anchor.turn else 0)
+    assert all(sequence > through for sequence in waiting)
+    assert all(sequence > anchor.inputs_through for sequence in anchor.inputs_joined)
     assert anchor.fence.run <= anchor.run_id + 1

@@ -44,7 +44,10 @@ def test_what_planners_and_people_do_to_a_session_is_told() -> None:
         (book.do(FLEET, Control(Kind.PAUSED, "ada", book.now_ms)), "the session was paused"),
         (book.do(FLEET, Control(Kind.RESUMED, "ada", book.now_ms)), "the session was resumed"),
         (book.do(FLEET, Control(Kind.CANCELLED, "ada", book.now_ms, "enough")), "turn 1 was cancelled"),
-        (book.do(FLEET, Direct("ada", book.now_ms, (), ())), "the objectives and constraints were changed"),
+        (
+            book.do(FLEET, Direct("ada", book.now_ms, "objectives", "set", ())),
+            "the objectives and constraints were changed",
+        ),
         (
             book.do(FLEET, Control(Kind.QUARANTINED, "mesh", book.now_ms, "damage")),
             "the session was quarantined",

@@ -18,7 +18,7 @@ from tests.unit.memory.conftest import FLEET, WINDOWS, Projected
 
 
 def test_a_session_is_what_its_last_anchor_says(projected: Projected, book: Book) -> None:
-    book.do(FLEET, Direct("test", book.now_ms, ("more",), ()))
+    book.do(FLEET, Direct("test", book.now_ms, "objectives", "set", ("more",)))
     (session,) = projected.list("sessions")
     assert (session["name"], session["agent"], session["agent_version"]) == ("fleet", "keeper", 1)
     assert (session["status"], session["sequence"]) == ("idle", 2)

@@ -7,6 +7,15 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from anchorwatch.core.records import Kind
+from anchorwatch.core.session.conversation import (
+    archive,
+    bring_back,
+    clip,
+    past_turn,
+    remember,
+    revise,
+    summarised,
+)
 from anchorwatch.core.session.critical import critical_lines
 from anchorwatch.core.session.events import (
     AnchorChanged,
@@ -20,26 +29,9 @@ from anchorwatch.core.session.events import (
     StepDecided,
     StepHead,
 )
-from anchorwatch.core.session.outputs import stand_in
-from anchorwatch.core.session.state import (
-    Call,
-    Input,
-    PastTurn,
-    SessionState,
-    Step,
-    Summary,
-    Turn,
-    Unsettled,
-)
-from anchorwatch.core.session.summary import from_records
-from anchorwatch.core.session.wakes import shown
+from anchorwatch.core.session.state import Call, Input, SessionState, Step, Turn, Unsettled
 
-HISTORY_TURNS_MAX = 40
-HISTORY_CHARS_MAX = 96_000
-PAST_TEXT_CHARS_MAX = 1_200
-PAST_OUTPUT_CHARS_MAX = 4_000
-PAST_INPUTS_MAX = 10
-_ENDS_TURN = frozenset({Kind.TURN_ENDED, Kind.CANCELLED, Kind.DELETED})
+_ENDS_TURN = frozenset({Kind.TURN_ENDED, Kind.CANCELLED, Kind.DELETED, Kind.RESET})
 _HOLDS = frozenset({Kind.ACQUIRED, Kind.TAKEN_OVER})
 
 
@@ -100,10 +92,8 @@ def _apply_planner(state: SessionState, event: PlannerEvent, record: Recorded) -
 
 def _accept(state: SessionState, event: InputAccepted) -> SessionState:
     given = event.input
-    through = state.anchor.inputs_through if state.anchor else 0
-    taken = state.anchor.turn.inputs_through if state.anchor and state.anchor.turn else through
     known = any(pending.sequence == given.sequence for pending in state.pending)
-    if given.sequence <= max(through, taken) or known:
+    if known or not state.takes(given.sequence):
         return state
     ordered = tuple(sorted((*state.pending, given), key=lambda each: each.sequence))
     return replace(state, pending=ordered)
@@ -113,11 +103,7 @@ def _restore(state: SessionState, snapshot: SessionState) -> SessionState:
     # A state that was folded up to the snapshot knows all that the snapshot does, and the inputs accepted meanwhile.
     if state.head:
         return state
-    kept = tuple(
-        each
-        for each in state.pending
-        if snapshot.anchor is None or each.sequence > snapshot.anchor.inputs_through
-    )
+    kept = tuple(each for each in state.pending if snapshot.takes(each.sequence))
     return replace(snapshot, pending=kept)
 
 
@@ -142,9 +128,23 @@ def _change_anchor(state: SessionState, event: AnchorChanged, record: Recorded) 
     if event.kind == Kind.TAKEN_OVER and state.turn is not None and anchor.turn is not None:
         turn = replace(state.turn, held_since=record.sequence, woken_by=anchor.turn.woken_by)
         return replace(state, turn=_withdraw_ephemeral(turn))
+    return _order(state, event, record.sequence)
+
+
+def _order(state: SessionState, event: AnchorChanged, sequence: int) -> SessionState:
+    """What the end of a turn, or an order of a person, changes beside the anchor."""
+    if event.kind == Kind.STEERED and state.turn is not None:
+        text = str(event.more.get("text", ""))
+        said = Input(sequence, event.control_id or f"steer-{sequence}", "message", 0, event.at_ms, text)
+        turn = replace(state.turn, steered=(*state.turn.steered, said))
+        return replace(state, turn=turn, critical=_critical(state.critical, [said]))
     if event.kind in _ENDS_TURN and state.turn is not None:
-        return _end_turn(state, event)
-    return state
+        state = _end_turn(state, state.turn, event)
+    if event.kind == Kind.RESET:
+        state = archive(state, sequence)
+    if event.kind == Kind.RESET_UNDONE:
+        state = bring_back(state)
+    return replace(state, pending=tuple(each for each in state.pending if state.takes(each.sequence)))
 
 
 def _critical(known: tuple[str, ...], taken: Iterable[Input]) -> tuple[str, ...]:
@@ -153,21 +153,14 @@ def _critical(known: tuple[str, ...], taken: Iterable[Input]) -> tuple[str, ...]
     return tuple(dict.fromkeys((*known, *new)))
 
 
-def _end_turn(state: SessionState, event: AnchorChanged) -> SessionState:
-    turn = state.turn
-    assert turn is not None  # noqa: S101 - the caller looked
-    steps = turn.steps
+def _end_turn(state: SessionState, turn: Turn, event: AnchorChanged) -> SessionState:
+    last = None
     if event.head is not None:
-        steps = (*steps, _step(event.head))
-    past = PastTurn(
-        run_id=turn.run_id,
-        outcome=event.anchor.last_run_outcome or "failed",
-        reason=_clip(event.anchor.last_run_reason),
-        inputs=tuple(replace(each, text=_clip(each.text)) for each in shown(turn.inputs, PAST_INPUTS_MAX)),
-        skipped=max(0, len(turn.inputs) - PAST_INPUTS_MAX),
-        steps=tuple(_past_step(turn.run_id, step) for step in steps),
-    )
-    return _bounded(replace(state, turn=None, history=(*state.history, past)))
+        last = _step(event.head, _said(state, turn, event.head))
+        state = _join(state, event.head)
+    anchor = event.anchor
+    past = past_turn(turn, anchor.last_run_outcome or "failed", anchor.last_run_reason, last)
+    return remember(replace(state, turn=None), past)
 
 
 def _withdraw_ephemeral(turn: Turn) -> Turn:
@@ -186,18 +179,39 @@ def _withdraw_ephemeral(turn: Turn) -> Turn:
     )
 
 
-def _step(head: StepHead) -> Step:
+def _step(head: StepHead, joined: tuple[Input, ...]) -> Step:
     rejected = tuple(
         Call(n=n, tool=tool, label=label, args={}, state="rejected", text=f"{why}: {raw}" if raw else why)
         for n, tool, label, raw, why in head.rejected
     )
-    return Step(number=head.step, text=head.text, calls=rejected, observation=head.observation)
+    return Step(number=head.step, text=head.text, calls=rejected, observation=head.observation, joined=joined)
 
 
 def _begin_step(state: SessionState, head: StepHead) -> SessionState:
-    if state.turn is None:
+    turn = state.turn
+    if turn is None:
         return state
-    return replace(state, turn=replace(state.turn, steps=(*state.turn.steps, _step(head))))
+    step = _step(head, _said(state, turn, head))
+    steered = tuple(each for each in turn.steered if each.sequence not in head.joined)
+    state = _join(state, head)
+    return replace(state, turn=replace(turn, steps=(*turn.steps, step), steered=steered))
+
+
+def _said(state: SessionState, turn: Turn, head: StepHead) -> tuple[Input, ...]:
+    """What people said that the model was first shown at this step, in the order in which they said it."""
+    waiting = (*state.pending, *turn.steered)
+    return tuple(
+        sorted((each for each in waiting if each.sequence in head.joined), key=lambda each: each.sequence)
+    )
+
+
+def _join(state: SessionState, head: StepHead) -> SessionState:
+    """What joins a turn at a step waits no longer; what it labels holds from here on."""
+    joined = [each for each in state.pending if each.sequence in head.joined]
+    if not joined:
+        return state
+    pending = tuple(each for each in state.pending if each.sequence not in head.joined)
+    return replace(state, pending=pending, critical=_critical(state.critical, joined))
 
 
 def _add_call(state: SessionState, event: CommandDecided) -> SessionState:
@@ -231,15 +245,9 @@ def _settle(state: SessionState, event: OutcomeRecorded) -> SessionState:
     turn = state.turn
     if turn is not None and turn.run_id == event.call.run:
         return replace(state, turn=replace(turn, steps=_settled(turn.steps, event)))
-    past = next((each for each in state.history if each.run_id == event.call.run), None)
-    if past is None:
-        return state
-    steps = _settled(past.steps, replace(event, text=_clip(event.text), data={}))
-    if steps == past.steps:
-        return state
-    settled = replace(past, steps=steps)
-    history = tuple(settled if each is past else each for each in state.history)
-    return _bounded(replace(state, history=history))
+    return revise(
+        state, event.call.run, lambda steps: _settled(steps, replace(event, text=clip(event.text), data={}))
+    )
 
 
 def _settled(steps: tuple[Step, ...], event: OutcomeRecorded) -> tuple[Step, ...]:
@@ -255,48 +263,3 @@ def _outcome(call: Call, event: OutcomeRecorded) -> Call:
     if call.n != event.call.n or call.state not in ("pending", "unknown"):
         return call
     return replace(call, state=event.state, text=event.text, data=event.data, durable=event.durable)
-
-
-def _clip(text: str) -> str:
-    return text if len(text) <= PAST_TEXT_CHARS_MAX else text[: PAST_TEXT_CHARS_MAX - 1] + "…"
-
-
-def _past_step(run_id: int, step: Step) -> Step:
-    calls = tuple(
-        replace(
-            call,
-            text=stand_in(call.text, f"{run_id}.{step.number}.{call.n}", PAST_OUTPUT_CHARS_MAX),
-            data={},
-        )
-        for call in step.calls
-    )
-    seen = step.observation and replace(step.observation, text="", facts={})
-    return replace(step, text=_clip(step.text), calls=calls, observation=seen)
-
-
-def summarised(state: SessionState, summary: Summary) -> SessionState:
-    """The state with ``summary`` in the place of the turns that it stands for."""
-    kept = tuple(past for past in state.history if past.run_id > summary.through_run)
-    return replace(state, summary=summary, history=kept)
-
-
-def _weight(past: PastTurn) -> int:
-    texts = sum(len(each.text) + 80 for each in past.inputs)
-    steps = sum(
-        len(step.text) + sum(len(call.text) + len(str(call.args)) + 80 for call in step.calls)
-        for step in past.steps
-    )
-    return texts + steps + len(past.reason)
-
-
-def _bounded(state: SessionState) -> SessionState:
-    """The state with a history that fits into a snapshot. What goes leaves a line each; a compaction would have told more."""
-    history = state.history
-    total = sum(map(_weight, history))
-    gone = 0
-    while len(history) - gone > 1 and (len(history) - gone > HISTORY_TURNS_MAX or total > HISTORY_CHARS_MAX):
-        total -= _weight(history[gone])
-        gone += 1
-    if not gone:
-        return state
-    return replace(state, summary=from_records(state.summary, history[:gone]), history=history[gone:])

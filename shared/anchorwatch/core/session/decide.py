@@ -2,28 +2,49 @@
 
 What each anchor change sets is the table of DESIGN section 2 ("Generation and fence"), kept in docs/wire-format.md:
 
-| change       | run_id | generation | fence.run  | status |
-| ------------ | ------ | ---------- | ---------- | ------ |
-| acquire      | + 1    | + 1        |            | active |
-| takeover     |        | + 1        |            | active |
-| end of turn  |        |            | run_id + 1 | idle   |
-| cancel/delete|        | + 1        | run_id + 1 | idle/deleted |
-| pause        |        |            |            | paused |
-| directives   |        |            |            |        |
+| change         | run_id | generation | fence.run  | status |
+| -------------- | ------ | ---------- | ---------- | ------ |
+| acquire        | + 1    | + 1        |            | active |
+| takeover       |        | + 1        |            | active |
+| end of turn    |        |            | run_id + 1 | idle   |
+| cancel, reset  |        | + 1        | run_id + 1 | idle (paused stays paused) |
+| delete         |        | + 1        | run_id + 1 | deleted |
+| pause          |        |            |            | paused |
+| the other orders |      |            |            |        |
+
+The planner's own changes are decided here, what people order in `anchorwatch.core.session.controls`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, assert_never
 
-from anchorwatch.core.anchor import Anchor, Fence, PromptProof, RunOutcome, TurnMark
+from anchorwatch.core.anchor import Anchor, TurnMark
 from anchorwatch.core.effect.intent import intent_key
 from anchorwatch.core.errors import Fenced, NotFound, Refused, SessionDeleted
-from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
+from anchorwatch.core.session.commands import (
+    Acquire,
+    ClearWakes,
+    Command,
+    CommitStep,
+    Compact,
+    Control,
+    Create,
+    Direct,
+    EndTurn,
+    Order,
+    PlannedCall,
+    Reset,
+    Steer,
+    TakeOver,
+    UndoReset,
+)
+from anchorwatch.core.session.controls import carry_out
 from anchorwatch.core.session.events import (
     AnchorChanged,
     CommandDecided,
@@ -32,122 +53,37 @@ from anchorwatch.core.session.events import (
     StepDecided,
     StepHead,
 )
-from anchorwatch.core.session.state import SessionState, Summary, Turn, Unsettled
+from anchorwatch.core.session.rest import rest
+from anchorwatch.core.session.state import SessionState, Turn, Unsettled
 from anchorwatch.core.times import iso
 
-
-@dataclass(frozen=True, slots=True)
-class Create:
-    """Make the session."""
-
-    ref: SessionRef
-    agent: str
-    objectives: tuple[str, ...]
-    constraints: tuple[str, ...]
-    at_ms: int
-    by: str
-
-
-@dataclass(frozen=True, slots=True)
-class Acquire:
-    """Start a turn: take all inputs up to ``through``. ``woken_by``: sequence of the message in hand (0: a sweep)."""
-
-    turn_id: str
-    agent: str
-    execution_id: str
-    woken_by: int
-    through: int
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class TakeOver:
-    """Go on with a turn whose planner is gone, or that another planner's outcome belongs to."""
-
-    execution_id: str
-    woken_by: int
-    at_ms: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedCall:
-    """A call that passed the planner's own checks and becomes a command. ``verb``: its intent (empty: the tool's name)."""
-
-    n: int
-    tool: str
-    args: Mapping[str, Any]
-    label: str
-    pool: str
-    resource: str
-    verb: str = ""
-    mutating: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class CommitStep:
-    """Decide a step that asks for calls."""
-
-    execution_id: str
-    head: StepHead
-    calls: tuple[PlannedCall, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class EndTurn:
-    """Bring the turn to rest. ``head``: its last step, where it had one."""
-
-    execution_id: str
-    outcome: RunOutcome
-    reason: str
-    facts: Mapping[str, Any]
-    next_check_at_ms: int
-    head: StepHead | None
-    prompt: PromptProof | None
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Compact:
-    """Let ``summary`` stand for the oldest turns that the conversation shows; ``tokens`` of the request, before and after."""
-
-    execution_id: str
-    summary: Summary
-    tokens: tuple[int, int]
-    because: str = ""
-    usage: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Control:
-    """What is ordered: `paused`, `resumed`, `cancelled` (with ``turn_id``), `deleted`; `quarantined` by the mesh itself."""
-
-    kind: str
-    by: str
-    at_ms: int
-    reason: str = ""
-    turn_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Direct:
-    """Replace objectives and constraints; only people do."""
-
-    by: str
-    at_ms: int
-    objectives: tuple[str, ...]
-    constraints: tuple[str, ...]
-
-
-Command = Create | Acquire | TakeOver | CommitStep | EndTurn | Compact | Control | Direct
+__all__ = [
+    "Acquire",
+    "ClearWakes",
+    "Command",
+    "CommitStep",
+    "Compact",
+    "Control",
+    "Create",
+    "Direct",
+    "EndTurn",
+    "Order",
+    "PlannedCall",
+    "Reset",
+    "Steer",
+    "TakeOver",
+    "UndoReset",
+    "decide",
+]
 
 
 def decide(state: SessionState, command: Command) -> Sequence[PlannerEvent]:
     """The events that carry the command out.
 
     Raises:
-        Refused: the session's state does not allow it. Fenced: ``execution_id`` does not hold the session (any more).
-        NotFound: there is no session. SessionDeleted.
+        Refused: the session's state does not allow it. Fenced: ``execution_id`` does not hold the session (any more),
+        or the step was decided on an older state. NotFound: there is no session. SessionDeleted. TurnNotActive.
+        ChangedSince.
     """
     if isinstance(command, Create):
         return _create(state, command)
@@ -160,15 +96,12 @@ def decide(state: SessionState, command: Command) -> Sequence[PlannerEvent]:
         case CommitStep():
             return _commit_step(state, _held(state, anchor, command.execution_id), anchor, command)
         case EndTurn():
-            return [_end(anchor, _held(state, anchor, command.execution_id), command)]
+            return [_end(state, anchor, _held(state, anchor, command.execution_id), command)]
         case Compact():
             _held(state, anchor, command.execution_id)
             return [_compact(state, command)]
-        case Control():
-            return [_control(anchor, command)]
-        case Direct():
-            after = _with(anchor, objectives=command.objectives, constraints=command.constraints)
-            return [AnchorChanged(Kind.DIRECTIVES, after, command.at_ms, by=command.by)]
+        case Control() | Direct() | Steer() | ClearWakes() | Reset() | UndoReset():
+            return [carry_out(state, anchor, command)]
         case _:
             assert_never(command)
 
@@ -209,7 +142,7 @@ def _create(state: SessionState, command: Create) -> Sequence[PlannerEvent]:
         constraints=command.constraints,
         next_check_at=iso(command.at_ms),
     )
-    return [AnchorChanged(Kind.CREATED, anchor, command.at_ms, by=command.by)]
+    return [AnchorChanged(Kind.CREATED, anchor, command.at_ms, by=command.by, control_id=command.control_id)]
 
 
 def _acquire(anchor: Anchor, command: Acquire) -> AnchorChanged:
@@ -254,6 +187,7 @@ def _commit_step(
         raise Refused("the step before has commands without an outcome")
     if command.head.step != len(turn.steps) + 1:
         raise Fenced(f"step {command.head.step} was decided on an older state")
+    _check_shown(state, turn, command.head)
     if not command.calls:
         return [StepDecided(anchor.run_id, command.head, state.snapshot_sequence)]
     events: list[PlannerEvent] = []
@@ -307,31 +241,15 @@ def _compact(state: SessionState, command: Compact) -> Compacted:
     return Compacted(command.summary, command.tokens, command.because, command.usage, state.snapshot_sequence)
 
 
-def _rest(anchor: Anchor, turn_through: int, outcome: RunOutcome, reason: str, at_ms: int) -> dict[str, Any]:
-    """What every end of a turn sets, whoever ends it."""
-    stuck = outcome in ("unresolved", "failed", "over_budget")
-    moved = outcome in ("success", "no_action")
-    return {
-        "execution_id": None,
-        "turn": None,
-        "fence": Fence(run=anchor.run_id + 1),
-        "run_count": anchor.run_count + 1,
-        "last_run_id": anchor.run_id,
-        "last_run_timestamp": iso(at_ms),
-        "last_run_outcome": outcome,
-        "last_run_reason": reason[:500],
-        "runs_without_progress": 0 if moved else anchor.runs_without_progress + int(stuck),
-        "inputs_through": max(anchor.inputs_through, turn_through),
-    }
-
-
-def _end(anchor: Anchor, turn: Turn, command: EndTurn) -> AnchorChanged:
+def _end(state: SessionState, anchor: Anchor, turn: Turn, command: EndTurn) -> AnchorChanged:
     if not turn.settled:
         raise Refused("the turn has commands without an outcome")
-    through = anchor.turn.inputs_through if anchor.turn else anchor.inputs_through
+    if command.head is not None:
+        _check_shown(state, turn, command.head)
+    joined = command.head.joined if command.head else ()
     after = _with(
         anchor,
-        **_rest(anchor, through, command.outcome, command.reason, command.at_ms),
+        **rest(state, anchor, command.outcome, command.reason, command.at_ms, joined),
         status="idle",
         facts=dict(command.facts),
         next_check_at=iso(command.next_check_at_ms),
@@ -347,38 +265,11 @@ def _end(anchor: Anchor, turn: Turn, command: EndTurn) -> AnchorChanged:
     )
 
 
-def _control(anchor: Anchor, command: Control) -> AnchorChanged:
-    match command.kind:
-        case Kind.PAUSED:
-            if anchor.status not in ("idle", "active"):
-                raise Refused(f"the session is {anchor.status}")
-            after = _with(anchor, status="paused")
-        case Kind.RESUMED:
-            if anchor.status not in ("paused", "quarantined"):
-                raise Refused(f"the session is {anchor.status}, not paused")
-            after = _with(anchor, status="active" if anchor.turn else "idle")
-        case Kind.QUARANTINED:
-            after = _with(anchor, status="quarantined")
-        case Kind.CANCELLED:
-            if anchor.turn is None or (command.turn_id and command.turn_id != anchor.turn.id):
-                raise Refused("that turn is not running", hint="turn_not_active")
-            rest = _rest(anchor, anchor.turn.inputs_through, "cancelled", command.reason, command.at_ms)
-            status = "paused" if anchor.status == "paused" else "idle"
-            after = _with(anchor, **rest, status=status, generation=anchor.generation + 1)
-        case Kind.DELETED:
-            through = anchor.turn.inputs_through if anchor.turn else anchor.inputs_through
-            ended = _rest(anchor, through, "cancelled", command.reason, command.at_ms) if anchor.turn else {}
-            fence = Fence(run=anchor.run_id + 1)
-            after = _with(
-                anchor,
-                **{
-                    **ended,
-                    "fence": fence,
-                    "status": "deleted",
-                    "generation": anchor.generation + 1,
-                    "next_check_at": None,
-                },
-            )
-        case _:
-            raise Refused(f"{command.kind!r} is no control")
-    return AnchorChanged(command.kind, after, command.at_ms, reason=command.reason, by=command.by)
+def _check_shown(state: SessionState, turn: Turn, head: StepHead) -> None:
+    """A step is decided on all that was said to its turn, and on nothing that does not wait."""
+    shown = set(head.joined)
+    if any(each.sequence not in shown for each in turn.steered):
+        raise Fenced("a person spoke to the turn after its model was asked")
+    waiting = {each.sequence for each in (*state.pending, *turn.steered)}
+    if not shown <= waiting:
+        raise Fenced("what the model was shown was disposed of meanwhile")

@@ -22,9 +22,10 @@ from anchorwatch.core.session.state import (
 class StepHead:
     """What a step has beside its commands; it stands in the step's first record.
 
-    ``calls``: (n, tool, label, raw arguments, reason) of calls that were rejected and never become a command.
+    ``rejected``: (n, tool, label, raw arguments, reason) of calls that were rejected and never become a command.
     ``usage``: tokens as the endpoint reported. ``context``: how the request was made from the state
-    (`anchorwatch.context.ladder`), so that it can be made again.
+    (`anchorwatch.context.ladder`), so that it can be made again. ``joined``: sequences of what people said after the
+    turn began, and the model was first shown at this step; with it they are the turn's.
     """
 
     step: int
@@ -35,6 +36,7 @@ class StepHead:
     calls: int = 0
     usage: Mapping[str, Any] = field(default_factory=dict)
     context: Mapping[str, Any] = field(default_factory=dict)
+    joined: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,11 @@ class InputAccepted:
 
 @dataclass(frozen=True, slots=True)
 class AnchorChanged:
-    """``p.anchor``: the whole new anchor, why it changed, and (at the end of a turn) its last step."""
+    """``p.anchor``: the whole new anchor, why it changed, and (at the end of a turn) its last step.
+
+    ``by``: who changed it. ``control_id``: the receipt of a person's order. ``more``: what else the record says of it,
+    plain data by name (docs/wire-format.md).
+    """
 
     kind: str
     anchor: Anchor
@@ -54,6 +60,8 @@ class AnchorChanged:
     reason: str = ""
     by: str = ""
     head: StepHead | None = None
+    control_id: str = ""
+    more: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

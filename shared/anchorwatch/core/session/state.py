@@ -11,7 +11,7 @@ from anchorwatch.core.names import CallId
 
 P0, P1, P2 = 0, 1, 2
 Priority = Literal[0, 1, 2]
-InputKind = Literal["event", "message", "trigger", "tick"]
+InputKind = Literal["event", "message", "trigger", "tick", "canary"]
 CallState = Literal[
     "pending", "succeeded", "failed", "refused", "unknown", "resolved", "rejected", "withdrawn"
 ]
@@ -75,12 +75,13 @@ class SeenObservation:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One model call and the calls that it asked for."""
+    """One model call and the calls that it asked for. ``joined``: what people said meanwhile, first shown to the model here."""
 
     number: int
     text: str
     calls: tuple[Call, ...]
     observation: SeenObservation | None = None
+    joined: tuple[Input, ...] = ()
 
     @property
     def settled(self) -> bool:
@@ -89,7 +90,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The running turn. ``held_since``: sequence of its latest acquire or takeover; ``origin``: digest of its acquire."""
+    """The running turn. ``held_since``: sequence of its latest acquire or takeover; ``origin``: digest of its acquire.
+
+    ``steered``: what people said to this very turn, and its model was not shown yet.
+    """
 
     run_id: int
     turn_id: str
@@ -99,6 +103,12 @@ class Turn:
     inputs: tuple[Input, ...]
     steps: tuple[Step, ...] = ()
     origin: str = ""
+    steered: tuple[Input, ...] = ()
+
+    @property
+    def joined(self) -> tuple[int, ...]:
+        """The sequences of what joined it after it began."""
+        return tuple(each.sequence for step in self.steps for each in step.joined)
 
     @property
     def settled(self) -> bool:
@@ -138,15 +148,25 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
+class Archive:
+    """The conversation that the reset at journal sequence ``reset`` took out of sight, as far as it can be brought back."""
+
+    reset: int
+    summary: Summary | None
+    turns: tuple[PastTurn, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SessionState:
     """A session as of ``read_through`` (every record up to that journal sequence is in).
 
     ``head`` and ``head_digest``: the last planner record, on which the next one is fenced and chained.
     ``told_sequence`` and ``told_digest``: the anchor record that a prompt shows: the newest that is neither
     an acquire nor a takeover. ``pending``: accepted inputs that have no disposition yet. ``summary`` stands
-    for the turns before those of ``history``. ``critical``: every line that people labelled so, word for
-    word; none is ever dropped. ``snapshot_age``: planner records since the last snapshot. ``unsettled``: in the
-    journal's order; later commands on a resource wait for these.
+    for the turns before those of ``history``. ``archives``: what resets took out of sight, the last reset last;
+    together with ``history`` it is never more than a history may be. ``critical``: every line that people labelled
+    so, word for word; none is ever dropped. ``snapshot_age``: planner records since the last snapshot.
+    ``unsettled``: in the journal's order; later commands on a resource wait for these.
     """
 
     anchor: Anchor | None = None
@@ -161,10 +181,21 @@ class SessionState:
     turn: Turn | None = None
     summary: Summary | None = None
     history: tuple[PastTurn, ...] = ()
+    archives: tuple[Archive, ...] = ()
     critical: tuple[str, ...] = ()
     unsettled: tuple[Unsettled, ...] = ()
     snapshot_sequence: int = 0
     snapshot_age: int = 0
+
+    def takes(self, sequence: int) -> bool:
+        """Whether an input at ``sequence`` has no disposition yet, as far as the anchor and the running turn say."""
+        anchor, turn = self.anchor, self.turn
+        if anchor is None:
+            return True
+        pinned = anchor.turn.inputs_through if anchor.turn else 0
+        if sequence <= max(anchor.inputs_through, pinned) or sequence in anchor.inputs_joined:
+            return False
+        return turn is None or sequence not in turn.joined
 
     def reading_through(self, sequence: int) -> SessionState:
         """The same state, known to be complete up to ``sequence``."""

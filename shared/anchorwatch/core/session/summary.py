@@ -49,12 +49,21 @@ def from_records(before: Summary | None, turns: Sequence[PastTurn]) -> Summary:
     Its first lines go when there are too many; then it says how many turns they told of.
     """
     lines = before.text.splitlines() if before else []
-    lines += [_line(turn) for turn in turns]
     count = (before.turns if before else 0) + len(turns)
+    return _told(turns[-1].run_id, count, [*lines, *map(_line, turns)])
+
+
+def after(before: Summary, later: Summary) -> Summary:
+    """One summary of both, ``before`` first. Bounded as `from_records` is."""
+    lines = [*before.text.splitlines(), *later.text.splitlines()]
+    return _told(later.through_run, before.turns + later.turns, lines)
+
+
+def _told(through_run: int, count: int, lines: list[str]) -> Summary:
     if len(lines) > LINES_MAX:
         kept = [line for line in lines if not line.startswith("(")][-(LINES_MAX - 1) :]
         lines = [f"({count - len(kept)} turns before these are not told here.)", *kept]
-    return Summary(turns[-1].run_id, count, "\n".join(lines))
+    return Summary(through_run, count, "\n".join(lines))
 
 
 def _line(turn: PastTurn) -> str:
