@@ -136,6 +136,9 @@ class Settings(BaseSettings):
     executor_concurrency: int = Field(
         16, ge=1, le=256, description="how many commands of a pool an executor runs at a time"
     )
+    dead_letter_tries: int = Field(
+        8, ge=1, le=100, description="how often a handler may fail on a message before people are shown it"
+    )
 
     nats_port: int = Field(
         4222, ge=0, le=65535, description="the embedded NATS server's port; 0: any free one"

@@ -12,6 +12,7 @@ from typing import Any
 from anchorwatch.bus.port import ConsumerSpec, Delivery, Stored
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.errors import AnchorWatchError, IdempotencyConflict, Unavailable
+from anchorwatch.core.letters import Address, DeadLetter
 from anchorwatch.core.names import SessionRef
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.artifacts import ArtifactJournal, Provenance
@@ -22,6 +23,7 @@ from anchorwatch.service.agents import AgentDirectory, subscribed
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.intake import Intake
 from anchorwatch.service.keepalive import ACK_WAIT_S, KeepAlive
+from anchorwatch.service.letters import DeadLetters, address_of
 from anchorwatch.topology.streams import EVENTS, journal_stream
 from anchorwatch.topology.subjects import EVENT_ALL
 
@@ -32,6 +34,7 @@ DATA_BYTES_MAX = 16 * 1024
 """An event's data up to this size stands in its input; larger data is an artifact."""
 AGAIN_S = 1.0
 TELL_S = 60.0
+SERVICE = "observer"
 CONSUMER = ConsumerSpec(stream=EVENTS, filters=(EVENT_ALL,), durable="observer", ack_wait_s=ACK_WAIT_S)
 
 Subscribers = Sequence[tuple[AgentSpec, list[str]]]
@@ -39,19 +42,26 @@ Subscribers = Sequence[tuple[AgentSpec, list[str]]]
 
 @dataclass(slots=True)
 class _Item:
-    """An event in hand. ``failed``: a session could not take it now, so it has to come again."""
+    """An event in hand. ``error``: why some session could not take it."""
 
     stored: Stored
     delivery: Delivery | None
-    failed: bool = False
+    error: Exception | None = None
+
+    @property
+    def address(self) -> Address:
+        """Of its dead letter, for an event that names a workspace; none is written for any other."""
+        workspace = [*self.stored.subject.split("."), ""][2]
+        return address_of(SERVICE, "event", workspace, EVENTS, self.stored)
 
 
 class Router:
     """Routes until ``context.stopping``. ``counts`` says what became of events since it began."""
 
-    def __init__(self, context: ServiceContext, agents: AgentDirectory) -> None:
+    def __init__(self, context: ServiceContext, agents: AgentDirectory, letters: DeadLetters) -> None:
         self._context = context
         self._agents = agents
+        self._letters = letters
         self._writer = context.identity.execution_id
         self._committer = Committer(context.bus, journal_stream())
         self._artifacts = ArtifactJournal(context.bus, self._committer, self._writer)
@@ -84,30 +94,66 @@ class Router:
             self._told_at_ms, self._told = now_ms, self.counts.copy()
             self._context.log.info("events so far", **self.counts)
 
+    async def take_up(self, letter: DeadLetter) -> float | None:
+        """Route an event that could not be routed, once more."""
+        item = _Item(await self._letters.message(letter.address), None)
+        await self._spread([item])
+        if item.error is not None:
+            raise item.error
+        return None
+
+    async def settle(self, letter: DeadLetter) -> None:
+        """Nothing depends on an event that became no input."""
+
     async def _route(self, items: Sequence[_Item]) -> None:
         for item in items:
             if item.delivery is not None:
                 self._alive.hold(item.delivery)
+        suspects = [
+            item for item in items if item.delivery is not None and self._is_suspect(item, item.delivery)
+        ]
+        plain = [item for item in items if item not in suspects]
+        await self._spread(plain)
+        await asyncio.gather(*(self._answer(item) for item in plain))
+        for item in suspects:
+            await self._route_alone(item)
+
+    def _is_suspect(self, item: _Item, delivery: Delivery) -> bool:
+        return self._letters.suspicious(item.address, delivery.attempt) and read_event(item.stored) is not None
+
+    async def _route_alone(self, item: _Item) -> None:
+        """Route an event that came more often than it may, and may have ended the process each time."""
+        try:
+            async with self._letters.guard(
+                item.address, item.delivery.attempt if item.delivery else 1
+            ) as admitted:
+                if admitted:
+                    await self._spread([item])
+        except Unavailable as error:
+            item.error = error
+        await self._answer(item)
+
+    async def _spread(self, items: Sequence[_Item]) -> None:
+        """Give each event to all sessions that want it; what fails is said in the item."""
         queues: dict[SessionRef, list[tuple[_Item, Event]]] = {}
         # Looked up after the events came: a session that was made before an event was published is known here.
         known: dict[str, Subscribers] = {}
         for item in items:
             event = read_event(item.stored)
             if event is None:
+                # Nobody's: there is no workspace whose people could be shown it.
                 self.counts["malformed"] += 1
                 self._context.log.warning("an event names no workspace", subject=item.stored.subject[:200])
                 continue
             try:
                 targets = await self._targets(event, known)
-            except Unavailable:
-                item.failed = True
+            except Exception as error:  # noqa: BLE001 - one event must not hold up the others
+                item.error = error
                 continue
             self.counts["routed" if targets else "unwanted"] += 1
             for ref in targets:
                 queues.setdefault(ref, []).append((item, event))
         await asyncio.gather(*(self._give(ref, queue) for ref, queue in queues.items()))
-        for item in items:
-            await self._answer(item)
 
     async def _targets(self, event: Event, known: dict[str, Subscribers]) -> list[SessionRef]:
         if event.workspace not in known:
@@ -132,7 +178,7 @@ class Router:
             except Exception as error:  # noqa: BLE001 - one event and one session must not hold up the others
                 reason = error.message if isinstance(error, AnchorWatchError) else repr(error)[:200]
                 self._context.log.warning("an event waits", session=str(ref), reason=reason)
-                item.failed = True
+                item.error = error
 
     async def _accept(self, ref: SessionRef, event: Event) -> None:
         now_ms = self._context.clock.now_ms()
@@ -165,9 +211,10 @@ class Router:
     async def _answer(self, item: _Item) -> None:
         if item.delivery is None:
             return
+        done = item.error is None or await self._letters.failed(item.address, item.error)
         self._alive.drop(item.delivery)
-        if item.failed:
-            await item.delivery.nak(AGAIN_S)
-        else:
+        if done:
             reached(Edge.OBSERVER_ACK_BEFORE)
             await item.delivery.ack()
+        else:
+            await item.delivery.nak(AGAIN_S)

@@ -68,6 +68,8 @@ class Kind:
     ARTIFACT = "artifact"
     DELIVERY_CLAIMED = "delivery_claimed"
     DELIVERY = "delivery"
+    # in the stream DEAD
+    DEAD_LETTER = "dead_letter"
 
 
 CONTROLS = frozenset(

@@ -23,10 +23,11 @@ ATTEMPT_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A subject and the bytes for it."""
+    """A subject and the bytes for it. ``ttl_s``: the server removes the message after so long; None: never."""
 
     subject: str
     payload: bytes
+    ttl_s: int | None = None
 
 
 class Committer:
@@ -54,6 +55,7 @@ class Committer:
                 write.payload,
                 message_id=f"{attempt_id}.{index}",
                 expect=fence if index == 0 else None,
+                ttl_s=write.ttl_s,
             )
             for index, write in enumerate(writes)
         ]

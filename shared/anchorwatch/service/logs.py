@@ -83,6 +83,11 @@ def hide(secret: str) -> None:
     _redactor.hide(secret)
 
 
+def without_secrets(text: str) -> str:
+    """``text`` with every known secret hidden: for what is kept elsewhere than in the log."""
+    return _redactor.by_value(text)
+
+
 def configure(settings: Settings, **always: str) -> structlog.stdlib.BoundLogger:
     """Send everything, also what libraries log, to stderr as JSON; returns a logger bound to ``always``."""
     for name in secret_names():

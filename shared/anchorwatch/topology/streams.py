@@ -15,6 +15,7 @@ JOURNAL_SHARDS = ("0",)
 
 EVENTS = "EVENTS"
 TICKS = "TICKS"
+DEAD = "DEAD"
 AGENTS_BUCKET = "agents"
 ANCHORS_BUCKET = "anchors"
 LEASES_BUCKET = "leases"
@@ -89,11 +90,20 @@ EVENTS_SPEC = StreamSpec(
 TICKS_SPEC = StreamSpec(
     name=TICKS, subjects=("aw.tick.>",), per_subject_max=1, schedules=True, message_ttl=True
 )
+# A letter's record is the whole letter, so the last one of each is all there is to know of it.
+DEAD_SPEC = StreamSpec(
+    name=DEAD,
+    subjects=("aw.dead.>",),
+    message_bytes_max=RECORD_BYTES_MAX,
+    per_subject_max=1,
+    message_ttl=True,
+)
 
 STREAMS: tuple[StreamSpec, ...] = (
     *(journal_spec(shard) for shard in JOURNAL_SHARDS),
     EVENTS_SPEC,
     TICKS_SPEC,
+    DEAD_SPEC,
 )
 
 BUCKETS: tuple[BucketSpec, ...] = (

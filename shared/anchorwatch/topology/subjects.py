@@ -83,6 +83,8 @@ KEY_ALL = Subject("$KV.{bucket}.>")
 TICK_SCHEDULE = Subject("aw.tick.schedule.{shard}.{workspace}.{session}")
 TICK_FIRED = Subject("aw.tick.fired.{shard}.{workspace}.{session}")
 
+DEAD_LETTER = Subject("aw.dead.{workspace}.{service}.{id}")
+
 RPC_OBSERVE = Subject("aw.rpc.observe.{workspace}.{agent}")
 RPC_MEMORY = Subject("aw.rpc.memory.{verb}")
 

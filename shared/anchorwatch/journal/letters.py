@@ -1,0 +1,159 @@
+"""Dead letters in their stream: one register for each, which holds its last record alone.
+
+Whoever writes knows the record before (`LetterJournal.write` is fenced on the register), so of a service that sees another
+failure and a person who gives an order one is first, and the other looks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, get_args
+
+from anchorwatch.bus.port import Bus, Expect, Stored
+from anchorwatch.codec import decode, encode
+from anchorwatch.core.errors import Damaged, Fenced, NotFound, Unavailable
+from anchorwatch.core.letters import Action, Address, DeadLetter, Fault, LetterState
+from anchorwatch.core.records import Kind, Record
+from anchorwatch.journal.commit import Committer, Write
+from anchorwatch.topology.streams import DEAD
+from anchorwatch.topology.subjects import DEAD_LETTER
+
+CHANGE_ATTEMPTS_MAX = 20
+SUSPECTED_TTL_S = 24 * 3600
+DONE_TTL_S = 30 * 24 * 3600
+_TTL_S: Mapping[LetterState, int] = {"suspected": SUSPECTED_TTL_S, "done": DONE_TTL_S}
+
+
+@dataclass(frozen=True, slots=True)
+class Filed:
+    """A letter where it stands: ``head`` is its record's sequence in the stream (0: there is none), ``writer`` who wrote it."""
+
+    letter: DeadLetter | None = None
+    head: int = 0
+    writer: str = ""
+
+
+class LetterJournal:
+    """Reads and writes letters. ``writer`` names the process in the records."""
+
+    def __init__(self, bus: Bus, writer: str) -> None:
+        self._bus = bus
+        self._committer = Committer(bus, DEAD)
+        self._writer = writer
+
+    async def load(self, workspace: str, service: str, id_: str) -> Filed:
+        """The letter, as far as the answering server knows; writing tells when that is out of date.
+
+        A record that cannot be trusted is as none: the next failure writes the letter anew.
+
+        Raises:
+            Unavailable.
+        """
+        subject = DEAD_LETTER.at(workspace=workspace, service=service, id=id_)
+        page = await self._bus.last(DEAD, [subject])
+        if not page.messages:
+            return Filed()
+        try:
+            return read_letter(page.messages[0])
+        except Damaged:
+            return Filed(head=page.messages[0].sequence)
+
+    async def write(self, letter: DeadLetter, head: int, at_ms: int) -> Filed:
+        """Write directly behind the record at ``head``.
+
+        Raises:
+            Fenced: somebody else wrote to this register first. Unavailable: not confirmed in time.
+        """
+        address = letter.address
+        subject = DEAD_LETTER.at(workspace=address.workspace, service=address.service, id=address.id)
+        payload, _ = encode(Record(Kind.DEAD_LETTER, at_ms, self._writer, _body(letter)))
+        write = Write(subject, payload, _TTL_S.get(letter.state))
+        sequence = await self._committer.commit([write], Expect(subject, head))
+        return Filed(letter, sequence, self._writer)
+
+    async def change(
+        self, address: Address, change: Callable[[DeadLetter | None], DeadLetter | None], at_ms: int
+    ) -> Filed:
+        """Replace the letter by what ``change`` makes of it (None: nothing to write); returns how it stands then.
+
+        Raises:
+            Unavailable, and whatever ``change`` raises.
+        """
+        for _ in range(CHANGE_ATTEMPTS_MAX):
+            filed = await self.load(address.workspace, address.service, address.id)
+            after = change(filed.letter)
+            if after is None:
+                return filed
+            try:
+                return await self.write(after, filed.head, at_ms)
+            except Fenced:
+                continue
+        raise Unavailable(f"letter {address.letter_id} is being written by others")
+
+
+def read_letter(stored: Stored) -> Filed:
+    """The letter in a message of the stream.
+
+    Raises:
+        Damaged: it cannot be trusted.
+    """
+    record = decode(stored.payload)
+    tokens = DEAD_LETTER.parse(stored.subject)
+    try:
+        letter = _letter(record.body)
+        address = letter.address
+        named = {"workspace": address.workspace, "service": address.service, "id": address.id}
+    except (KeyError, TypeError, ValueError) as error:
+        raise Damaged(f"a dead letter at {stored.sequence}: a field is missing or odd: {error!r}") from None
+    if named != tokens or letter.state not in get_args(LetterState):
+        raise Damaged(f"the dead letter at {stored.sequence} is of another register, or of no known state")
+    return Filed(letter, stored.sequence, record.writer)
+
+
+def _body(letter: DeadLetter) -> dict[str, Any]:
+    body = asdict(letter)
+    address = body.pop("address")
+    return {**address, **body, "actions": [asdict(action) for action in letter.actions]}
+
+
+def _letter(body: Mapping[str, Any]) -> DeadLetter:
+    return DeadLetter(
+        address=Address(
+            body["workspace"],
+            body["service"],
+            body["id"],
+            body["handler"],
+            body["stream"],
+            body["sequence"],
+            body["subject"],
+            body["time_ms"],
+            body["session"],
+        ),
+        state=body["state"],
+        tries=body["tries"],
+        first_at_ms=body["first_at_ms"],
+        last_at_ms=body["last_at_ms"],
+        due_at_ms=body["due_at_ms"],
+        fault=Fault(body["fault"]["code"], body["fault"]["text"]),
+        starts=body["starts"],
+        openings=body["openings"],
+        actions=tuple(Action(**action) for action in body["actions"]),
+    )
+
+
+async def find_message(bus: Bus, address: Address) -> Stored:
+    """The message that a letter is about, where it still stands.
+
+    Raises:
+        NotFound: its stream has it no more. Unavailable.
+    """
+    page = await bus.range(address.stream, address.subject, address.sequence, limit=1)
+    found = page.messages[0] if page.messages else None
+    # A stream that was made anew counts from 1 again, and holds another message there.
+    if found is None or (found.sequence, found.time_ms) != (address.sequence, address.time_ms):
+        raise NotFound(
+            f"the message of letter {address.letter_id} is no longer in {address.stream}",
+            hint=f"`anchorwatch dead-letters drop {address.letter_id}` closes the letter",
+        )
+    return found

@@ -1,0 +1,221 @@
+"""An event that cannot be routed is set aside, tried again, and at last shown; those behind it go on at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anchorwatch.bus.port import Message
+from anchorwatch.bus.sim.loop import run as run_virtual
+from anchorwatch.core.names import SessionRef
+from anchorwatch.journal.inputs import input_id
+from anchorwatch.packs import registry
+from anchorwatch.service.agents import AgentDirectory
+from anchorwatch.testing.mesh import SimMesh
+from anchorwatch.topology.streams import journal_stream
+from anchorwatch.topology.subjects import SessionSubjects
+from anchorwatch_observer.routing import CONSUMER
+
+from tests.support.letters import letters, only_letter, order
+from tests.support.packs import BENCH, bench_agent
+
+SUBJECT = "aw.event.default.fleet.instance.dead"
+
+
+def mesh_test(body: Callable[[SimMesh], Coroutine[Any, Any, None]], seed: int = 1, **settings: Any) -> None:
+    async def main() -> None:
+        mesh = SimMesh(seed=seed, **settings)
+        try:
+            await body(mesh)
+        finally:
+            await mesh.close()
+
+    registry.register(BENCH)
+    run_virtual(main(), seed)
+
+
+async def publish(mesh: SimMesh, id_: str) -> int:
+    return (await mesh.bus.publish(Message(SUBJECT, b"{}", message_id=id_))).sequence
+
+
+def register_of(ref: SessionRef, id_: str) -> str:
+    return SessionSubjects(ref).input(input_id("ev", "message", SUBJECT, id_))
+
+
+async def bound(mesh: SimMesh, tmp_path: Path) -> SessionRef:
+    directory = await AgentDirectory.open(mesh.bus)
+    await directory.apply("default", bench_agent(tmp_path, subscriptions=("fleet.>",)))
+    ref = SessionRef("default", "fleet")
+    await directory.bind(ref, "keeper")
+    return ref
+
+
+async def poison(mesh: SimMesh, ref: SessionRef, id_: str) -> int:
+    """An event whose input's register holds what is no record: it can neither be accepted nor found."""
+    await mesh.bus.publish(Message(register_of(ref, id_), b"noise"))
+    return await publish(mesh, id_)
+
+
+async def inputs(mesh: SimMesh, ref: SessionRef) -> int:
+    return sum(subject.startswith("in.") for _, subject, _ in await mesh.records(ref))
+
+
+def test_a_thousand_events_behind_a_poisonous_one_go_through_and_people_are_shown_it(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("observer")
+        ref = await bound(mesh, tmp_path)
+        sequence = await poison(mesh, ref, "bad")
+        for n in range(1_000):
+            await publish(mesh, f"good-{n}")
+
+        async def all_through() -> bool:
+            return await inputs(mesh, ref) == 1_001
+
+        await mesh.until(all_through, within_s=20)
+        state = await (await mesh.bus.consumer(CONSUMER)).state()
+        assert state.ack_pending == 0, "it does not stand in the consumer"
+        failing = await only_letter(mesh.bus)
+        assert failing is not None
+        assert (failing.state, failing.address.sequence) == ("failing", sequence)
+        started_ms = mesh.server.now_ms()
+
+        async def is_open() -> bool:
+            letter = await only_letter(mesh.bus)
+            return letter is not None and letter.state == "open"
+
+        await mesh.until(is_open, within_s=300)
+        assert mesh.server.now_ms() - started_ms > 60_000, "it had minutes"
+        letter = await only_letter(mesh.bus)
+        assert letter is not None
+        assert (letter.tries, letter.fault.code, letter.address.letter_id) == (
+            8, "damaged", f"observer-events-{sequence}"
+        )  # fmt: skip
+
+    mesh_test(body)
+
+
+def test_an_outage_does_not_count_however_long_it_lasts(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("observer")
+        ref = await bound(mesh, tmp_path)
+        observer = mesh.processes["observer-1"]
+        for n in range(5):
+            await publish(mesh, f"e-{n}")
+            observer.cut()
+            await asyncio.sleep(120)
+            observer.mend()
+            await asyncio.sleep(20)
+
+        async def all_through() -> bool:
+            return await inputs(mesh, ref) == 5
+
+        await mesh.until(all_through)
+        assert await letters(mesh.bus) == []
+
+    mesh_test(body)
+
+
+def test_a_letter_that_is_retried_is_done_once_it_can_be_and_opens_again_while_it_cannot(
+    tmp_path: Path,
+) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("observer")
+        ref = await bound(mesh, tmp_path)
+        await poison(mesh, ref, "bad")
+
+        async def opened(times: int) -> bool:
+            letter = await only_letter(mesh.bus)
+            return letter is not None and (letter.state, letter.openings) == ("open", times)
+
+        await mesh.until(lambda: opened(1), within_s=300)
+        letter = await only_letter(mesh.bus)
+        assert letter is not None
+        await order(mesh.bus, letter, "retry", mesh.server.now_ms(), "first")
+        await mesh.until(lambda: opened(2), within_s=300)
+        await mesh.bus.purge(journal_stream(), register_of(ref, "bad"))
+        letter = await only_letter(mesh.bus)
+        assert letter is not None
+        assert [action.key for action in letter.actions] == ["first"]
+        await order(mesh.bus, letter, "retry", mesh.server.now_ms(), "second")
+
+        async def done() -> bool:
+            letter = await only_letter(mesh.bus)
+            return letter is not None and letter.state == "done"
+
+        await mesh.until(done, within_s=10)
+        assert await inputs(mesh, ref) == 1
+
+    mesh_test(body)
+
+
+def test_a_letter_whose_observer_dies_again_and_again_is_not_lost(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("observer")
+        ref = await bound(mesh, tmp_path)
+        await poison(mesh, ref, "bad")
+        observer = mesh.processes["observer-1"]
+        for n in range(30):
+            await asyncio.sleep(0.37 * (n % 5))
+            await observer.kill()
+            await observer.start()
+
+        async def is_open() -> bool:
+            letter = await only_letter(mesh.bus)
+            return letter is not None and letter.state == "open"
+
+        await mesh.until(is_open, within_s=600)
+
+    mesh_test(body)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_event_that_ends_its_observer_is_found_out_and_no_other_is_blamed(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handler of the one event ends the process: nothing is written, nothing answered, every time."""
+
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("observer")
+        ref = await bound(mesh, tmp_path)
+        observer = mesh.processes["observer-1"]
+        killer = input_id("ev", "message", SUBJECT, "killer")
+        from anchorwatch_observer import routing
+
+        accept = routing.accept
+
+        async def deadly(committer: Any, ref: Any, id_: str, *arguments: Any, **named: Any) -> Any:
+            if id_ == killer:
+                asyncio.get_running_loop().create_task(observer.kill())
+                await asyncio.sleep(3600)
+            return await accept(committer, ref, id_, *arguments, **named)
+
+        monkeypatch.setattr(routing, "accept", deadly)
+        await observer.kill()
+        for n in range(20):
+            await publish(mesh, f"a-{n}")
+        await publish(mesh, "killer")
+        for n in range(20):
+            await publish(mesh, f"b-{n}")
+
+        async def shown() -> bool:
+            letter = next((each for each in await letters(mesh.bus) if each.state == "open"), None)
+            if letter is None and not observer.running:
+                await observer.start()
+            return letter is not None
+
+        await mesh.until(shown, within_s=600)
+        if not observer.running:
+            await observer.start()
+
+        async def all_through() -> bool:
+            return await inputs(mesh, ref) == 40
+
+        await mesh.until(all_through)
+        (letter,) = [each for each in await letters(mesh.bus) if each.state != "suspected"]
+        assert (letter.state, letter.fault.code) == ("open", "crashed")
+        assert letter.address.subject == SUBJECT
+
+    mesh_test(body, seed)
