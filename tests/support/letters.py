@@ -27,5 +27,3 @@ async def order(bus: Bus, letter: DeadLetter, verb: Verb, at_ms: int, key: str =
     await LetterJournal(bus, "outside").change(
         letter.address, lambda now: ordered(now, action) if now else None, at_ms
     )
-
-

@@ -65,7 +65,7 @@ class Router:
         self._writer = context.identity.execution_id
         self._committer = Committer(context.bus, journal_stream())
         self._artifacts = ArtifactJournal(context.bus, self._committer, self._writer)
-        self._intake = Intake(context.bus, CONSUMER, context.stopping)
+        self._intake = Intake(context.bus, CONSUMER, context.stopping, context.crashes)
         self._alive = KeepAlive()
         self.counts: Counter[str] = Counter()
         self._told: Counter[str] = Counter()
@@ -119,7 +119,9 @@ class Router:
             await self._route_alone(item)
 
     def _is_suspect(self, item: _Item, delivery: Delivery) -> bool:
-        return self._letters.suspicious(item.address, delivery.attempt) and read_event(item.stored) is not None
+        return (
+            self._letters.suspicious(item.address, delivery.attempt) and read_event(item.stored) is not None
+        )
 
     async def _route_alone(self, item: _Item) -> None:
         """Route an event that came more often than it may, and may have ended the process each time."""

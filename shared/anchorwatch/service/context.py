@@ -71,7 +71,10 @@ class NoPeers:
 
 @dataclass(frozen=True, slots=True)
 class ServiceContext:
-    """All that a service may use of the outside. ``ready`` is set by the service when it works."""
+    """All that a service may use of the outside. ``ready`` is set by the service when it works.
+
+    ``crashes``: how many former incarnations of this instance, the last ones in a row, ended soon and without a word.
+    """
 
     settings: Settings
     bus: Bus
@@ -79,5 +82,6 @@ class ServiceContext:
     clock: Clock
     log: structlog.stdlib.BoundLogger
     peers: Peers = field(default_factory=NoPeers)
+    crashes: int = 0
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     ready: asyncio.Event = field(default_factory=asyncio.Event)

@@ -15,16 +15,18 @@ from anchorwatch.core.errors import NotFound, Unavailable
 FETCH_S = 5.0
 RETRY_S = 0.25
 UNFINISHED_MAX = 1024
+CRASHES_MAX = 2
 _PAGE = 256
 
 
 class Intake:
-    """One durable consumer. ``stopping`` ends every wait."""
+    """One durable consumer. ``stopping`` ends every wait; ``crashes`` as in `ServiceContext`."""
 
-    def __init__(self, bus: Bus, spec: ConsumerSpec, stopping: asyncio.Event) -> None:
+    def __init__(self, bus: Bus, spec: ConsumerSpec, stopping: asyncio.Event, crashes: int = 0) -> None:
         self._bus = bus
         self._spec = spec
         self._stopping = stopping
+        self._crashes = crashes
         self._consumer: Consumer | None = None
 
     async def open(self) -> None:
@@ -40,7 +42,13 @@ class Intake:
                 await asyncio.sleep(RETRY_S)
 
     async def unfinished(self) -> list[Stored]:
-        """What was handed out and never acked, oldest first, at most `UNFINISHED_MAX`; empty when that cannot be seen now."""
+        """What was handed out and never acked, oldest first, at most `UNFINISHED_MAX`; empty when that cannot be seen now.
+
+        Empty too when this process's former selves ended again and again: one of these messages may be why, and only a
+        delivery is counted.
+        """
+        if self._crashes > CRASHES_MAX:
+            return []
         try:
             return await self._unfinished()
         except (Unavailable, NotFound):

@@ -34,6 +34,8 @@ ENTRY_TTL_S = 24 * 3600
 REPLACED_MAX = 16
 """Former incarnations that an entry names; older ones are dead by not having renewed."""
 WATCHED_MAX = 256
+HEALTHY_BEATS = 30
+"""An incarnation that lived for so many beats (ten leases) did not end because of what it began with."""
 
 Verdict = Literal["alive", "dead", "gone", "unknown"]
 
@@ -45,12 +47,13 @@ def presence_key(service: str, instance: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """What an entry says. ``revision`` 0: there is no entry."""
+    """What an entry says. ``revision`` 0: there is no entry. ``crashes``: as `Presence` has it, if this incarnation ended now."""
 
     revision: int = 0
     incarnation: str = ""
     ended: bool = False
     replaced: tuple[str, ...] = ()
+    crashes: int = 0
 
     @classmethod
     def of(cls, entry: Entry | None) -> Present:
@@ -60,7 +63,11 @@ class Present:
         try:
             value = json.loads(entry.value)
             return cls(
-                entry.revision, str(value["incarnation"]), bool(value["ended"]), tuple(value["replaced"])
+                entry.revision,
+                str(value["incarnation"]),
+                bool(value["ended"]),
+                tuple(value["replaced"]),
+                int(value.get("crashes", 0)),
             )
         except (ValueError, KeyError, TypeError):
             return cls(entry.revision)
@@ -77,7 +84,8 @@ class _Watch:
 class Presence:
     """This process's entry, and its view of the others of its service.
 
-    ``replaced`` is set when another process took this instance's name: it must end then.
+    ``replaced`` is set when another process took this instance's name: it must end then. ``crashes``: how many former
+    incarnations of this instance, the last ones in a row, ended soon and without a word.
     """
 
     def __init__(
@@ -99,6 +107,7 @@ class Presence:
         self._key = presence_key(identity.service, identity.instance)
         self._started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._beats = 0
+        self.crashes = 0
         self._former: tuple[str, ...] = ()
         self._revision = 0
         self._bucket: KeyValue | None = None
@@ -192,7 +201,10 @@ class Presence:
         """Write the entry, whoever had it before."""
         while True:
             with contextlib.suppress(KeyExists):
-                await self._write_over(Present.of(await self._kv.get(self._key)))
+                present = Present.of(await self._kv.get(self._key))
+                if present.incarnation != self._identity.incarnation:
+                    self.crashes = 0 if present.ended else present.crashes
+                await self._write_over(present)
                 return
             # Read late, or another process is at the same: look again.
             await self._sleep(self._interval_s / 10)
@@ -235,5 +247,6 @@ class Presence:
             "beat": self._beats,
             "ended": ended,
             "replaced": self._former,
+            "crashes": self.crashes + 1 if self._beats < HEALTHY_BEATS else 0,
         }
         return json.dumps(value).encode()

@@ -148,6 +148,7 @@ class _Process:
             clock=WallClock(),
             log=self._log,
             peers=presence,
+            crashes=presence.crashes,
             stopping=self._stopping,
         )
         self._log.info("started", incarnation=self._identity.incarnation)

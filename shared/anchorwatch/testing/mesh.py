@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -91,7 +92,7 @@ class Process:
     async def _live(self, presence: Presence, context: ServiceContext) -> None:
         try:
             await presence.start()
-            await self._run(context)
+            await self._run(replace(context, crashes=presence.crashes))
         finally:
             # A killed process says no goodbye: its bus is dead by now.
             await presence.stop()

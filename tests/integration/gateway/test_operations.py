@@ -17,6 +17,7 @@ async def test_it_is_ready_when_memory_answers_and_says_when_it_does_not(house: 
         "JOURNAL_0": "ok",
         "EVENTS": "ok",
         "TICKS": "ok",
+        "DEAD": "ok",
         "memory": "ok",
     }
     await house.services.stop("memory-1")
