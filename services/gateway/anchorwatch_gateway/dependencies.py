@@ -1,4 +1,7 @@
-"""What endpoints ask for: the parts, the workspace, the session, and how much of a list."""
+"""What endpoints ask for: the parts, the workspace, the session, and how much of a list.
+
+They are coroutines, though they wait for nothing: the framework would run a plain function in a thread, for every request.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ SEQUENCE_MAX = 2**53
 """The largest whole number that every JSON reader keeps exact."""
 
 
-def get_parts(request: Request) -> Parts:
+async def get_parts(request: Request) -> Parts:
     """The application's parts."""
     parts: Parts = request.app.state.parts
     return parts
@@ -22,7 +25,7 @@ def get_parts(request: Request) -> Parts:
 PartsDep = Annotated[Parts, Depends(get_parts)]
 
 
-def get_workspace(
+async def get_workspace(
     parts: PartsDep,
     workspace: Annotated[str | None, Query(description="another workspace than the default one")] = None,
 ) -> str:
@@ -33,7 +36,7 @@ def get_workspace(
 WorkspaceDep = Annotated[str, Depends(get_workspace)]
 
 
-def get_ref(
+async def get_ref(
     workspace: WorkspaceDep, session: Annotated[str, Path(description="the session's name")]
 ) -> SessionRef:
     """The session that a request speaks of."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
+import structlog
 from anchorwatch.core.effect.state import Owner
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.deliveries import DeliveryJournal
@@ -9,14 +13,17 @@ from anchorwatch.service.context import ServiceContext
 from anchorwatch.topology.streams import journal_stream
 
 from anchorwatch_notifier import routes
-from anchorwatch_notifier.channels import make_channel
+from anchorwatch_notifier.channels import Channel, make_channel
 from anchorwatch_notifier.desk import Desk
 from anchorwatch_notifier.sender import Sender
 
+ChannelOf = Callable[[routes.Route, structlog.stdlib.BoundLogger], Channel]
 
-async def run(context: ServiceContext) -> None:
-    """Notify until told to stop."""
-    senders = [make_sender(context, route) for route in routes.load(context.settings.notify)]
+
+async def run(context: ServiceContext, channel_of: ChannelOf = make_channel) -> None:
+    """Notify until told to stop. ``channel_of`` makes the channel of a route."""
+    known = routes.load(context.settings.notify)
+    senders = [make_sender(context, route, channel_of(route, context.log)) for route in known]
     try:
         await Desk(context, senders).run()
     finally:
@@ -24,16 +31,17 @@ async def run(context: ServiceContext) -> None:
             await sender.close()
 
 
-def make_sender(context: ServiceContext, route: routes.Route) -> Sender:
+def make_sender(context: ServiceContext, route: routes.Route, channel: Channel) -> Sender:
     """The sender of one channel."""
     identity = context.identity
     committer = Committer(context.bus, journal_stream())
     return Sender(
         route,
-        make_channel(route, context.log),
+        channel,
         DeliveryJournal(context.bus, committer, identity.execution_id),
         context.clock,
         context.peers,
         Owner(identity.instance, identity.incarnation),
         context.log,
+        monotonic=asyncio.get_running_loop().time,
     )

@@ -37,7 +37,8 @@ class Probes:
         self._agents = agents
         self._runtimes = runtimes
         self._lookout = lookout
-        self._leases = Leases(context.bus, context.identity, context.settings.lease_s)
+        monotonic = asyncio.get_running_loop().time
+        self._leases = Leases(context.bus, context.identity, context.settings.lease_s, monotonic=monotonic)
         self._watching: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def run(self) -> None:

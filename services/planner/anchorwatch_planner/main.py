@@ -12,6 +12,7 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session.wakes import Windows
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.models.registry import build as build_model
 from anchorwatch.models.tokens import load_counter
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
@@ -36,7 +37,7 @@ from anchorwatch_planner.cache import Cache
 from anchorwatch_planner.evidence import Cause, CauseKind
 from anchorwatch_planner.look import Looker, Parts
 from anchorwatch_planner.mind import Bounds
-from anchorwatch_planner.minds import Minds
+from anchorwatch_planner.minds import Build, Minds
 from anchorwatch_planner.schedules import Schedules
 from anchorwatch_planner.sweep import sweep
 from anchorwatch_planner.think import Thinker
@@ -65,10 +66,10 @@ FALLEN_DUE = ConsumerSpec(TICKS, (TICK_FIRED.filter(),), "planner-ticks", ack_wa
 CAUSES: dict[str, CauseKind] = {"in": "in", "fx.done": "done", "fx.gate": "gate", "ctl": "control"}
 
 
-async def run(context: ServiceContext) -> None:
-    """Plan until told to stop."""
+async def run(context: ServiceContext, build: Build = build_model) -> None:
+    """Plan until told to stop. ``build`` makes the model of an agent."""
     directory = await AgentDirectory.open(context.bus)
-    minds = Minds(partial(directory.get, age_max_s=DEFINITION_AGE_S_MAX), context.settings)
+    minds = Minds(partial(directory.get, age_max_s=DEFINITION_AGE_S_MAX), context.settings, build)
     in_hand = KeepAlive()
     actors = _actors(context, minds, in_hand)
     wakes, ticks = (Intake(context.bus, spec, context.stopping) for spec in (WAKES, FALLEN_DUE))

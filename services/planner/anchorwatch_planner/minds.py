@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from anchorwatch.core.agents import AgentSpec
-from anchorwatch.models import registry as models
+from anchorwatch.models.port import Model
 from anchorwatch.packs import registry as packs
+from anchorwatch.packs.port import Pack
 from anchorwatch.settings import Settings
 
 from anchorwatch_planner.mind import Mind
 
 Find = Callable[[str, str], Awaitable[AgentSpec]]
+Build = Callable[[Settings, AgentSpec, Pack], Model]
+"""Makes the model of (settings, agent, pack)."""
 
 
 class Minds:
     """Finds the mind of ``name`` or ``name@version`` in a workspace."""
 
-    def __init__(self, find: Find, settings: Settings) -> None:
+    def __init__(self, find: Find, settings: Settings, build: Build) -> None:
         self._find = find
         self._settings = settings
+        self._build = build
         self._made: dict[tuple[str, str], Mind] = {}
 
     async def of(self, workspace: str, name: str) -> Mind:
@@ -33,7 +37,7 @@ class Minds:
         if key not in self._made:
             pack = packs.load(agent.pack)
             granted = tuple(tool for tool in pack.tools(agent) if tool.name in agent.grants)
-            self._made[key] = Mind(agent, pack, granted, models.build(self._settings, agent, pack))
+            self._made[key] = Mind(agent, pack, granted, self._build(self._settings, agent, pack))
         return self._made[key]
 
     async def close(self) -> None:

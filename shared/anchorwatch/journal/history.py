@@ -5,13 +5,13 @@ It does not go through the session machine's fold on purpose: what is checked he
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anchorwatch.bus.port import Stored
 from anchorwatch.codec import decode
 from anchorwatch.core.anchor import Anchor, PromptProof
-from anchorwatch.core.effect.state import Claimed, Outcome
+from anchorwatch.core.effect.state import Claimed, EffectEvent, Outcome
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.apply import Recorded
@@ -102,7 +102,11 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All of it, each list in journal order."""
+    """All of it, each list in journal order.
+
+    ``chain``: the planner's records, each with its digest and that of the one before. ``families``: the records of each command's
+    effect, as (sequence, event).
+    """
 
     anchors: tuple[AnchorRecord, ...] = ()
     inputs: tuple[Input, ...] = ()
@@ -112,6 +116,8 @@ class History:
     outcomes: tuple[Done, ...] = ()
     late: tuple[TooLate, ...] = ()
     sent: tuple[Sent, ...] = ()
+    chain: tuple[Recorded, ...] = ()
+    families: Mapping[CallId, tuple[tuple[int, EffectEvent], ...]] = field(default_factory=dict)
     last_sequence: int = 0
 
     def of_kind(self, kind: str) -> tuple[AnchorRecord, ...]:
@@ -165,6 +171,8 @@ def read_history(records: Sequence[Stored]) -> History:
             found.take_effect(stored, register.call)
         elif (recorded := read_session_record(stored)) is not None:
             found.take(recorded)
+            if register.path[0] == "p":
+                found.chain.append(recorded)
     return found.history(records[-1].sequence if records else 0)
 
 
@@ -178,15 +186,19 @@ class _Found:
     outcomes: list[Done] = field(default_factory=list)
     late: list[TooLate] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
+    chain: list[Recorded] = field(default_factory=list)
+    families: dict[CallId, list[tuple[int, EffectEvent]]] = field(default_factory=dict)
 
     def take_effect(self, stored: Stored, call: CallId) -> None:
-        match read_effect(stored):
+        event = read_effect(stored)
+        self.families.setdefault(call, []).append((stored.sequence, event))
+        match event:
             case Claimed() as claimed:
                 self.claims.append(Claim(stored.sequence, call, claimed))
             case Outcome() as outcome:
                 self.outcomes.append(Done(stored.sequence, outcome))
             case _:
-                # Gates and claims given back: nobody asks for them here.
+                # Gates and claims given back stand in the family alone.
                 pass
 
     def take(self, recorded: Recorded) -> None:
@@ -222,5 +234,7 @@ class _Found:
             outcomes=tuple(self.outcomes),
             late=tuple(self.late),
             sent=tuple(self.sent),
+            chain=tuple(self.chain),
+            families={call: tuple(family) for call, family in self.families.items()},
             last_sequence=last_sequence,
         )

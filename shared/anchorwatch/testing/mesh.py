@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from anchorwatch.bus.port import Stored
 from anchorwatch.bus.sim import Faults, SimBus, SimServer
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.anchor import Anchor
@@ -203,6 +204,10 @@ class SimMesh:
             if not page.more:
                 return found
             start = page.messages[-1].sequence + 1
+
+    def journal(self) -> list[Stored]:
+        """Every message of the journal, in order, as the server holds it."""
+        return list(self.server.stream(journal_stream()).messages.values())
 
     async def anchors(self, ref: SessionRef) -> list[dict[str, Any]]:
         """Every anchor that the session ever had, with its record's envelope."""

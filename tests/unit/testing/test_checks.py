@@ -6,9 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from anchorwatch.core.anchor import Fence
+from anchorwatch.core.effect.state import Claimed, EffectEvent, Owner
+from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
+from anchorwatch.core.session.apply import Recorded
+from anchorwatch.core.session.events import AnchorChanged, CommandDecided, Event, StepHead
 from anchorwatch.core.tools import EffectClass
-from anchorwatch.journal.history import History, Sent
+from anchorwatch.journal.history import History, Sent, TooLate
+from anchorwatch.journal.late import LateOutcome
 from anchorwatch.testing.checks import Arrivals, Call, Evidence, at_rest, check
 
 from tests.unit.cli.demo import incident
@@ -103,6 +109,75 @@ def test_a_broken_promise_is_found_and_named(evidence: Evidence, promise: str, w
 )
 def test_what_cannot_be_known_may_be_called_unknown(evidence: Evidence) -> None:
     assert check(evidence) == []
+
+
+CALL = incident.CALL
+OWNER = Owner("executor-1", "x")
+
+
+def anchors(at: int, **changes: object) -> Evidence:
+    """With one field of the anchor at that place changed."""
+    records = list(kept().history.anchors)
+    records[at] = replace(records[at], anchor=records[at].anchor.model_copy(update=changes))
+    return with_history(anchors=tuple(records))
+
+
+def chained(*events: Event) -> Evidence:
+    """With a chain of these records, whole in its digests."""
+    return with_history(
+        chain=tuple(Recorded(n, event, f"d{n}", f"d{n - 1}" if n else "") for n, event in enumerate(events))
+    )
+
+
+def decided(n: int, step: int, generation: int = 2) -> CommandDecided:
+    head = StepHead(step, "", None, None)
+    return replace(
+        kept().history.commands[0].decided, call=CallId(2, step, n), generation=generation, head=head
+    )
+
+
+def held() -> AnchorChanged:
+    record = kept().history.anchors[3]
+    return AnchorChanged(record.kind, record.anchor.model_copy(update={"status": "active"}), 1)
+
+
+def family(*records: tuple[int, EffectEvent], **changes: object) -> Evidence:
+    return with_history(families={CALL: records}, **changes)
+
+
+DONE = kept().history.outcomes[0].outcome
+RESOLVED, UNKNOWN = replace(DONE, state="resolved"), replace(DONE, state="unknown")
+FENCED = (*kept().history.anchors[:4], replace(kept().history.anchors[5], sequence=9))
+LATE = TooLate(12, LateOutcome(CALL, TOOL, "succeeded", "", OWNER, KEY, "turn_x"))
+
+
+@pytest.mark.parametrize(
+    ("evidence", "what"),
+    [
+        (with_history(chain=(Recorded(1, held(), "a"), Recorded(2, held(), "b", "z"))), "does not follow"),
+        (anchors(3, generation=4), "the generation grew by 3 at 8"),
+        (anchors(4, fence=Fence(run=1)), "the fence went down at 12"),
+        (anchors(4, inputs_through=1), "the mark of consumed inputs went down at 12"),
+        (anchors(5, fence=Fence(run=2)), "without running, or without a fence"),
+        (anchors(2, turn=incident.turn(2, 2)), "run 2 began at 8 while run 1 was running"),
+        (anchors(4, turn=incident.turn(7, 6)), "changed the turn that it took over"),
+        (chained(held(), decided(1, 1), decided(1, 1)), "the steps of run 2 are [1, 1]"),
+        (chained(held(), decided(1, 1, generation=1)), "a planner that did not hold the turn"),
+        (family((10, Claimed(OWNER, 1, KEY)), (12, DONE), (13, DONE)), "ended succeeded, and was written to at 13"),
+        (family((12, UNKNOWN), (13, DONE)), "ended unknown, and was written to at 13"),
+        (family((8, Claimed(OWNER, 1, KEY))), "before it was decided"),
+        (family((10, Claimed(OWNER, 1, KEY)), anchors=FENCED), "claimed at 10, behind its fence at 9"),
+        (with_history(late=(LATE,)), "no outcome before it"),
+        (with_history(sent=(*kept().history.sent, Sent(17, 1, "4-demo-aaaa", "sent"))), "written to at 17"),
+    ],
+)  # fmt: skip
+def test_what_a_stale_or_forgetful_process_would_write_is_found(evidence: Evidence, what: str) -> None:
+    assert any(what in each.what for each in check(evidence)), list(map(str, check(evidence)))
+
+
+def test_what_is_unknown_may_be_resolved_later() -> None:
+    claim = Claimed(OWNER, 1, KEY)
+    assert check(family((10, claim), (12, UNKNOWN), (13, claim), (14, RESOLVED))) == []
 
 
 def last_anchor(**changes: object) -> Callable[[History], History]:

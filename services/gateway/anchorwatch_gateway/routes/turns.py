@@ -15,7 +15,7 @@ from anchorwatch_gateway.replies import Page
 router = APIRouter(prefix="/api/sessions", tags=["sessions"])
 
 
-def get_window(
+async def get_window(
     limit: Limit = 50, cursor: Cursor = None, order: Order = "asc", at_least: AtLeast = None
 ) -> Window:
     """Which part of a list."""

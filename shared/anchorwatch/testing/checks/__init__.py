@@ -1,14 +1,18 @@
 """What must hold after any run, whatever was killed in it: pure functions over a session's records and what others counted."""
 
+from anchorwatch.testing.checks.anchors import check_anchors
 from anchorwatch.testing.checks.effects import check_effects
 from anchorwatch.testing.checks.evidence import Arrivals, Call, Evidence, Violation
+from anchorwatch.testing.checks.families import check_families
 from anchorwatch.testing.checks.session import at_rest, check_session
+from anchorwatch.testing.checks.steps import check_steps
 from anchorwatch.testing.checks.telling import check_telling
 
 
 def check(evidence: Evidence) -> list[Violation]:
     """Everything that is wrong with what a run left behind; the session must be at rest (`at_rest`)."""
-    return [*check_session(evidence), *check_effects(evidence), *check_telling(evidence)]
+    parts = (check_session, check_anchors, check_steps, check_effects, check_families, check_telling)
+    return [violation for part in parts for violation in part(evidence)]
 
 
 __all__ = ["Arrivals", "Call", "Evidence", "Violation", "at_rest", "check"]

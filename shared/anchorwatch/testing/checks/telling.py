@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anchorwatch.core.records import Kind
+from anchorwatch.journal.history import History
 from anchorwatch.testing.checks.evidence import Arrivals, Evidence, Violation
 
 
 def check_telling(evidence: Evidence) -> Iterator[Violation]:
     """The ends of turns, and what the receivers saw of them."""
     ends = [each.sequence for each in evidence.history.of_kind(Kind.TURN_ENDED)]
+    yield from _ended_once(evidence.history)
     # The last record of a delivery counts.
     states = {each.delivery_id: each.state for each in evidence.history.sent}
     for arrivals in evidence.arrivals:
@@ -31,3 +33,13 @@ def _told(arrivals: Arrivals, record: int, states: dict[str, str]) -> Iterator[V
         yield Violation("duplicated", f"told more than once: {where}")
     if ids and state in ("", "claimed", "failed"):
         yield Violation("lost", f"told, and not recorded ({state or 'no record of it'}): {where}")
+
+
+def _ended_once(history: History) -> Iterator[Violation]:
+    ended: dict[str, str] = {}
+    for each in history.sent:
+        if each.delivery_id in ended:
+            text = f"the delivery {each.delivery_id} ended {ended[each.delivery_id]}, and was written to at {each.sequence}"
+            yield Violation("duplicated", text)
+        if each.state != "claimed":
+            ended[each.delivery_id] = each.state

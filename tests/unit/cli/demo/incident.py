@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from anchorwatch.cli.demo.evidence import Arrival, Evidence, HeldClaim, JournalMark, Kill
-from anchorwatch.core.anchor import Anchor, PromptProof, TurnMark
+from anchorwatch.core.anchor import Anchor, Fence, PromptProof, TurnMark
 from anchorwatch.core.effect.state import Claimed, Outcome, Owner
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
@@ -31,6 +31,14 @@ def turn(woken_by: int, through: int) -> TurnMark:
     return TurnMark(
         id="turn_x", started_at="2026-03-17T18:56:43+00:00", woken_by=woken_by, inputs_through=through
     )
+
+
+def second(generation: int, execution_id: str) -> Anchor:
+    """While run 2 is held."""
+    return anchor(
+        2, generation, execution_id=execution_id, turn=turn(7, 7),
+        fence=Fence(run=2), run_count=1, last_run_id=1, last_run_outcome="no_action", inputs_through=2,
+    )  # fmt: skip
 
 
 def changed(sequence: int, kind: str, after: Anchor) -> AnchorRecord:
@@ -72,9 +80,11 @@ def outcome(sequence: int, under: int, state: Any = "succeeded") -> Done:
 
 def kept_history() -> History:
     """Run 1 is the first check; run 2 the answer to a death, with its planner and executor replaced on the way."""
-    first_end = anchor(1, 1, run_count=1, last_run_id=1, last_run_outcome="no_action", inputs_through=2)
+    first_end = anchor(
+        1, 1, fence=Fence(run=2), run_count=1, last_run_id=1, last_run_outcome="no_action", inputs_through=2
+    )
     last_end = anchor(
-        2, 3, run_count=2, last_run_id=2, last_run_outcome="success", inputs_through=7,
+        2, 3, fence=Fence(run=3), run_count=2, last_run_id=2, last_run_outcome="success", inputs_through=7,
         facts={"tasks_queued": 0, "workers_dead": False, "jobs_done": 2},
     )  # fmt: skip
     return History(
@@ -82,14 +92,8 @@ def kept_history() -> History:
             changed(1, Kind.CREATED, anchor(0, 0)),
             changed(3, Kind.ACQUIRED, anchor(1, 1, execution_id="planner-1:a", turn=turn(2, 2))),
             changed(4, Kind.TURN_ENDED, first_end),
-            changed(
-                8, Kind.ACQUIRED, anchor(2, 2, inputs_through=2, execution_id="planner-1:a", turn=turn(7, 7))
-            ),
-            changed(
-                12,
-                Kind.TAKEN_OVER,
-                anchor(2, 3, inputs_through=2, execution_id="planner-1:b", turn=turn(7, 7)),
-            ),
+            changed(8, Kind.ACQUIRED, second(2, "planner-1:a")),
+            changed(12, Kind.TAKEN_OVER, second(3, "planner-1:b")),
             changed(14, Kind.TURN_ENDED, last_end),
         ),
         inputs=(tick(2, "check-1000"), event(5), event(6, "queue.waiting"), tick(7, "tick-5")),

@@ -1,0 +1,80 @@
+"""The chain of the planner's records, and what an anchor may change from one record to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.records import Kind
+from anchorwatch.journal.history import AnchorRecord, History
+from anchorwatch.testing.checks.evidence import Evidence, Violation
+
+ACQUISITIONS = frozenset({Kind.ACQUIRED, Kind.TAKEN_OVER})
+NO_ACQUISITIONS = frozenset({Kind.TURN_ENDED, Kind.PAUSED, Kind.RESUMED, Kind.DIRECTIVES})
+
+
+def check_anchors(evidence: Evidence) -> Iterator[Violation]:
+    """Chain, generation, fence, and the turn that an anchor names."""
+    yield from _chain(evidence.history)
+    for before, after in pairwise(evidence.history.anchors):
+        yield from _generation(before, after)
+        yield from _taken_back(before, after)
+        yield from _turn(before, after)
+
+
+def _chain(history: History) -> Iterator[Violation]:
+    digest = ""
+    for recorded in history.chain:
+        if recorded.previous != digest:
+            yield Violation(
+                "lost", f"the planner record at {recorded.sequence} does not follow the one before it"
+            )
+        digest = recorded.digest
+
+
+def _generation(before: AnchorRecord, after: AnchorRecord) -> Iterator[Violation]:
+    grown = after.anchor.generation - before.anchor.generation
+    if (after.kind in ACQUISITIONS and grown != 1) or (after.kind in NO_ACQUISITIONS and grown != 0):
+        yield Violation("lost", f"the generation grew by {grown} at {after.sequence} ({after.kind})")
+
+
+def _taken_back(before: AnchorRecord, after: AnchorRecord) -> Iterator[Violation]:
+    old, new = _marks(before.anchor), _marks(after.anchor)
+    for name in old:
+        if new[name] < old[name]:
+            yield Violation("lost", f"{name} went down at {after.sequence} ({after.kind})")
+
+
+def _marks(anchor: Anchor) -> dict[str, int]:
+    return {
+        "the fence": anchor.fence.run,
+        "the count of ended turns": anchor.run_count,
+        "the last run": anchor.last_run_id,
+        "the mark of consumed inputs": anchor.inputs_through,
+        "the count of resets": anchor.reset_count,
+    }
+
+
+def _turn(before: AnchorRecord, after: AnchorRecord) -> Iterator[Violation]:
+    old, new = before.anchor, after.anchor
+    ended = new.run_count - old.run_count
+    if ended > 1:
+        yield Violation("lost", f"{ended} turns ended at once at {after.sequence}")
+    if ended == 1 and (old.turn is None or new.last_run_id != old.run_id or new.fence.run != old.run_id + 1):
+        yield Violation(
+            "duplicated",
+            f"run {new.last_run_id} ended at {after.sequence} without running, or without a fence",
+        )
+    if after.kind == Kind.ACQUIRED and old.turn is not None:
+        yield Violation(
+            "lost", f"run {new.run_id} began at {after.sequence} while run {old.run_id} was running"
+        )
+    if after.kind == Kind.TAKEN_OVER and _of_turn(old) != _of_turn(new):
+        yield Violation("lost", f"the takeover at {after.sequence} changed the turn that it took over")
+
+
+def _of_turn(anchor: Anchor) -> object:
+    """What a takeover leaves as it is."""
+    turn = anchor.turn
+    return (anchor.run_id, anchor.fence, turn and (turn.id, turn.started_at, turn.inputs_through))
