@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
 
+from tests.bench.nats_scene import NatsScene
 from tests.bench.processes import Process
-from tests.bench.scene import Scene, payload_text
+from tests.bench.scene import payload_text
 
 # Who takes what and publishes what: as many stored messages as there are hops between the mesh's processes.
 STEPS = {
@@ -18,7 +19,7 @@ STEPS = {
 }
 
 
-class Floor(Scene):
+class Floor(NatsScene):
     """A pipeline of four workers over one stream."""
 
     name = "floor"

@@ -22,9 +22,10 @@ from anchorwatch.service.runner import ensure_topology
 from anchorwatch.topology import subjects
 from anchorwatch.topology.streams import journal_stream
 
+from tests.bench.nats_scene import NatsScene
 from tests.bench.pack import PACK, agent_of
 from tests.bench.processes import Process
-from tests.bench.scene import Scene, payload_text
+from tests.bench.scene import payload_text
 
 WORKSPACE = "default"
 SERVICES = ("observer", "planner", "executor", "notifier")
@@ -32,7 +33,7 @@ AT_ONCE = 16
 FIRST_TURNS_S_MAX = 60.0
 
 
-class Mesh(Scene):
+class Mesh(NatsScene):
     """Four services. Every session has an agent of its own, so that an event wakes it alone."""
 
     name = "mesh"

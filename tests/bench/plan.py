@@ -22,6 +22,7 @@ class Plan:
     history: int = 1_000
     recoveries: int = 3
     lazy_mesh: bool = True
+    restate: bool = False
 
 
 FULL = Plan()

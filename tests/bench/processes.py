@@ -34,6 +34,7 @@ class Process:
     arguments: Sequence[str]
     environment: Mapping[str, str]
     directory: Path
+    python: str = sys.executable
     popen: subprocess.Popen[bytes] | None = None
     started_s: float = 0.0
     ready_s: float = 0.0
@@ -66,7 +67,7 @@ class Process:
         self.started_s = time.monotonic()
         with self.log.open("ab") as log:
             self.popen = subprocess.Popen(
-                [sys.executable, "-m", *self.arguments],
+                [self.python, "-m", *self.arguments],
                 env=environment,
                 cwd=self.directory,
                 stdout=log,

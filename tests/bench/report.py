@@ -20,11 +20,13 @@ FLAT_MAX = 1.3
 RECOVERY_S_MAX = 0.6
 # Streams that keep one message for each key.
 VIEWS = ("KV_", "OBJ_")
-FLOOR_LAZY, FLOOR_FSYNC, MESH, MESH_LAZY = (
+OF_RESTATE_MIN, OF_RESTATE_P50_MAX = 1.2, 1.0
+FLOOR_LAZY, FLOOR_FSYNC, MESH, MESH_LAZY, RESTATE = (
     "floor, lazy fsync",
     "floor, fsync",
     "mesh, fsync",
     "mesh, lazy fsync",
+    "Restate, fsync",
 )
 
 
@@ -64,7 +66,7 @@ class Results:
     rounds: Mapping[str, Sequence[Round]]
     history: History
     recovery: Recovery
-    counts: Counts
+    counts: Mapping[str, Counts]
 
     @property
     def speeds(self) -> dict[str, Speed]:
@@ -83,7 +85,7 @@ class Results:
             "bytes_a_turn": bytes_a_turn(self.speeds[MESH]),
             "history": asdict(self.history),
             "recovery": asdict(self.recovery),
-            "counts": asdict(self.counts),
+            "counts": {name: asdict(counts) for name, counts in self.counts.items()},
         }
 
 
@@ -109,6 +111,7 @@ def ratios(results: Results) -> dict[str, Ratio]:
     p99 = mesh.alone.p99_ms / mesh.alone.p50_ms
     beyond = statistics.median(recovery.beyond_start_s)
     return {
+        **_beside_restate(results),
         "turns_of_lazy_floor": _at_least("turns/s, of the lazy floor's", of_lazy, OF_LAZY_FLOOR_MIN),
         "turns_of_fsync_floor": Ratio("turns/s, of the fsync floor's", of_fsync),
         "p50_of_fsync_floor": _at_most("p50 alone, of the fsync floor's", p50, OF_FSYNC_FLOOR_P50_MAX),
@@ -117,7 +120,18 @@ def ratios(results: Results) -> dict[str, Ratio]:
         "load_by_age": _at_most(f"loading at turn {loads[-1]}, of turn {loads[0]}", loading, FLAT_MAX),
         "bytes_a_turn": _at_most("bytes a turn on disk", bytes_a_turn(mesh), BYTES_A_TURN_MAX),
         "recovery_s": _at_most("recovery beyond process start, s", beyond, RECOVERY_S_MAX),
-        "effects_twice": _at_most("effects done twice", results.counts.effects_twice, 0),
+        "effects_twice": _at_most("effects done twice", results.counts[MESH].effects_twice, 0),
+    }
+
+
+def _beside_restate(results: Results) -> dict[str, Ratio]:
+    if RESTATE not in results.rounds:
+        return {}
+    turns = _of(results, RESTATE, lambda each: each.many.turns_a_second)
+    p50 = _of(results, RESTATE, lambda each: statistics.median(each.alone))
+    return {
+        "turns_of_restate": _at_least("turns/s, of Restate's", turns, OF_RESTATE_MIN),
+        "p50_of_restate": _at_most("p50 alone, of Restate's", p50, OF_RESTATE_P50_MAX),
     }
 
 
@@ -151,10 +165,10 @@ def text(results: Results) -> str:
     parts = (
         ["RATIOS (medians over rounds, each to the floor of its round)", *rows],
         _speeds(results),
-        _costs(results.speeds[MESH]),
+        _costs(results),
         _single_session(results),
         [
-            _counted(results.counts),
+            *(f"{name}: {_counted(counts)}" for name, counts in results.counts.items()),
             "machine: " + ", ".join(f"{name} {value}" for name, value in results.machine.items()),
             f"command: {results.command}",
         ],
@@ -176,18 +190,22 @@ def _speeds(results: Results) -> list[str]:
     return rows
 
 
-def _costs(speed: Speed) -> list[str]:
+def _costs(results: Results) -> list[str]:
+    speed = results.speeds[MESH]
     usage, turns = speed.usage, speed.turns
-    cpu = (f"{who} {used:.2f}" for who, used in speed.cpu_ms_a_turn.items())
     stored = (f"{name} {count / turns:.2f}" for name, count in usage.messages.items() if count >= turns / 100)
     size = (f"{name} {count / turns:.0f}" for name, count in usage.bytes.items() if count >= turns)
     packed = [f"{name} {share:.2f}" for name, share in usage.packed.items() if share != 1]
     return [
-        f"CPU ms a turn: {', '.join(cpu)}",
+        *(f"CPU ms a turn, {name}: {_cpu(each)}" for name, each in results.speeds.items()),
         f"stored messages a turn: {sum(usage.messages.values()) / turns:.2f}: {', '.join(stored)}",
         f"bytes a turn on disk: {bytes_a_turn(speed):.0f}; stored: {', '.join(size)}",
         f"size of full blocks on disk, of what is stored in them: {', '.join(packed) or 'none was filled'}",
     ]
+
+
+def _cpu(speed: Speed) -> str:
+    return ", ".join(f"{who} {used:.2f}" for who, used in speed.cpu_ms_a_turn.items())
 
 
 def _single_session(results: Results) -> list[str]:
@@ -211,4 +229,4 @@ def _counted(counts: Counts) -> str:
     verdict = "they add up" if counts.add_up else "THEY DO NOT ADD UP"
     once = f"{counts.wakes} wakes, {counts.effects} effects, {counts.deliveries} deliveries"
     twice = f"{counts.effects_twice} effects and {counts.deliveries_twice} deliveries twice"
-    return f"counts: {once}; {twice}: {verdict}"
+    return f"{once}; {twice}: {verdict}"

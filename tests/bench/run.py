@@ -11,7 +11,9 @@ from tests.bench import machine, measure
 from tests.bench.floor import Floor
 from tests.bench.mesh import Mesh
 from tests.bench.plan import Plan
-from tests.bench.report import FLOOR_FSYNC, FLOOR_LAZY, MESH, MESH_LAZY, Results
+from tests.bench.report import FLOOR_FSYNC, FLOOR_LAZY, MESH, MESH_LAZY, RESTATE, Results
+from tests.bench.restate.had import NotHad, Restate, install
+from tests.bench.restate.scene import RestateScene
 from tests.bench.scene import Scene
 
 Tell = Callable[[str], None]
@@ -25,6 +27,7 @@ async def run(plan: Plan, command: str, tell: Tell) -> Results:
     sessions = (*measure.session_names(plan), *SINGLE)
     with tempfile.TemporaryDirectory(prefix="aw-bench-") as path:
         directory = Path(path)
+        restate = _restate(directory / "restate", tell) if plan.restate else None
         async with AsyncExitStack() as stack:
             tell("starting floors and mesh …")
             mesh = await stack.enter_async_context(Mesh(directory / "mesh", sessions, fsync=True))
@@ -36,6 +39,10 @@ async def run(plan: Plan, command: str, tell: Tell) -> Results:
             if plan.lazy_mesh:
                 lazy = Mesh(directory / "mesh-lazy", sessions, fsync=False)
                 scenes[MESH_LAZY] = await stack.enter_async_context(lazy)
+            if restate is not None:
+                facts = {**facts, "restate": restate.version}
+                beside = RestateScene(directory / "beside", restate)
+                scenes[RESTATE] = await stack.enter_async_context(beside)
             rounds: dict[str, list[measure.Round]] = {name: [] for name in scenes}
             for number in range(1, plan.rounds + 1):
                 tell(f"round {number} of {plan.rounds} …")
@@ -46,5 +53,17 @@ async def run(plan: Plan, command: str, tell: Tell) -> Results:
             history = await measure.history(mesh, plan)
             tell("executor killed between effect and record …")
             recovery = await measure.recovery(mesh, plan)
-            counts = measure.counts(mesh)
+            counts = {name: measure.counts(scenes[name]) for name in (MESH, RESTATE) if name in scenes}
     return Results(command, facts, rounds, history, recovery, counts)
+
+
+def _restate(directory: Path, tell: Tell) -> Restate | None:
+    """Restate, where it can be had; nothing else of the run depends on it."""
+    directory.mkdir()
+    try:
+        restate = install(directory)
+    except NotHad as error:
+        tell(f"without Restate: {error}")
+        return None
+    tell(f"Restate {restate.version}, had by: {restate.how}")
+    return restate

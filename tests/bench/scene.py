@@ -1,4 +1,4 @@
-"""What a bench runs on: a real NATS server, worker processes, the outside world, and a client that publishes events."""
+"""What a bench runs on: worker processes and the outside world, whatever carries the messages between them."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ import asyncio
 import base64
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import nats
-from nats.aio.client import Client
-from nats.js import JetStreamContext
-
 from tests.bench.outside import Receiver, Sink
 from tests.bench.processes import Process, cpu_s
-from tests.support.nats_server import NatsServer
 
 PAYLOAD_BYTES = 512
 TURN_S_MAX = 30.0
@@ -62,31 +57,24 @@ class Usage:
 
 
 class Scene:
-    """Everything of one run. A subclass makes the streams and the workers, and says what an event looks like."""
+    """Everything of one run. A subclass brings the server and the workers, and knows how an event gets in."""
 
     name = ""
 
-    def __init__(self, directory: Path, *, fsync: bool) -> None:
+    def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True)
         self.directory = directory
-        self.server = NatsServer(directory / "nats", sync_always=fsync)
         self.sink = Sink(directory / "sink")
         self.receiver = Receiver(directory / "receiver")
         self.processes: list[Process] = []
         self.wakes = 0
         self._turns: Counter[str] = Counter()
-        self._client = Client()
 
     async def __aenter__(self) -> Self:
         await self.sink.open()
         await self.receiver.open()
-        await asyncio.to_thread(self.server.start)
-        self._client = await nats.connect(self.server.url)
         try:
-            await self.prepare()
-            self.processes = list(self.workers())
-            await asyncio.gather(*(process.start() for process in self.processes))
-            await self.settle()
+            await self.open()
         except BaseException:
             await self._close()
             raise
@@ -100,31 +88,25 @@ class Scene:
     async def _close(self) -> None:
         for process in self.processes:
             await asyncio.to_thread(process.stop)
-        await self.unprepare()
-        await self._client.close()
-        await asyncio.to_thread(self.server.kill9)
+        await self.close()
         await self.sink.close()
         await self.receiver.close()
 
-    async def prepare(self) -> None:
-        """Make the streams, and what else must be there before the workers start."""
-
-    async def unprepare(self) -> None:
-        """Let go of what `prepare` made."""
-
-    async def settle(self) -> None:
-        """Wait until nothing goes on any more but what is measured."""
-
-    def workers(self) -> Sequence[Process]:
+    async def open(self) -> None:
+        """Start the server and the workers, and wait until nothing goes on any more but what is measured."""
         raise NotImplementedError
 
-    def event(self, session: str, turn: int) -> tuple[str, bytes]:
-        """(subject, payload) of the event that causes a session's turn."""
+    async def close(self) -> None:
+        """End the server. The workers have been stopped."""
         raise NotImplementedError
 
-    @property
-    def js(self) -> JetStreamContext:
-        return self._client.jetstream()
+    async def publish(self, session: str, turn: int) -> None:
+        """Have the event that causes a session's turn durably accepted."""
+        raise NotImplementedError
+
+    async def usage(self) -> Usage:
+        """What has been used up to now."""
+        raise NotImplementedError
 
     def process(self, name: str) -> Process:
         return next(process for process in self.processes if process.name == name)
@@ -142,10 +124,9 @@ class Scene:
             TimeoutError: it did not, and what the workers' logs say.
         """
         arrived = self.expect_turn(session)
-        subject, payload = self.event(session, self._turns[session])
         try:
             async with asyncio.timeout(TURN_S_MAX):
-                await self.js.publish(subject, payload)
+                await self.publish(session, self._turns[session])
                 await arrived
         except TimeoutError:
             raise TimeoutError(f"no turn {self._turns[session]} of {session}\n{self.logs()}") from None
@@ -154,23 +135,7 @@ class Scene:
         """The last that each worker said."""
         return "\n".join(f"{each.name}: {each.log.read_text()[-LOG_CHARS:]}" for each in self.processes)
 
-    async def usage(self) -> Usage:
-        """What has been used up to now."""
-        infos = await self.js.streams_info()
-        states = {str(info.config.name): info.state for info in infos}
-        processes = {process.name: process.cpu_s() for process in self.processes}
-        assert self.server.process is not None
-        return Usage(
-            # Also of streams that drop old messages, every one that was stored.
-            messages={name: state.last_seq for name, state in states.items()},
-            bytes={name: state.bytes for name, state in states.items()},
-            cpu_s={**processes, "nats-server": cpu_s(self.server.process.pid), "bench": cpu_s(os.getpid())},
-            packed={name: self._packed(name, state.bytes) for name, state in states.items()},
-        )
-
-    def _packed(self, stream: str, stored_bytes: int) -> float:
-        """The server compresses a block when it is full, so the newest one says nothing."""
-        blocks = (self.server.directory / "store").rglob(f"{stream}/msgs/*.blk")
-        sizes = [path.stat().st_size for path in sorted(blocks, key=lambda path: int(path.stem))]
-        full_bytes = stored_bytes - (sizes[-1] if sizes else 0)
-        return sum(sizes[:-1]) / full_bytes if len(sizes) > 1 and full_bytes > 0 else 1.0
+    def cpu_s(self) -> dict[str, float]:
+        """CPU seconds of the workers, and of the bench itself, which is the outside world."""
+        used = {process.name: process.cpu_s() for process in self.processes}
+        return {**used, "bench": cpu_s(os.getpid())}

@@ -27,7 +27,7 @@ TINY = Plan(
 @pytest.mark.timeout(120)
 async def test_every_wake_is_one_turn_one_effect_and_one_delivery() -> None:
     results = await run(TINY, "test", lambda _: None)
-    counts = results.counts
+    counts = results.counts[report.MESH]
     # Sessions look once when they are made: those of the load, and the three whose turns follow one another.
     first_looks = TINY.sessions + 3
     # One round.
