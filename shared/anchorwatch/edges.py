@@ -34,6 +34,8 @@ class Edge(StrEnum):
     PLANNER_TAKEOVER_AFTER = "planner.takeover.after"
     PLANNER_MODEL_BEFORE = "planner.model.before"
     PLANNER_MODEL_AFTER = "planner.model.after"
+    PLANNER_COMPACTION_BEFORE = "planner.compaction.before"
+    PLANNER_COMPACTION_AFTER = "planner.compaction.after"
     PLANNER_STEP_BEFORE = "planner.step.before"
     PLANNER_STEP_AFTER = "planner.step.after"
     PLANNER_END_BEFORE = "planner.end.before"

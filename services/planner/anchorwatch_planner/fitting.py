@@ -7,7 +7,7 @@ it stands for are let go, and each one leaves fewer turns, so this comes to an e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -21,6 +21,7 @@ from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.conversation import summarised
 from anchorwatch.core.session.decide import Compact, decide
 from anchorwatch.core.session.state import Summary
+from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.models.port import ModelRequest
 from anchorwatch.service.context import Clock
@@ -28,7 +29,7 @@ from anchorwatch.service.context import Clock
 from anchorwatch_planner.mind import Bounds, Mind
 
 PAST_RUNGS = (Rung.WHOLE, Rung.FOLDED, Rung.OLD_OUTPUTS, Rung.PAST_OUTPUTS)
-TURN_RUNGS = (Rung.EARLIER_STEPS, Rung.ALL_OUTPUTS)
+TURN_RUNGS = (Rung.EARLIER_STEPS, Rung.ALL_OUTPUTS, Rung.SHORT_SUMMARY)
 ROOM_SHARE = 0.6
 """Of the budget: what a compaction brings the request below, so that the next steps need none."""
 NO_PROGRESS_MAX = 2
@@ -79,6 +80,15 @@ class _Question:
         return self.mind.model.count(self.request(state, rung))
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What came of asking a model for a summary: the state with it, or why there is none; and what it cost."""
+
+    state: SessionState | None = None
+    because: str = ""
+    usage: Mapping[str, int] = field(default_factory=dict)
+
+
 class Fitter:
     """Fits requests, and records the compactions that it takes."""
 
@@ -122,45 +132,48 @@ class Fitter:
         self, ref: SessionRef, state: SessionState, question: _Question, before: int
     ) -> SessionState:
         turns = _turns_to_go(question, state)
-        plain = summarise.without(state, turns)
-        assert plain.summary is not None  # noqa: S101 - at least one turn goes
-        summary, because = plain.summary, "rules decide, and write nothing"
-        usage: dict[str, int] = {}
-        after = question.tokens(plain, Rung.PAST_OUTPUTS)
-        if question.mind.model.is_llm:
-            written, because, usage = await self._ask(ref, state, question, turns)
-            if written is not None:
-                shorter = summarised(state, written)
-                size = question.tokens(shorter, Rung.PAST_OUTPUTS)
-                if size < before:
-                    summary, because, after = written, "", size
-                else:
-                    because = "the model's summary is not shorter than what it stands for"
-        command = Compact(self._execution_id, summary, (before, after), because, usage)
+        written = await self._written(ref, state, question, turns, before)
+        shorter = written.state or summarise.without(state, turns, question.budget)
+        assert shorter.summary is not None  # noqa: S101 - at least one turn went
+        tokens = (before, question.tokens(shorter, Rung.PAST_OUTPUTS))
+        command = Compact(self._execution_id, shorter.summary, tokens, written.because, written.usage)
         self._log.info(
-            "context compacted", session=str(ref), turns=turns, tokens=[before, after], source=summary.source
-        )
-        return await self._sessions.append(ref, state, decide(state, command), self._clock.now_ms())
+            "context compacted", session=str(ref), tokens=tokens, source=shorter.summary.source,
+            because=written.because,
+        )  # fmt: skip
+        reached(Edge.PLANNER_COMPACTION_BEFORE)
+        state = await self._sessions.append(ref, state, decide(state, command), self._clock.now_ms())
+        reached(Edge.PLANNER_COMPACTION_AFTER)
+        return state
 
-    async def _ask(
-        self, ref: SessionRef, state: SessionState, question: _Question, turns: int
-    ) -> tuple[Summary | None, str, dict[str, int]]:
-        """(the model's summary, why there is none, what it cost)."""
+    async def _written(
+        self, ref: SessionRef, state: SessionState, question: _Question, turns: int, before: int
+    ) -> _Written:
+        """What comes of asking the model for a summary of at most ``turns`` turns."""
         model = question.mind.model
+        if not model.is_llm:
+            return _Written(because="rules decide, and write nothing")
         situation = question.request(state, Rung.WHOLE).situation
-        request = summarise.request(state, turns, situation)
-        if model.count(request) > question.budget:
-            return None, "the turns are too large for one question", {}
+        while True:
+            request = summarise.request(state, turns, question.budget, situation)
+            if model.count(request) <= question.budget:
+                break
+            if turns == 1:
+                return _Written(because="one turn is too large to be asked about")
+            turns //= 2
         try:
             reply = await model.complete(request, self._bounds.model_timeout_s)
         except AnchorWatchError as error:
             self._log.warning("no summary from the model", session=str(ref), code=error.code, why=str(error))
-            return None, error.code, {}
-        read = summarise.read(state, turns, reply)
+            return _Written(because=error.code)
         usage = reply.usage.known()
-        return (
-            (read, "", usage) if isinstance(read, Summary) else (None, f"the model's summary: {read}", usage)
-        )
+        read = summarise.read(state, turns, reply)
+        if not isinstance(read, Summary):
+            return _Written(because=f"the model's summary: {read}", usage=usage)
+        shorter = summarised(state, read)
+        if question.tokens(shorter, Rung.PAST_OUTPUTS) >= before:
+            return _Written(because="the model's summary is no shorter than what it stands for", usage=usage)
+        return _Written(shorter, usage=usage)
 
 
 def _first_that_fits(question: _Question, state: SessionState, rungs: tuple[Rung, ...]) -> Fitted | None:
@@ -176,13 +189,13 @@ def _turns_to_go(question: _Question, state: SessionState) -> int:
     choices = summarise.choices(state)
     room = question.budget * ROOM_SHARE
     for turns in choices:
-        if question.tokens(summarise.without(state, turns), Rung.PAST_OUTPUTS) <= room:
+        if question.tokens(summarise.without(state, turns, question.budget), Rung.PAST_OUTPUTS) <= room:
             return turns
     return choices[-1]
 
 
 def _too_large(question: _Question, state: SessionState) -> OverBudget:
-    tokens = question.tokens(state, Rung.ALL_OUTPUTS)
+    tokens = question.tokens(state, TURN_RUNGS[-1])
     return OverBudget(
         f"the request has {tokens} tokens without any earlier turn, its budget is {question.budget}",
         hint="raise ANCHORWATCH_CONTEXT_TOKENS_MAX, or grant fewer tools",

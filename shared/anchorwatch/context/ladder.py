@@ -13,12 +13,13 @@ from enum import IntEnum
 
 from anchorwatch.core.memo import ByIdentity
 from anchorwatch.core.session.outputs import stand_in
-from anchorwatch.core.session.state import PastTurn, Step, Turn
+from anchorwatch.core.session.state import PastTurn, Step, Summary, Turn
 from anchorwatch.models.port import PAST_REMEMBERED
 
 RECENT_TURNS = 2
 OUTPUT_CHARS = 400
 """About what a stand-in for an output has."""
+SHORT_SUMMARY_CHARS = 600
 
 
 class Rung(IntEnum):
@@ -35,6 +36,8 @@ class Rung(IntEnum):
     """Outputs of this turn's steps before the last one have."""
     ALL_OUTPUTS = 5
     """The last step's have, too."""
+    SHORT_SUMMARY = 6
+    """Of the summary, only its end is shown."""
 
 
 def is_no_op(turn: PastTurn) -> bool:
@@ -68,6 +71,13 @@ def steps_shown(turn: Turn, rung: Rung) -> tuple[Step, ...]:
     return tuple(
         cut(turn.run_id, step) if index < whole_from else step for index, step in enumerate(turn.steps)
     )
+
+
+def summary_shown(summary: Summary, rung: Rung) -> str:
+    """The summary's text as it is shown on ``rung``."""
+    if rung < Rung.SHORT_SUMMARY or len(summary.text) <= SHORT_SUMMARY_CHARS:
+        return summary.text
+    return f"…{summary.text[-SHORT_SUMMARY_CHARS:]}"
 
 
 def _is_cut(index: int, turns: int, rung: Rung) -> bool:

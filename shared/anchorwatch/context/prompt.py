@@ -14,7 +14,7 @@ from typing import Any
 
 from anchorwatch.codec import canonical_json
 from anchorwatch.context import template
-from anchorwatch.context.ladder import Rung, folded, steps_shown
+from anchorwatch.context.ladder import Rung, folded, steps_shown, summary_shown
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.memo import ByIdentity
@@ -45,7 +45,7 @@ def build(
     role, critical = pack.prompt(agent)
     opening: list[Chat] = [{"role": "system", "content": _system(state, role, critical)}]
     if state.summary is not None:
-        opening.append({"role": "user", "content": _summary(state.summary)})
+        opening.append({"role": "user", "content": _summary(state.summary, rung)})
     now: list[Chat] = []
     if state.turn is not None:
         now.append({"role": "user", "content": _run_wakes(state.turn.run_id, state.turn.inputs)})
@@ -119,10 +119,10 @@ def _system(state: SessionState, role: str, critical: str) -> str:
     return "\n".join(lines)
 
 
-def _summary(summary: Summary) -> str:
+def _summary(summary: Summary, rung: Rung) -> str:
     source = "a model" if summary.source == "model" else "the records"
     label = template.SUMMARY.format(through=summary.through_run, turns=summary.turns, source=source)
-    return f"{label}\n{template.quoted(summary.text)}"
+    return f"{label}\n{template.quoted(summary_shown(summary, rung))}"
 
 
 def _folded(turns: Sequence[PastTurn]) -> tuple[Chat, ...]:

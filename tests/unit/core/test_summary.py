@@ -35,9 +35,18 @@ def test_it_goes_on_from_the_one_before_and_says_how_many_turns_it_lost() -> Non
     assert summary is not None
     lines = summary.text.splitlines()
     assert (summary.turns, len(lines)) == (200, LINES_MAX)
-    assert lines[0] == f"({200 - LINES_MAX + 1} turns before these are not told here.)"
+    assert lines[0] == f"(of the oldest runs, {200 - LINES_MAX + 1} turns are not told of here"
     assert lines[-1].startswith("run 200:")
     assert unusable(summary.text) is None
+
+
+@pytest.mark.parametrize("chars_max", [400, 1_000, 5_000])
+def test_it_keeps_within_what_it_is_given_and_tells_of_the_newest(chars_max: int) -> None:
+    before = from_records(None, [past(run) for run in range(1, 30)])
+    summary = from_records(before, [past(30)], chars_max)
+    assert len(summary.text) <= chars_max
+    assert "run 30:" in summary.text
+    assert (summary.turns, summary.through_run) == (30, 30)
 
 
 def test_what_a_person_wrote_cannot_make_a_label_of_a_line() -> None:

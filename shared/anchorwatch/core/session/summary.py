@@ -15,17 +15,19 @@ LINES_MAX = 60
 LINE_CHARS_MAX = 240
 TEXT_CHARS_MAX = LINES_MAX * (LINE_CHARS_MAX + 1)
 _SAID_CHARS_MAX = 120
+_GAP = "(of the oldest runs,"
+_GAP_CHARS = 80
 LABELS = (
     CRITICAL,
-    "ANCHOR",
+    "ANCHOR (",
     "OBJECTIVES",
     "CONSTRAINTS",
     "SAID BY PEOPLE",
-    "RULES",
-    "OBSERVATION",
+    "RULES,",
+    "OBSERVATION ",
     "TASK:",
     "WAKES",
-    "SUMMARY",
+    "SUMMARY OF RUNS",
 )
 """What begins a labelled part of a prompt; a summary's line that began so would swallow what stands behind it."""
 
@@ -43,27 +45,36 @@ def unusable(text: str) -> str | None:
     return None
 
 
-def from_records(before: Summary | None, turns: Sequence[PastTurn]) -> Summary:
+def from_records(
+    before: Summary | None, turns: Sequence[PastTurn], chars_max: int = TEXT_CHARS_MAX
+) -> Summary:
     """The summary of ``before`` and ``turns`` (oldest first, at least one), a line for each turn.
 
-    Its first lines go when there are too many; then it says how many turns they told of.
+    Its first lines go when it would be too long; then it says how many turns it does not tell of.
     """
     lines = before.text.splitlines() if before else []
     count = (before.turns if before else 0) + len(turns)
-    return _told(turns[-1].run_id, count, [*lines, *map(_line, turns)])
+    return _told(turns[-1].run_id, count, [*lines, *map(_line, turns)], chars_max)
 
 
 def after(before: Summary, later: Summary) -> Summary:
     """One summary of both, ``before`` first. Bounded as `from_records` is."""
     lines = [*before.text.splitlines(), *later.text.splitlines()]
-    return _told(later.through_run, before.turns + later.turns, lines)
+    return _told(later.through_run, before.turns + later.turns, lines, TEXT_CHARS_MAX)
 
 
-def _told(through_run: int, count: int, lines: list[str]) -> Summary:
-    if len(lines) > LINES_MAX:
-        kept = [line for line in lines if not line.startswith("(")][-(LINES_MAX - 1) :]
-        lines = [f"({count - len(kept)} turns before these are not told here.)", *kept]
-    return Summary(through_run, count, "\n".join(lines))
+def _told(through_run: int, turns: int, lines: list[str], chars_max: int) -> Summary:
+    told = [line for line in lines if not line.startswith(_GAP)]
+    room = chars_max - _GAP_CHARS
+    kept: list[str] = []
+    for line in reversed(told):
+        room -= len(line) + 1
+        if room < 0 or len(kept) == LINES_MAX - 1:
+            break
+        kept.insert(0, line)
+    if len(kept) < len(lines):
+        kept = [f"{_GAP} {turns - len(kept)} turns are not told of here", *kept]
+    return Summary(through_run, turns, "\n".join(kept))
 
 
 def _line(turn: PastTurn) -> str:
