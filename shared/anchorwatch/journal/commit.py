@@ -23,10 +23,15 @@ ATTEMPT_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A subject and the bytes for it. ``ttl_s``: the server removes the message after so long; None: never."""
+    """A subject and the bytes for it.
+
+    ``expect``: a fence of its own, where it is not the first of its commit. ``ttl_s``: the server removes the message
+    after so long; None: never.
+    """
 
     subject: str
     payload: bytes
+    expect: Expect | None = None
     ttl_s: int | None = None
 
 
@@ -44,7 +49,8 @@ class Committer:
         """Append ``writes`` in order, all or none, if the fence holds; returns the last one's sequence (they follow on).
 
         Raises:
-            Fenced: another writer's record stands behind ``fence.sequence``; nothing of ours was stored.
+            Fenced: another writer's record stands behind ``fence.sequence``, or behind a write's own fence; nothing of
+            ours was stored.
             Unavailable: not known to be stored within ``deadline_s``. It may be stored later; its fence
             keeps it harmless.
         """
@@ -54,7 +60,7 @@ class Committer:
                 write.subject,
                 write.payload,
                 message_id=f"{attempt_id}.{index}",
-                expect=fence if index == 0 else None,
+                expect=fence if index == 0 else write.expect,
                 ttl_s=write.ttl_s,
             )
             for index, write in enumerate(writes)
@@ -90,14 +96,23 @@ class Committer:
         """The last sequence of our write when it stands; None when the family has nothing behind the fence."""
         try:
             first = await self.first_behind(fence)
+            if first is None:
+                await self._check_own_fences(messages[1:])
         except Unavailable:
             return None
         if first is None:
             return None
         # The bytes too: an id that two writers came to share must not make one's record the other's success.
-        if (first.message_id, first.payload) != (messages[0].message_id, messages[0].payload):
+        if not _is(first, messages[0]):
             raise Fenced(f"{first.subject} was written at {first.sequence} by another writer")
         return first.sequence + len(messages) - 1
+
+    async def _check_own_fences(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            other = await self.first_behind(message.expect) if message.expect else None
+            # One of ours may have landed since the first fence was looked at; then that will tell.
+            if other is not None and not _is(other, message):
+                raise Fenced(f"{other.subject} was written at {other.sequence} by another writer")
 
     async def first_behind(self, fence: Expect) -> Stored | None:
         """The first message of the fenced family behind the fence's sequence, as far as the answering server knows."""
@@ -121,3 +136,7 @@ class Committer:
             if first is None:
                 raise Unavailable(f"{subject} could not be read back") from None
             return first, False
+
+
+def _is(stored: Stored, message: Message) -> bool:
+    return (stored.message_id, stored.payload) == (message.message_id, message.payload)

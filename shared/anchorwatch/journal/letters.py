@@ -68,7 +68,7 @@ class LetterJournal:
         address = letter.address
         subject = DEAD_LETTER.at(workspace=address.workspace, service=address.service, id=address.id)
         payload, _ = encode(Record(Kind.DEAD_LETTER, at_ms, self._writer, _body(letter)))
-        write = Write(subject, payload, _TTL_S.get(letter.state))
+        write = Write(subject, payload, ttl_s=_TTL_S.get(letter.state))
         sequence = await self._committer.commit([write], Expect(subject, head))
         return Filed(letter, sequence, self._writer)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from anchorwatch.bus.port import Bus, Expect, Stored
 from anchorwatch.codec import decode_anchor, encode, encode_anchor
@@ -106,11 +107,18 @@ class SessionJournal:
         events: Sequence[PlannerEvent],
         at_ms: int,
         deadline_s: float = DEADLINE_S,
+        *,
+        receipt: Mapping[str, Any] | None = None,
+        also: Sequence[Write] = (),
     ) -> SessionState:
         """Record planner events, all or none, directly behind what ``state`` knows; returns the state with them.
 
+        ``receipt``: what the receipt of the order says that the (one) event carries out; it is written once, for ever.
+        ``also``: other writes that stand or fall with them, each with its own fence.
+
         Raises:
-            Fenced: another planner or a control was first; load and decide again. Unavailable. TooLarge.
+            Fenced: another planner or a control was first, or the receipt was given before; load and decide again.
+            Unavailable. TooLarge.
         """
         writes, digests, previous = [], [], state.head_digest
         for event in events:
@@ -118,20 +126,25 @@ class SessionJournal:
             writes.append(write)
             digests.append(previous)
         fence = Expect(SessionSubjects(ref).planner_family, state.head)
-        controls = [
-            event.kind for event in events if isinstance(event, AnchorChanged) and event.kind in CONTROLS
-        ]
-        if controls:
-            writes.append(self._control(ref, controls, at_ms))
+        writes += [*self._control(ref, events, receipt, at_ms), *also]
         last = await self._committer.commit(writes, fence, deadline_s)
         for offset, (event, digest) in enumerate(zip(events, digests, strict=True)):
             state = apply(state, Recorded(last - len(writes) + 1 + offset, event, digest))
         return state
 
-    def _control(self, ref: SessionRef, kinds: Sequence[str], at_ms: int) -> Write:
-        """What wakes planners for a control: its own anchors, several a turn, are none of their business."""
-        payload, _ = encode(Record(Kind.CONTROL, at_ms, self._writer, {"kinds": list(kinds)}))
-        return Write(SessionSubjects(ref).control, payload)
+    def _control(
+        self, ref: SessionRef, events: Sequence[PlannerEvent], receipt: Mapping[str, Any] | None, at_ms: int
+    ) -> list[Write]:
+        """What wakes planners for a control: the anchors of turns, several each, are mostly their own."""
+        controls = [each for each in events if isinstance(each, AnchorChanged) and each.kind in CONTROLS]
+        if not controls:
+            return []
+        body = {**(receipt or {}), "kinds": [each.kind for each in controls]}
+        payload, _ = encode(Record(Kind.CONTROL, at_ms, self._writer, body))
+        if receipt is None:
+            return [Write(SessionSubjects(ref).control(), payload)]
+        subject = SessionSubjects(ref).control(controls[0].control_id)
+        return [Write(subject, payload, Expect(subject, 0))]
 
     def _write(self, ref: SessionRef, event: PlannerEvent, previous: str, at_ms: int) -> tuple[Write, str]:
         subjects = SessionSubjects(ref)

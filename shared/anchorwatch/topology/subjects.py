@@ -66,7 +66,7 @@ PLANNER_FAMILY = Subject(_SESSION + ".p.>")
 ANCHOR = Subject(_SESSION + ".p.anchor")
 LOG = Subject(_SESSION + ".p.log")
 COMMAND = Subject(_SESSION + ".p.cmd.{pool}")
-CONTROL = Subject(_SESSION + ".ctl.wake")
+CONTROL = Subject(_SESSION + ".ctl.{control_id}")
 EFFECT_FAMILY = Subject(_FX + ".>")
 EFFECT = Subject(_FX + ".{register}")
 LATE = Subject(_SESSION + ".late.{run}.{step}.{n}")
@@ -139,10 +139,6 @@ class SessionSubjects:
         return LOG.at(**self._tokens)
 
     @property
-    def control(self) -> str:
-        return CONTROL.at(**self._tokens)
-
-    @property
     def tick_schedule(self) -> str:
         return TICK_SCHEDULE.at(**self._tokens)
 
@@ -152,6 +148,10 @@ class SessionSubjects:
 
     def input(self, input_id: str) -> str:
         return INPUT.at(**self._tokens, input_id=input_id)
+
+    def control(self, control_id: str = "wake") -> str:
+        """The receipt of an order; without an id what merely wakes planners."""
+        return CONTROL.at(**self._tokens, control_id=control_id)
 
     def command(self, pool: str) -> str:
         return COMMAND.at(**self._tokens, pool=pool)

@@ -1,0 +1,140 @@
+"""Carrying out what people order: once, whatever is killed and however often it is asked.
+
+The change of the anchor and the receipt of the order (``ctl.<control_id>``, written once) are one atomic write: either both
+stand or neither. So whoever asks again finds the receipt, and the change directly before it, or nothing was done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anchorwatch.bus.port import Bus, Stored
+from anchorwatch.codec import decode
+from anchorwatch.core.errors import Damaged, Fenced, IdempotencyConflict, NotFound, Refused, Unavailable
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.session import SessionState
+from anchorwatch.core.session.commands import Order
+from anchorwatch.core.session.decide import decide
+from anchorwatch.core.session.events import AnchorChanged
+from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
+from anchorwatch.journal.mapping import read_session_record
+from anchorwatch.journal.sessions import STALE_ATTEMPTS_MAX, SessionJournal
+from anchorwatch.topology.subjects import SessionSubjects
+
+RACES_LOST_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request. ``control_id`` follows from its idempotency key; ``body_sha256`` is what the receipt is bound to."""
+
+    control_id: str
+    by: str
+    body_sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An order that was carried out by the anchor record at ``sequence``. ``replayed``: it had been before.
+
+    ``state`` is the session with it; None where it was replayed.
+    """
+
+    sequence: int
+    change: AnchorChanged
+    replayed: bool
+    state: SessionState | None = None
+
+
+class OrderJournal:
+    """Carries out orders, and finds those that were."""
+
+    def __init__(self, bus: Bus, committer: Committer, sessions: SessionJournal) -> None:
+        self._bus = bus
+        self._committer = committer
+        self._sessions = sessions
+
+    async def carry_out(
+        self,
+        ref: SessionRef,
+        asked: Asked,
+        order: Callable[[SessionState], Order],
+        *,
+        also: Callable[[AnchorChanged], Sequence[Write]] = lambda _: (),
+        deadline_s: float = DEADLINE_S,
+    ) -> Done:
+        """Do what ``order`` makes of the session as it is; when somebody else writes first, of the session as it is then.
+
+        ``also``: what is to stand or fall with the change.
+
+        Raises:
+            Refused, NotFound and the others of `decide`: nothing was done. IdempotencyConflict: the key was used for
+            another request. Fenced: others wrote first each time. Unavailable: not known; asking again is safe.
+        """
+        at_least = 0
+        for _ in range(RACES_LOST_MAX):
+            found = await self.find(ref, asked)
+            if found is not None:
+                return found
+            state = await self._sessions.load(ref, at_least)
+            try:
+                wanted = order(state)
+                change = _only(decide(state, wanted))
+            except (Refused, NotFound):
+                # An answer that lags must not refuse what the session allows by now.
+                newest = (await self._bus.stream_state(self._committer.stream)).last_sequence
+                if state.read_through >= newest:
+                    raise
+                at_least = newest
+                continue
+            receipt = {"by": asked.by, "body_sha256": asked.body_sha256}
+            try:
+                state = await self._sessions.append(
+                    ref, state, [change], wanted.at_ms, deadline_s, receipt=receipt, also=also(change)
+                )
+            except Fenced:
+                at_least = (await self._bus.stream_state(self._committer.stream)).last_sequence
+                continue
+            return Done(state.head, change, replayed=False, state=state)
+        raise Fenced(
+            f"the session {ref.session} is being written by others all the time", hint="pause it first"
+        )
+
+    async def find(self, ref: SessionRef, asked: Asked) -> Done | None:
+        """What was done for the same request before, as far as the answering server knows.
+
+        Raises:
+            IdempotencyConflict: it was another request. Damaged. Unavailable.
+        """
+        subjects = SessionSubjects(ref)
+        page = await self._bus.last(self._committer.stream, [subjects.control(asked.control_id)])
+        if not page.messages:
+            return None
+        stored = page.messages[0]
+        first: str = decode(stored.payload).body["body_sha256"]
+        if first != asked.body_sha256:
+            raise IdempotencyConflict(
+                "the key was used before with another request",
+                hint="use a new key for a new request",
+                first_body_sha256=first,
+            )
+        return await self._before(subjects.anchor, stored)
+
+    async def _before(self, anchor: str, receipt: Stored) -> Done:
+        for _ in range(STALE_ATTEMPTS_MAX):
+            page = await self._bus.range(self._committer.stream, anchor, receipt.sequence - 1, limit=1)
+            if page.messages and page.messages[0].sequence == receipt.sequence - 1:
+                recorded = read_session_record(page.messages[0])
+                if recorded is not None and isinstance(recorded.event, AnchorChanged):
+                    return Done(recorded.sequence, recorded.event, replayed=True)
+            if page.up_to >= receipt.sequence:
+                raise Damaged(f"sequence {receipt.sequence}: no anchor stands before this receipt")
+        raise Unavailable(f"no server has answered up to sequence {receipt.sequence}")
+
+
+def _only(events: Sequence[Any]) -> AnchorChanged:
+    (event,) = events
+    assert isinstance(event, AnchorChanged)  # noqa: S101 - what every order makes
+    return event

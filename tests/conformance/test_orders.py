@@ -1,0 +1,148 @@
+"""What people order, on both buses: carried out once, for ever, on the state that it finds; nothing half done."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+
+import pytest
+from anchorwatch.bus.port import Bus, Expect
+from anchorwatch.codec import decode, encode
+from anchorwatch.core.errors import Fenced, IdempotencyConflict, TurnNotActive
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Kind, Record
+from anchorwatch.core.session import SessionState
+from anchorwatch.core.session.commands import Acquire, Control, Create, Direct, EndTurn, Order
+from anchorwatch.core.session.decide import decide
+from anchorwatch.journal.commit import Committer, Write
+from anchorwatch.journal.mapping import input_body
+from anchorwatch.journal.orders import Asked, Done, OrderJournal
+from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.topology.streams import STREAMS, journal_stream
+from anchorwatch.topology.subjects import SessionSubjects
+
+from tests.conformance.worlds import World
+
+ME = "planner-1:aa"
+
+
+@dataclass
+class Desk:
+    """A session that no other test has, and who takes orders for it."""
+
+    bus: Bus
+    ref: SessionRef
+    committer: Committer = field(init=False)
+    sessions: SessionJournal = field(init=False)
+    orders: OrderJournal = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.committer = Committer(self.bus, journal_stream())
+        self.sessions = SessionJournal(self.bus, self.committer, "gateway-1:aa")
+        self.orders = OrderJournal(self.bus, self.committer, self.sessions)
+
+    async def do(self, command: object) -> SessionState:
+        state = await self.sessions.load(self.ref, 0)
+        return await self.sessions.append(self.ref, state, decide(state, command), 2_000)  # type: ignore[arg-type]
+
+    async def ask(self, key: str, order: Order, body: str = "b") -> Done:
+        return await self.orders.carry_out(self.ref, Asked(f"c-{key}", "ada", body), lambda _: order)
+
+    async def subjects(self) -> list[str]:
+        page = await self.bus.range(journal_stream(), SessionSubjects(self.ref).everything, 1, limit=500)
+        return [each.subject.split(".", 5)[5] for each in page.messages]
+
+
+@pytest.fixture
+async def desk(bus: Bus, world: World) -> Desk:
+    for spec in STREAMS:
+        await bus.ensure_stream(spec)
+    made = Desk(bus, SessionRef("default", world.stream("s").replace("_", "-").lower()))
+    await made.do(Create(made.ref, "keeper@1", (), (), 1_000, "ada"))
+    return made
+
+
+async def test_an_order_and_its_receipt_stand_together_and_say_who(desk: Desk) -> None:
+    done = await desk.ask("k", Control(Kind.PAUSED, "ada", 2_000, "it rains", control_id="c-k"))
+    assert (await desk.subjects())[-2:] == ["p.anchor", "ctl.c-k"]
+    page = await desk.bus.last(journal_stream(), [SessionSubjects(desk.ref).anchor])
+    envelope = json.loads(page.messages[0].payload)["record"]
+    assert envelope["body"] == {"by": "ada", "control": "c-k", "reason": "it rains"}
+    receipt = await desk.bus.last(journal_stream(), [SessionSubjects(desk.ref).control("c-k")])
+    assert decode(receipt.messages[0].payload).body == {
+        "by": "ada",
+        "body_sha256": "b",
+        "kinds": ["paused"],
+    }
+    assert (done.sequence, done.replayed) == (page.messages[0].sequence, False)
+
+
+async def test_the_same_request_asked_again_is_answered_the_same_and_done_once(desk: Desk) -> None:
+    first = await desk.ask("k", Control(Kind.PAUSED, "ada", 2_000, control_id="c-k"))
+    await desk.do(Control(Kind.RESUMED, "ada", 2_100))
+    again = await desk.ask("k", Control(Kind.PAUSED, "ada", 2_200, control_id="c-k"))
+    assert (again.sequence, again.replayed, again.change) == (first.sequence, True, first.change)
+    assert (await desk.sessions.read_anchor(desk.ref))[0].status == "idle"
+
+
+async def test_a_key_that_was_used_for_another_request_is_a_conflict(desk: Desk) -> None:
+    await desk.ask("k", Control(Kind.PAUSED, "ada", 2_000, control_id="c-k"))
+    with pytest.raises(IdempotencyConflict):
+        await desk.ask("k", Control(Kind.RESUMED, "ada", 2_000, control_id="c-k"), body="other")
+
+
+async def test_of_many_who_ask_at_once_under_one_key_one_does_it_and_all_are_told_the_same(
+    desk: Desk,
+) -> None:
+    order = Control(Kind.PAUSED, "ada", 2_000, control_id="c-k")
+    done = await asyncio.gather(*(desk.ask("k", order) for _ in range(12)))
+    assert len({each.sequence for each in done}) == 1
+    assert sum(not each.replayed for each in done) == 1
+
+
+async def test_orders_that_meet_are_each_decided_on_what_the_others_left(desk: Desk) -> None:
+    await asyncio.gather(
+        *(
+            desk.ask(f"{n}", Direct("ada", 2_000, "objectives", "add", (f"o{n}",), control_id=f"c-{n}"))
+            for n in range(5)
+        )
+    )
+    anchor, _ = await desk.sessions.read_anchor(desk.ref)
+    assert sorted(anchor.objectives) == ["o0", "o1", "o2", "o3", "o4"]
+
+
+async def test_a_refused_order_leaves_nothing_and_its_key_is_free(desk: Desk) -> None:
+    before = await desk.subjects()
+    with pytest.raises(TurnNotActive):
+        await desk.ask("k", Control(Kind.CANCELLED, "ada", 2_000, turn_id="turn_9", control_id="c-k"))
+    assert await desk.subjects() == before
+    await desk.ask("k", Control(Kind.PAUSED, "ada", 2_000, control_id="c-k"))
+
+
+async def test_what_is_to_stand_with_an_order_stands_or_falls_with_it(desk: Desk) -> None:
+    subject = SessionSubjects(desk.ref).input("canary-1")
+    payload, _ = encode(Record(Kind.INPUT, 2_000, "gateway-1:aa", input_body("canary", 0)))
+    taken = Write(subject, payload, Expect(subject, 0))
+
+    async def ask(key: str) -> Done:
+        order = Control(Kind.PAUSED, "ada", 2_000, control_id=f"c-{key}")
+        return await desk.orders.carry_out(
+            desk.ref, Asked(f"c-{key}", "ada", "b"), lambda _: order, also=lambda _: [taken]
+        )
+
+    await ask("one")
+    assert (await desk.subjects())[-3:] == ["p.anchor", "ctl.c-one", "in.canary-1"]
+    await desk.do(Control(Kind.RESUMED, "ada", 2_100))
+    before = await desk.subjects()
+    with pytest.raises(Fenced):
+        await ask("two")
+    assert await desk.subjects() == before
+
+
+async def test_a_planner_whose_turn_was_ended_by_an_order_writes_nothing_more(desk: Desk) -> None:
+    state = await desk.do(Acquire("turn_1", "keeper@1", ME, 1, 1, 2_000))
+    await desk.ask("k", Control(Kind.CANCELLED, "ada", 2_000, turn_id="turn_1", control_id="c-k"))
+    end = EndTurn(ME, "success", "", {}, 9_000, None, None, 3_000)
+    with pytest.raises(Fenced):
+        await desk.sessions.append(desk.ref, state, decide(state, end), 3_000)
