@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fcntl
 import json
 import os
@@ -12,17 +11,15 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-import httpx2
 import structlog
 from anchorwatch.core.times import iso
 from standardwebhooks import Webhook
 
 from anchorwatch_notifier.notices import Notice
+from anchorwatch_notifier.posting import NotReached, Poster
 from anchorwatch_notifier.routes import Route
 
 WEBHOOK_TIMEOUT_S = 10.0
-ANSWER_BYTES_MAX = 64 * 1024
-ANSWER_S_MAX = 1.0
 RETRY_AFTER_S_MAX = 24 * 3600.0
 _TOLD_TO_WAIT = frozenset({429, 503})
 
@@ -139,9 +136,8 @@ class WebhookChannel:
     deduplicates: ClassVar[bool] = True
 
     def __init__(self, url: str, secret: str) -> None:
-        self._url = url
         self._signer = Webhook(secret)
-        self._client = httpx2.AsyncClient(timeout=WEBHOOK_TIMEOUT_S, follow_redirects=False)
+        self._poster = Poster(url)
 
     async def send(self, delivery_id: str, notice: Notice) -> None:
         content = {"type": notice.kinds[0], "timestamp": iso(notice.at_ms), "data": notice.content()}
@@ -154,36 +150,23 @@ class WebhookChannel:
             "webhook-signature": self._signer.sign(delivery_id, now, body),
         }
         try:
-            async with (
-                asyncio.timeout(WEBHOOK_TIMEOUT_S),
-                # What the receiver says beside its status is of no interest, and may be without end.
-                self._client.stream("POST", self._url, content=body.encode(), headers=headers) as response,
-            ):
-                status, wait_s = response.status_code, retry_after_s(response.headers.get("retry-after"), now)
-                await _read_out(response)
+            async with asyncio.timeout(WEBHOOK_TIMEOUT_S):
+                reply = await self._poster.post(headers, body.encode())
         except TimeoutError:
             raise NotSent(f"no answer within {WEBHOOK_TIMEOUT_S:g} s") from None
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            raise NotSent(f"not reached: {type(error).__name__}") from None
-        if not httpx2.codes.is_success(status):
-            raise NotSent(f"the receiver answered {status}", wait_s if status in _TOLD_TO_WAIT else None)
+        except NotReached as error:
+            raise NotSent(f"not reached: {error}") from None
+        if not 200 <= reply.status < 300:  # noqa: PLR2004 - success, as HTTP has it
+            wait_s = retry_after_s(reply.headers.get("retry-after"), now)
+            raise NotSent(
+                f"the receiver answered {reply.status}", wait_s if reply.status in _TOLD_TO_WAIT else None
+            )
 
     async def arrived(self, delivery_id: str) -> bool | None:  # noqa: ARG002 - it is sent again in place of asked
         return None
 
     async def close(self) -> None:
-        await self._client.aclose()
-
-
-async def _read_out(response: httpx2.Response) -> None:
-    """Read an answer to its end, so that its connection serves the next notice too; a long or slow one is given up."""
-    size = 0
-    with contextlib.suppress(TimeoutError, httpx2.HTTPError):
-        async with asyncio.timeout(ANSWER_S_MAX):
-            async for chunk in response.aiter_raw():
-                size += len(chunk)
-                if size > ANSWER_BYTES_MAX:
-                    break
+        await self._poster.close()
 
 
 def retry_after_s(value: str | None, now: datetime) -> float | None:
