@@ -4,38 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 from anchorwatch.bus.port import Message
-from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.core.names import SessionRef
 from anchorwatch.journal.inputs import accept, input_id
-from anchorwatch.packs import registry
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.streams import journal_stream
 from anchorwatch.topology.subjects import SessionSubjects
 from anchorwatch_observer.routing import CONSUMER
 
-from tests.support.letters import letters, only_letter, order
-from tests.support.packs import BENCH, bench_agent
+from tests.support.letters import in_state, letters, mesh_test, only_letter, order
+from tests.support.packs import bench_agent
 
 SUBJECT = "aw.event.default.fleet.instance.dead"
-
-
-def mesh_test(body: Callable[[SimMesh], Coroutine[Any, Any, None]], seed: int = 1, **settings: Any) -> None:
-    async def main() -> None:
-        mesh = SimMesh(seed=seed, **settings)
-        try:
-            await body(mesh)
-        finally:
-            await mesh.close()
-
-    registry.register(BENCH)
-    run_virtual(main(), seed)
 
 
 async def publish(mesh: SimMesh, id_: str) -> int:
@@ -83,11 +68,7 @@ def test_a_thousand_events_behind_a_poisonous_one_go_through_and_people_are_show
         assert (failing.state, failing.address.sequence) == ("failing", sequence)
         started_ms = mesh.server.now_ms()
 
-        async def is_open() -> bool:
-            letter = await only_letter(mesh.bus)
-            return letter is not None and letter.state == "open"
-
-        await mesh.until(is_open, within_s=300)
+        await mesh.until(in_state(mesh.bus, "open"), within_s=300)
         assert mesh.server.now_ms() - started_ms > 60_000, "it had minutes"
         letter = await only_letter(mesh.bus)
         assert letter is not None
@@ -127,26 +108,18 @@ def test_a_letter_that_is_retried_is_done_once_it_can_be_and_opens_again_while_i
         ref = await bound(mesh, tmp_path)
         await poison(mesh, ref, "bad")
 
-        async def opened(times: int) -> bool:
-            letter = await only_letter(mesh.bus)
-            return letter is not None and (letter.state, letter.openings) == ("open", times)
-
-        await mesh.until(lambda: opened(1), within_s=300)
+        await mesh.until(in_state(mesh.bus, "open", 1), within_s=300)
         letter = await only_letter(mesh.bus)
         assert letter is not None
         await order(mesh.bus, letter, "retry", mesh.server.now_ms(), "first")
-        await mesh.until(lambda: opened(2), within_s=300)
+        await mesh.until(in_state(mesh.bus, "open", 2), within_s=300)
         await mesh.bus.purge(journal_stream(), register_of(ref, "bad"))
         letter = await only_letter(mesh.bus)
         assert letter is not None
         assert [action.key for action in letter.actions] == ["first"]
         await order(mesh.bus, letter, "retry", mesh.server.now_ms(), "second")
 
-        async def done() -> bool:
-            letter = await only_letter(mesh.bus)
-            return letter is not None and letter.state == "done"
-
-        await mesh.until(done, within_s=10)
+        await mesh.until(in_state(mesh.bus, "done"), within_s=10)
         assert await inputs(mesh, ref) == 1
 
     mesh_test(body)
@@ -163,11 +136,7 @@ def test_a_letter_whose_observer_dies_again_and_again_is_not_lost(tmp_path: Path
             await observer.kill()
             await observer.start()
 
-        async def is_open() -> bool:
-            letter = await only_letter(mesh.bus)
-            return letter is not None and letter.state == "open"
-
-        await mesh.until(is_open, within_s=600)
+        await mesh.until(in_state(mesh.bus, "open"), within_s=600)
 
     mesh_test(body)
 

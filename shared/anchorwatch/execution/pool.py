@@ -6,21 +6,22 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 
-from anchorwatch.bus.port import ConsumerSpec, Delivery, Stored
+from anchorwatch.bus.port import Delivery, Stored
 from anchorwatch.codec import decode
-from anchorwatch.core.effect.state import GateDecided, Owner
+from anchorwatch.core.effect.state import Owner
 from anchorwatch.core.errors import BadInput, Damaged, Fenced, Unavailable
+from anchorwatch.core.letters import DeadLetter
 from anchorwatch.core.names import CallId, SessionRef
-from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.edges import Edge, reached
+from anchorwatch.execution.giving_up import GivingUp
 from anchorwatch.execution.job import Job
 from anchorwatch.execution.leave import Leave
+from anchorwatch.execution.message import SERVICE, SHARD, Message, pool_consumer, read_message
 from anchorwatch.execution.recorder import Recorder
 from anchorwatch.execution.runner import Runner, RuntimeFor
 from anchorwatch.journal.artifacts import ArtifactJournal
 from anchorwatch.journal.blocks import BlockJournal
 from anchorwatch.journal.commit import Committer
-from anchorwatch.journal.effect_mapping import read_effect
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.journal.mapping import read_command
 from anchorwatch.journal.sessions import SessionJournal
@@ -29,53 +30,23 @@ from anchorwatch.packs.port import Pack
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.intake import Intake
-from anchorwatch.service.keepalive import ACK_WAIT_S, KeepAlive
+from anchorwatch.service.keepalive import KeepAlive
+from anchorwatch.service.letters import DeadLetters
+from anchorwatch.service.orders import Orders
 from anchorwatch.topology.streams import journal_stream
-from anchorwatch.topology.subjects import COMMAND, EFFECT, GATE, SessionSubjects, parse_register
+from anchorwatch.topology.subjects import SessionSubjects, parse_register
 
-SHARD = "0"
-# Commands of a paused session wait here, and must not keep those of others out.
-ACK_PENDING_MAX = 4096
 FAULT_S_MAX = 10.0
+AGAIN_S = 0.5
 FINISH_S_MAX = 6.0
 """How long a service that stops lets its commands end; the process is given a little longer."""
-
-
-def pool_consumer(pool: str) -> ConsumerSpec:
-    """The consumer that all executors of a pool share."""
-    return ConsumerSpec(
-        stream=journal_stream(SHARD),
-        filters=(
-            COMMAND.filter(shard=SHARD, pool=pool),
-            EFFECT.filter(shard=SHARD, pool=pool, register=GATE),
-        ),
-        durable=f"executor-{pool}",
-        ack_wait_s=ACK_WAIT_S,
-        ack_pending_max=ACK_PENDING_MAX,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Message:
-    """What a delivery is about. ``command`` (and ``digest``, its record's) is missing where it is an answer at a gate."""
-
-    sequence: int
-    ref: SessionRef
-    call: CallId
-    pool: str
-    command: CommandDecided | None = None
-    digest: str = ""
-
-    @property
-    def identity(self) -> tuple[SessionRef, CallId]:
-        return self.ref, self.call
 
 
 @dataclass(slots=True)
 class _InHand:
     """A command at work, with every delivery that is about it. ``again``: another message of it came meanwhile."""
 
-    message: _Message
+    message: Message
     attempt: int
     deliveries: list[Delivery] = field(default_factory=list)
     again: bool = False
@@ -101,13 +72,28 @@ class PoolRunner:
         self._concurrency = concurrency
         self._log = context.log.bind(pool=pool)
         self._alive = KeepAlive()
-        self._intake = Intake(context.bus, pool_consumer(pool), context.stopping)
+        self._intake = Intake(context.bus, pool_consumer(pool), context.stopping, context.crashes)
         self._in_hand: dict[tuple[SessionRef, CallId], _InHand] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._runner = _make_runner(context, agents, runtime_for, load_pack)
+        self._giving_up = _make_giving_up(context, agents, self._runner)
+        self._letters = DeadLetters(context)
+        self._orders = Orders(
+            context,
+            self._letters,
+            self,
+            SERVICE,
+            f"dead-{SERVICE}-{pool}",
+            lambda letter: parse_register(letter.address.subject).pool == pool,
+        )
 
     async def run(self) -> None:
         """Take commands until told to stop, then let those at work end."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._take(), name="commands")
+            tasks.create_task(self._orders.run(), name="letters")
+
+    async def _take(self) -> None:
         alive = asyncio.create_task(self._alive.run(), name="in-progress")
         try:
             await self._intake.open()
@@ -137,7 +123,7 @@ class PoolRunner:
             self._alive.hold(delivery)
         deliveries = [delivery] if delivery is not None else []
         try:
-            message = _read(stored)
+            message = read_message(stored)
         except (BadInput, Damaged, KeyError, TypeError, ValueError) as error:
             # It can never run. Whoever loads the session sees the same damage, and quarantines it.
             self._log.error("a command cannot be read", sequence=stored.sequence, reason=str(error)[:300])
@@ -177,18 +163,42 @@ class PoolRunner:
 
     async def _advance(self, in_hand: _InHand) -> float | None:
         later_s = min(0.5 * 2.0 ** min(in_hand.attempt - 1, 10), FAULT_S_MAX)
-        sequence = in_hand.message.sequence
+        message = in_hand.message
         try:
-            return await self._runner.handle(await self._job(in_hand))
+            async with self._letters.guard(message.address, in_hand.attempt) as admitted:
+                return await self._runner.handle(await self._job(in_hand)) if admitted else None
         except (Unavailable, Fenced) as error:
-            self._log.warning("a command waits", sequence=sequence, reason=error.message)
+            self._log.warning("a command waits", sequence=message.sequence, reason=error.message)
             return later_s
-        except Damaged as error:
-            self._log.error("a command cannot be run", sequence=sequence, reason=error.message)
-            return FAULT_S_MAX
-        except Exception:  # noqa: BLE001 - a pack may raise anything, and one command must not stop the others
-            self._log.exception("a command waits, for a fault", sequence=sequence)
-            return later_s
+        except Exception as error:  # noqa: BLE001 - a pack may raise anything, and one command must not stop the others
+            self._log.exception("a command cannot be handled", sequence=message.sequence)
+            return None if await self._letters.failed(message.address, error) else later_s
+
+    async def take_up(self, letter: DeadLetter) -> float | None:
+        """Handle a command that could not be handled, once more."""
+        message = read_message(await self._letters.message(letter.address))
+        if message is None:
+            return None
+        if message.identity in self._in_hand:
+            return AGAIN_S
+        self._in_hand[message.identity] = in_hand = _InHand(message, attempt=2)
+        try:
+            job = await self._job(in_hand)
+            if await self._giving_up.ask_anew(job, letter):
+                return None
+            return await self._runner.handle(job)
+        finally:
+            del self._in_hand[message.identity]
+            await self._answer(in_hand.deliveries, AGAIN_S)
+
+    async def settle(self, letter: DeadLetter) -> None:
+        """Give a command that is given up its outcome."""
+        message = read_message(await self._letters.message(letter.address))
+        if message is None:
+            return
+        if message.identity in self._in_hand:
+            raise Unavailable("it is being handled just now")
+        await self._giving_up.settle(await self._job(_InHand(message, attempt=2)), letter)
 
     async def _job(self, in_hand: _InHand) -> Job:
         """The command in hand.
@@ -211,16 +221,9 @@ class PoolRunner:
         return Job(message.ref, state.gate.command, record.digest, command, in_hand.attempt + 1)
 
 
-def _read(stored: Stored) -> _Message | None:
-    """What a message of the pool's consumer is about; None when it asks nothing of an executor."""
-    register = parse_register(stored.subject)
-    if register.kind == "fx.gate":
-        if not isinstance(read_effect(stored), GateDecided):
-            return None
-        return _Message(stored.sequence, register.ref, register.call, register.pool)
-    record = decode(stored.payload)
-    command = read_command(register.pool, record.body)
-    return _Message(stored.sequence, register.ref, command.call, register.pool, command, record.digest)
+def _make_giving_up(context: ServiceContext, agents: AgentDirectory, runner: Runner) -> GivingUp:
+    committer = Committer(context.bus, journal_stream(SHARD))
+    return GivingUp(runner.recorder, committer, agents, context.peers, runner.me, context.log)
 
 
 def _make_runner(

@@ -156,10 +156,10 @@ class Runner:
         """A definition that is not there may only not have been seen yet; after a while it is not there."""
         if job.attempt < AGENT_TRIES_MAX:
             return AGAIN_S
-        if state.outcome is None and state.claim is None:
-            await self.recorder.append(
-                job, state, outcome(job, "refused", error.message, rule="unknown_agent")
-            )
+        if state.claim is not None or state.first_claim:
+            # Somebody began it who knew the agent.
+            raise error
+        await self.recorder.append(job, state, outcome(job, "refused", error.message, rule="unknown_agent"))
         return None
 
     async def _without_tool(self, job: Job, state: EffectState, agent: AgentSpec, pack: Pack) -> None:

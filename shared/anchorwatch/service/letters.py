@@ -89,7 +89,12 @@ class DeadLetters:
             return
         async with self._alone():
             admitted = await self._admit(address)
-            yield admitted
+            try:
+                yield admitted
+            except Exception:
+                # A failure is an answer too: the process is still there.
+                await self._answer(address)
+                raise
             if admitted:
                 await self._answer(address)
 

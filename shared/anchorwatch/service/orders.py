@@ -12,7 +12,7 @@ from typing import Protocol
 
 from anchorwatch.bus.port import ConsumerSpec, Delivery
 from anchorwatch.core.errors import AnchorWatchError, Damaged, Unavailable
-from anchorwatch.core.letters import WAITING, DeadLetter, pause_s
+from anchorwatch.core.letters import WAITING, DeadLetter, counts, pause_s
 from anchorwatch.journal.letters import Filed, read_letter
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.intake import Intake
@@ -108,7 +108,7 @@ class Orders:
         if letter is None or not self._mine(letter):
             return None
         if letter.state in ("open", "dropped"):
-            await self._handler.settle(letter)
+            await self._settle(letter)
             return None
         if letter.state not in WAITING:
             return None
@@ -124,6 +124,15 @@ class Orders:
             await self._letters.started(filed)
             return None
         return await self._take_up(filed, letter)
+
+    async def _settle(self, letter: DeadLetter) -> None:
+        try:
+            await self._handler.settle(letter)
+        except Exception as error:
+            if not counts(error):
+                raise
+            # It would fail again. People are shown the letter as it is.
+            self._context.log.exception("a letter cannot be settled", letter=letter.address.letter_id)
 
     def _may_end_the_process(self, delivery: Delivery, letter: DeadLetter) -> bool:
         """Whether it was handled from here before, and no answer came. A record that says so is delivered anew."""
