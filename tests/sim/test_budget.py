@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
 from anchorwatch.core.agents import Limits
-from anchorwatch.models import registry as models
 from anchorwatch.models.port import Model, ModelReply, ModelRequest, StepDecision
 from anchorwatch.models.rules import RulesModel
 from anchorwatch.testing.mesh import SimMesh
+from anchorwatch_planner import main as planner
 
 from tests.sim.test_planner import agent, mesh_test, once
 
@@ -39,26 +39,22 @@ class Recording:
     async def close(self) -> None: ...
 
 
-def playing(
-    monkeypatch: pytest.MonkeyPatch, body: Callable[[SimMesh, list[int]], Coroutine[Any, Any, None]]
-) -> None:
+def playing(body: Callable[[SimMesh, list[int]], Coroutine[Any, Any, None]]) -> None:
     sent: list[int] = []
 
     def build(settings: object, spec: object, pack: Any) -> Model:
         del settings, spec
         return Recording(RulesModel(pack.rules), sent)
 
-    monkeypatch.setattr(models, "build", build)
-
     async def run(mesh: SimMesh) -> None:
-        await mesh.open("planner")
+        await mesh.open(("planner", partial(planner.run, build=build)))
         await body(mesh, sent)
 
     mesh_test(1, run)
 
 
 def test_no_request_above_the_budget_is_ever_sent_and_old_turns_make_room(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     async def body(mesh: SimMesh, sent: list[int]) -> None:
         spec = agent(tmp_path, once(), heartbeat_s=60, limits=Limits(context_tokens_max=BUDGET))
@@ -71,11 +67,11 @@ def test_no_request_above_the_budget_is_ever_sent_and_old_turns_make_room(
         assert anchor.prompt is not None
         assert anchor.prompt.tokens == sent[anchor.run_id - 1], "what is recorded is what was sent"
 
-    playing(monkeypatch, body)
+    playing(body)
 
 
 def test_a_budget_that_nothing_fits_into_ends_the_turn_and_says_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     async def body(mesh: SimMesh, sent: list[int]) -> None:
         spec = agent(tmp_path, once(), heartbeat_s=3600, limits=Limits(context_tokens_max=256))
@@ -86,4 +82,4 @@ def test_a_budget_that_nothing_fits_into_ends_the_turn_and_says_so(
         assert sent == []
         assert (await mesh.until_rest(ref, 4, within_s=600)).runs_without_progress == 4
 
-    playing(monkeypatch, body)
+    playing(body)

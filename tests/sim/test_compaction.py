@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.state import SessionState
 from anchorwatch.edges import Edge
-from anchorwatch.models import registry as models
 from anchorwatch.models.port import Model, ModelReply, ModelRequest, ModelUnavailable, StepDecision, Usage
 from anchorwatch.models.tokens import Counter
 from anchorwatch.testing.mesh import Process, SimMesh
+from anchorwatch_planner import main as planner
 
 from tests.sim.test_planner import agent, once
 
@@ -89,7 +90,6 @@ class Scene:
 
 
 def playing(
-    monkeypatch: pytest.MonkeyPatch,
     spec: AgentSpec,
     write: Write,
     body: Callable[[Scene], Coroutine[Any, Any, None]],
@@ -101,12 +101,10 @@ def playing(
         del settings, agent, pack
         return talker
 
-    monkeypatch.setattr(models, "build", build)
-
     async def main() -> None:
         mesh = SimMesh(seed=seed)
         try:
-            await mesh.open("planner")
+            await mesh.open(("planner", partial(planner.run, build=build)))
             await body(Scene(mesh, await mesh.session("s", spec), talker))
         finally:
             await mesh.close()
@@ -128,7 +126,7 @@ async def talk(scene: Scene, runs: int = RUNS) -> None:
 
 
 def test_a_long_talk_is_summed_up_again_and_again_and_no_request_is_over_budget(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     async def body(scene: Scene) -> None:
         await talk(scene)
@@ -144,7 +142,7 @@ def test_a_long_talk_is_summed_up_again_and_again_and_no_request_is_over_budget(
         assert state.critical == (ORDERS,)
         assert (await scene.mesh.anchor(scene.ref)).last_run_outcome == "no_action"
 
-    playing(monkeypatch, spec(tmp_path), plain_words, body)
+    playing(spec(tmp_path), plain_words, body)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +150,7 @@ def test_a_long_talk_is_summed_up_again_and_again_and_no_request_is_over_budget(
     [(unavailable, "model_unavailable"), (labelled, "label of the prompt"), (endless, "no shorter")],
 )
 def test_where_the_model_s_summary_cannot_stand_the_records_alone_make_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, write: Write, because: str
+    tmp_path: Path, write: Write, because: str
 ) -> None:
     async def body(scene: Scene) -> None:
         await talk(scene)
@@ -166,7 +164,7 @@ def test_where_the_model_s_summary_cannot_stand_the_records_alone_make_one(
         assert "run 1:" in state.summary.text or "not told of" in state.summary.text
         assert (await scene.mesh.anchor(scene.ref)).last_run_outcome == "no_action"
 
-    playing(monkeypatch, spec(tmp_path), write, body)
+    playing(spec(tmp_path), write, body)
 
 
 async def dies_and_comes_back(edge: Edge, process: Process) -> None:
@@ -189,9 +187,7 @@ async def dies_and_comes_back(edge: Edge, process: Process) -> None:
 
 
 @pytest.mark.parametrize("edge", [Edge.PLANNER_COMPACTION_BEFORE, Edge.PLANNER_COMPACTION_AFTER])
-def test_a_planner_killed_at_a_compaction_loses_no_turn_of_the_talk(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, edge: Edge
-) -> None:
+def test_a_planner_killed_at_a_compaction_loses_no_turn_of_the_talk(tmp_path: Path, edge: Edge) -> None:
     async def body(scene: Scene) -> None:
         planner = scene.mesh.processes["planner-1"]
         async with asyncio.TaskGroup() as tasks:
@@ -204,4 +200,4 @@ def test_a_planner_killed_at_a_compaction_loses_no_turn_of_the_talk(
         assert max(scene.talker.sent) <= BUDGET
         assert state.critical == (ORDERS,)
 
-    playing(monkeypatch, spec(tmp_path), plain_words, body)
+    playing(spec(tmp_path), plain_words, body)

@@ -54,6 +54,18 @@ class Trigger(_Body):
     reason: str = Field("", max_length=1000)
 
 
+class Replay(_Body):
+    """Which turn to make again, and which other model to ask."""
+
+    turn: str = Field(pattern=TOKEN_PATTERN, description="the turn's id, or its run number")
+    model: str | None = Field(
+        None,
+        min_length=1,
+        max_length=200,
+        description="a model's name at the configured endpoint, or `rules`",
+    )
+
+
 class NewEvent(_Body):
     """Something that happened outside."""
 

@@ -57,6 +57,7 @@ class Fitted:
         return {
             "template": TEMPLATE,
             "rung": self.rung.name.lower(),
+            "read": [self.state.head, self.state.read_through],
             **({"summary": summary.through_run} if summary else {}),
         }
 
@@ -127,6 +128,24 @@ class Fitter:
         if fitted is None:
             raise _too_large(question, state)
         return fitted
+
+    def preview(self, state: SessionState, mind: Mind, observation: Observation) -> tuple[Fitted, int, str]:
+        """(the request as it would be made now, its budget, what would have to happen first; empty: nothing)."""
+        question = _Question(mind, observation, self._bounds.heartbeat_of(mind), self._bounds.budget_of(mind))
+        fitted = _first_that_fits(question, state, PAST_RUNGS)
+        if fitted is not None:
+            return fitted, question.budget, ""
+        first, shorter = "", state
+        if state.history:
+            turns = _turns_to_go(question, state)
+            first = f"a summary of the {turns} oldest turns, about as this one from the records"
+            shorter = summarise.without(state, turns, question.budget)
+        fitted = _first_that_fits(question, shorter, PAST_RUNGS + TURN_RUNGS)
+        if fitted is None:
+            request = question.request(shorter, TURN_RUNGS[-1])
+            fitted = Fitted(shorter, request, mind.model.count(request), TURN_RUNGS[-1])
+            first = "nothing more can be left out: the turn would end over_budget"
+        return fitted, question.budget, first
 
     async def _compact(
         self, ref: SessionRef, state: SessionState, question: _Question, before: int

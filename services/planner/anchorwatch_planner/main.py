@@ -9,9 +9,6 @@ from functools import partial
 from anchorwatch.bus.port import ConsumerSpec, Delivery
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.names import SessionRef
-from anchorwatch.core.session.wakes import Windows
-from anchorwatch.journal.commit import Committer
-from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.models.registry import build as build_model
 from anchorwatch.models.tokens import load_counter
 from anchorwatch.service.agents import AgentDirectory
@@ -19,7 +16,6 @@ from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.intake import Intake
 from anchorwatch.service.keepalive import ACK_WAIT_S, KeepAlive
 from anchorwatch.service.leases import Leases
-from anchorwatch.service.observations import observe
 from anchorwatch.topology.streams import TICKS, journal_stream
 from anchorwatch.topology.subjects import (
     ANCHOR,
@@ -33,19 +29,13 @@ from anchorwatch.topology.subjects import (
 )
 
 from anchorwatch_planner.actor import Actors
-from anchorwatch_planner.cache import Cache
 from anchorwatch_planner.evidence import Cause, CauseKind
-from anchorwatch_planner.look import Looker, Parts
-from anchorwatch_planner.mind import Bounds
 from anchorwatch_planner.minds import Build, Minds
-from anchorwatch_planner.schedules import Schedules
 from anchorwatch_planner.sweep import sweep
-from anchorwatch_planner.think import Thinker
+from anchorwatch_planner.wiring import SHARD, wire
 
-SHARD = "0"
 BATCH = 32
 CONCURRENCY = 64
-SESSIONS_CACHED = 2_000
 DEFINITION_AGE_S_MAX = 0.25
 """A new version of an agent counts for every turn that begins this long after it was applied, or later."""
 _ANSWERS = (
@@ -71,10 +61,12 @@ async def run(context: ServiceContext, build: Build = build_model) -> None:
     directory = await AgentDirectory.open(context.bus)
     minds = Minds(partial(directory.get, age_max_s=DEFINITION_AGE_S_MAX), context.settings, build)
     in_hand = KeepAlive()
-    actors = _actors(context, minds, in_hand)
+    wired = wire(context, minds, build)
+    actors = Actors(wired.looker.look, context.log, in_hand, concurrency=CONCURRENCY)
     wakes, ticks = (Intake(context.bus, spec, context.stopping) for spec in (WAKES, FALLEN_DUE))
     await wakes.open()
     await ticks.open()
+    answering = await wired.answers.listen()
     # Here, so that no session waits for it in its first turn.
     load_counter()
     context.ready.set()
@@ -88,40 +80,11 @@ async def run(context: ServiceContext, build: Build = build_model) -> None:
             keeping.cancel()
             sweeping.cancel()
     finally:
+        await answering.close()
         await actors.close()
         await wakes.close()
         await ticks.close()
         await minds.close()
-
-
-def _actors(context: ServiceContext, minds: Minds, in_hand: KeepAlive) -> Actors:
-    settings, bus, identity = context.settings, context.bus, context.identity
-    committer = Committer(bus, journal_stream(SHARD))
-    sessions = SessionJournal(bus, committer, identity.execution_id)
-    thinker = Thinker(
-        sessions=sessions,
-        mind_of=minds.of,
-        observe=lambda workspace, agent, names: observe(
-            bus, workspace, agent, now_ms=context.clock.now_ms(), names=names
-        ),
-        execution_id=identity.execution_id,
-        clock=context.clock,
-        bounds=Bounds(settings.heartbeat_s, settings.model_timeout_s, settings.context_tokens_max),
-        log=context.log,
-    )
-    parts = Parts(
-        sessions=sessions,
-        committer=committer,
-        cache=Cache(SESSIONS_CACHED),
-        schedules=Schedules(bus, context.clock),
-        thinker=thinker,
-        peers=context.peers,
-        identity=identity,
-        clock=context.clock,
-        windows=Windows(round(settings.debounce_p0_s * 1000), round(settings.debounce_p1_s * 1000)),
-        log=context.log,
-    )
-    return Actors(Looker(parts).look, context.log, in_hand, concurrency=CONCURRENCY)
 
 
 async def _take(context: ServiceContext, intake: Intake, post: Callable[[Delivery], Awaitable[None]]) -> None:

@@ -50,6 +50,7 @@ class Thinker:
         sessions: SessionJournal,
         mind_of: Callable[[str, str], Awaitable[Mind]],
         observe: Observe,
+        fitter: Fitter,
         execution_id: str,
         clock: Clock,
         bounds: Bounds,
@@ -62,7 +63,7 @@ class Thinker:
         self._clock = clock
         self._bounds = bounds
         self._log = log
-        self._fitter = Fitter(sessions, execution_id, clock, bounds, log)
+        self._fitter = fitter
 
     async def agent(self, ref: SessionRef, state: SessionState) -> AgentSpec:
         """The newest version of the session's agent.

@@ -96,9 +96,10 @@ class Api:
                 break
         return found[::-1] if newest else found
 
-    def post(self, path: str, body: Any, *, key: str | None = None) -> Any:  # noqa: ANN401 - JSON
+    def post(self, path: str, body: Any, *, key: str | None = None, timeout_s: float = TIMEOUT_S) -> Any:  # noqa: ANN401 - JSON
         """Post ``body``. Under an idempotency key (one is made), trying again is harmless."""
-        return self._send("POST", path, body=body, headers={KEY_HEADER: key or secrets.token_urlsafe(18)})
+        headers = {KEY_HEADER: key or secrets.token_urlsafe(18)}
+        return self._send("POST", path, body=body, headers=headers, timeout_s=timeout_s)
 
     def put(self, path: str, body: Any) -> Any:  # noqa: ANN401 - JSON
         return self._send("PUT", path, body=body)
@@ -151,12 +152,18 @@ class Api:
         params: dict[str, Any] | None = None,
         body: Any = None,  # noqa: ANN401 - JSON
         headers: dict[str, str] | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> Any:  # noqa: ANN401 - JSON
         deadline = time.monotonic() + self._retry_s
         while True:
             try:
                 response = self._client.request(
-                    method, path, params=_given(params or {}), json=body, headers=headers or {}
+                    method,
+                    path,
+                    params=_given(params or {}),
+                    json=body,
+                    headers=headers or {},
+                    timeout=timeout_s,
                 )
                 if response.is_success:
                     return response.json()

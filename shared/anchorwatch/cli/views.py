@@ -82,6 +82,14 @@ DELIVERIES: Sequence[Column] = (
 )
 
 
+BLOCKS: Sequence[Column] = (
+    ("block", _field("name")),
+    ("tokens", _field("tokens")),
+    ("left out", _field("left_out")),
+    ("begins", lambda row: row["text"][:60]),
+)
+
+
 def show(rows: Sequence[Row], columns: Sequence[Column], *, as_json: bool, empty: str) -> None:
     """A list."""
     if as_json:

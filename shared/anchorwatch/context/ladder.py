@@ -55,7 +55,7 @@ def folded(history: tuple[PastTurn, ...], rung: Rung) -> tuple[PastTurn | tuple[
     old = len(history) - RECENT_TURNS
     for index, turn in enumerate(history):
         if index >= old or not is_no_op(turn):
-            shown.append(_cut_past(turn) if _is_cut(index, len(history), rung) else turn)
+            shown.append(_cut_past(turn) if is_cut(index, len(history), rung) else turn)
         elif shown and isinstance(shown[-1], tuple):
             shown[-1] = (*shown[-1], turn)
         else:
@@ -80,7 +80,8 @@ def summary_shown(summary: Summary, rung: Rung) -> str:
     return f"…{summary.text[-SHORT_SUMMARY_CHARS:]}"
 
 
-def _is_cut(index: int, turns: int, rung: Rung) -> bool:
+def is_cut(index: int, turns: int, rung: Rung) -> bool:
+    """Whether long outputs of the ``index``-th of ``turns`` earlier turns have stand-ins on ``rung``."""
     if rung >= Rung.PAST_OUTPUTS:
         return True
     return rung >= Rung.OLD_OUTPUTS and index < turns - 1

@@ -69,6 +69,23 @@ class SessionJournal:
             if attempts > STALE_ATTEMPTS_MAX:
                 raise Unavailable(f"no server has answered up to sequence {at_least}")
 
+    async def records(self, ref: SessionRef) -> list[Recorded]:
+        """Every record of the session that its machine folds, in order: as much as the session is old.
+
+        Raises:
+            Damaged, Unavailable: as `load`.
+        """
+        found: list[Recorded] = []
+        start = 1
+        while True:
+            page = await self._bus.range(
+                self._committer.stream, SessionSubjects(ref).everything, start, limit=PAGE
+            )
+            found += [recorded for stored in page.messages if (recorded := read_session_record(stored))]
+            if not page.more:
+                return found
+            start = page.messages[-1].sequence + 1
+
     async def read_anchor(self, ref: SessionRef, at_least: int = 0) -> tuple[Anchor, int]:
         """The anchor and its sequence, from an answer that reaches at least to ``at_least``.
 

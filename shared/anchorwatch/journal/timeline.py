@@ -162,6 +162,9 @@ def _entry(stored: Stored, register: Register, record: Record) -> Entry | None:
             ids = _run_ids(body) | {"call": _call(register.ref, body["run"], body["step"], body["n"])}
             what = f"{_called(body['tool'], body['args'])} was decided"
             why = clip(body.get("head", {}).get("text", ""))
+        case Kind.COMPACTION:
+            ids = {"through_run": body["summary"]["through_run"]}
+            what, why = _compacted(body), clip(body.get("because", ""))
         case Kind.STEP:
             ids = {"run_id": body["run"]}
             what = f"step {body['step']['n']} asked for no call that could be run"
@@ -180,6 +183,12 @@ def _entry(stored: Stored, register: Register, record: Record) -> Entry | None:
         who,
         ids,
     )
+
+
+def _compacted(body: Mapping[str, Any]) -> str:
+    summary, (before, after) = body["summary"], body["tokens"]
+    author = "the model" if summary["source"] == "model" else "the records"
+    return f"a summary by {author} stands for the runs up to {summary['through_run']}: {before} tokens became {after}"
 
 
 def _told(record: Record, register: Register) -> tuple[str, str]:

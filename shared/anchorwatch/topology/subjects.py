@@ -87,6 +87,7 @@ DEAD_LETTER = Subject("aw.dead.{workspace}.{service}.{id}")
 
 RPC_OBSERVE = Subject("aw.rpc.observe.{workspace}.{agent}")
 RPC_MEMORY = Subject("aw.rpc.memory.{verb}")
+RPC_PLANNER = Subject("aw.rpc.planner.{verb}")
 
 GATE, CLAIM, DONE = "gate", "claim", "done"
 

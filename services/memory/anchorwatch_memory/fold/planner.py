@@ -53,7 +53,7 @@ def enter(db: sqlite3.Connection, opened: Opened) -> None:
         case _ if opened.record.kind == Kind.STEP:
             body = opened.record.body
             _step(db, opened, body["run"], read_head(body["step"]), [])
-        case _ if opened.record.kind != Kind.SNAPSHOT:
+        case _ if opened.record.kind not in (Kind.SNAPSHOT, Kind.COMPACTION):
             raise Damaged(f"{opened.record.kind[:40]!r} is no kind of log record")
 
 

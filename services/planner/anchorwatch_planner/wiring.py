@@ -1,0 +1,88 @@
+"""What a planner is made of, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from anchorwatch.core.facts import Observation
+from anchorwatch.core.session.wakes import Windows
+from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.models.registry import DEFAULT, OPENAI
+from anchorwatch.models.rules import RULES
+from anchorwatch.service.context import ServiceContext
+from anchorwatch.service.observations import observe
+from anchorwatch.topology.streams import journal_stream
+
+from anchorwatch_planner.answers import Answers
+from anchorwatch_planner.cache import Cache
+from anchorwatch_planner.fitting import Fitter
+from anchorwatch_planner.look import Looker, Parts
+from anchorwatch_planner.mind import Bounds, Mind
+from anchorwatch_planner.minds import Build, Minds
+from anchorwatch_planner.schedules import Schedules
+from anchorwatch_planner.think import Thinker
+
+SHARD = "0"
+SESSIONS_CACHED = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """What looks at sessions, and what answers questions about them."""
+
+    looker: Looker
+    answers: Answers
+
+
+def wire(context: ServiceContext, minds: Minds, build: Build) -> Wired:
+    """A planner's parts. ``build`` makes the model of an agent."""
+    settings, bus, identity, clock = context.settings, context.bus, context.identity, context.clock
+    committer = Committer(bus, journal_stream(SHARD))
+    sessions = SessionJournal(bus, committer, identity.execution_id)
+    bounds = Bounds(settings.heartbeat_s, settings.model_timeout_s, settings.context_tokens_max)
+    fitter = Fitter(sessions, identity.execution_id, clock, bounds, context.log)
+
+    async def see(workspace: str, agent: str, names: Iterable[str]) -> Observation:
+        return await observe(bus, workspace, agent, now_ms=clock.now_ms(), names=names)
+
+    def other_model(mind: Mind, name: str) -> Mind:
+        chosen = {"model": RULES if name == RULES else OPENAI, "model_name": name}
+        agent = mind.agent.model_copy(update={"model": DEFAULT})
+        return replace(mind, model=build(settings.model_copy(update=chosen), agent, mind.pack))
+
+    thinker = Thinker(
+        sessions=sessions,
+        mind_of=minds.of,
+        observe=see,
+        fitter=fitter,
+        execution_id=identity.execution_id,
+        clock=clock,
+        bounds=bounds,
+        log=context.log,
+    )
+    parts = Parts(
+        sessions=sessions,
+        committer=committer,
+        cache=Cache(SESSIONS_CACHED),
+        schedules=Schedules(bus, clock),
+        thinker=thinker,
+        peers=context.peers,
+        identity=identity,
+        clock=clock,
+        windows=Windows(round(settings.debounce_p0_s * 1000), round(settings.debounce_p1_s * 1000)),
+        log=context.log,
+    )
+    answers = Answers(
+        bus=bus,
+        sessions=sessions,
+        fitter=fitter,
+        bounds=bounds,
+        mind_of=minds.of,
+        other_model=other_model,
+        observe=see,
+        clock=clock,
+        log=context.log,
+    )
+    return Wired(Looker(parts), answers)
