@@ -9,7 +9,7 @@ from functools import partial
 from anchorwatch.bus.port import ConsumerSpec, Delivery
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.names import SessionRef
-from anchorwatch.models.registry import build as build_model
+from anchorwatch.models import registry as models
 from anchorwatch.models.tokens import load_counter
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
@@ -56,9 +56,10 @@ FALLEN_DUE = ConsumerSpec(TICKS, (TICK_FIRED.filter(),), "planner-ticks", ack_wa
 CAUSES: dict[str, CauseKind] = {"in": "in", "fx.done": "done", "fx.gate": "gate", "ctl": "control"}
 
 
-async def run(context: ServiceContext, build: Build = build_model) -> None:
-    """Plan until told to stop. ``build`` makes the model of an agent."""
+async def run(context: ServiceContext, build: Build | None = None) -> None:
+    """Plan until told to stop. ``build`` makes the model of an agent, in place of those that are known."""
     directory = await AgentDirectory.open(context.bus)
+    build = build or models.build
     minds = Minds(partial(directory.get, age_max_s=DEFINITION_AGE_S_MAX), context.settings, build)
     in_hand = KeepAlive()
     wired = wire(context, minds, build)

@@ -6,16 +6,14 @@ Run it inside `anchorwatch.bus.sim.loop.run`, so that time is virtual and a run 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import structlog
 
 from anchorwatch.bus.port import Stored
-from anchorwatch.bus.sim import Faults, SimBus, SimServer
+from anchorwatch.bus.sim import Faults, SimServer
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.names import SessionRef
@@ -26,96 +24,13 @@ from anchorwatch.journal.inputs import Receipt, accept
 from anchorwatch.journal.mapping import input_body
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.service.agents import AgentDirectory
-from anchorwatch.service.context import Identity, ServiceContext
-from anchorwatch.service.presence import Presence
 from anchorwatch.service.runner import ensure_topology, find
 from anchorwatch.settings import Settings
+from anchorwatch.testing.process import Process, Run, World
 from anchorwatch.topology.streams import journal_stream
 
 WORKSPACE = "default"
 POLL_S = 0.05
-Run = Callable[[ServiceContext], Awaitable[None]]
-
-
-class LoopClock:
-    """The simulation's time as a service sees it."""
-
-    def __init__(self, server: SimServer) -> None:
-        self._server = server
-
-    def now_ms(self) -> int:
-        return self._server.now_ms()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-
-class Process:
-    """A service at work. `kill` ends it at once, wherever it is; `start` brings it back under the same instance name."""
-
-    def __init__(self, mesh: SimMesh, service: str, instance: str, run: Run) -> None:
-        self.instance = instance
-        self._mesh = mesh
-        self._service = service
-        self._run = run
-        self._starts = 0
-        self._bus: SimBus | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    @property
-    def running(self) -> bool:
-        return self._task is not None and not self._task.done()
-
-    async def start(self) -> None:
-        """Start it, and wait until it is ready."""
-        self._starts += 1
-        server = self._mesh.server
-        self._bus = server.connect(name=f"{self.instance}#{self._starts}")
-        identity = Identity(self._service, self.instance, f"i{self._starts}")
-        presence = Presence(
-            self._bus, identity, self._mesh.settings.lease_s, monotonic=asyncio.get_running_loop().time
-        )
-        context = ServiceContext(
-            settings=self._mesh.settings,
-            bus=self._bus,
-            identity=identity,
-            clock=LoopClock(server),
-            log=self._mesh.log.bind(instance=self.instance),
-            peers=presence,
-        )
-        self._task = asyncio.create_task(self._live(presence, context), name=self.instance)
-        ready = asyncio.create_task(context.ready.wait())
-        await asyncio.wait({ready, self._task}, return_when=asyncio.FIRST_COMPLETED)
-        ready.cancel()
-        if self._task.done():
-            self._task.result()
-
-    async def _live(self, presence: Presence, context: ServiceContext) -> None:
-        try:
-            await presence.start()
-            await self._run(replace(context, crashes=presence.crashes))
-        finally:
-            # A killed process says no goodbye: its bus is dead by now.
-            await presence.stop()
-
-    async def kill(self) -> None:
-        """As ``kill -9``: nothing of it runs any more, and it tells nobody."""
-        if self._bus is not None:
-            self._bus.kill()
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await self._task
-
-    def cut(self) -> None:
-        """Take its network away, and leave it running."""
-        if self._bus is not None:
-            self._bus.cut()
-
-    def mend(self) -> None:
-        """Give the network back."""
-        if self._bus is not None:
-            self._bus.mend()
 
 
 class SimMesh:
@@ -126,6 +41,8 @@ class SimMesh:
         self.settings = Settings(**{"lease_s": 3.0, **settings})
         self.log: structlog.stdlib.BoundLogger = structlog.get_logger()
         self.processes: dict[str, Process] = {}
+        self.crashes: list[tuple[str, BaseException]] = []
+        self._world = World(self.server, self.settings, self.log, self._crashed)
         self.bus = self.server.connect(name="outside")
         self.committer = Committer(self.bus, journal_stream())
         self.sessions = SessionJournal(self.bus, self.committer, "outside")
@@ -140,10 +57,13 @@ class SimMesh:
         """One more process of a service; instances are numbered."""
         name, run = (service, find(service)) if isinstance(service, str) else service
         number = sum(instance.startswith(f"{name}-") for instance in self.processes) + 1
-        process = Process(self, name, f"{name}-{number}", run)
+        process = Process(self._world, name, f"{name}-{number}", run)
         self.processes[process.instance] = process
         await process.start()
         return process
+
+    def _crashed(self, process: Process, error: BaseException) -> None:
+        self.crashes.append((process.instance, error))
 
     async def close(self) -> None:
         for process in self.processes.values():

@@ -15,7 +15,8 @@ from anchorwatch.bus.sim import FaultKind, Faults, SimServer
 from anchorwatch.bus.sim.loop import run
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.service.runner import ensure_topology
-from anchorwatch.testing.mesh import LoopClock, SimMesh
+from anchorwatch.testing.mesh import SimMesh
+from anchorwatch.testing.process import LoopClock
 from anchorwatch_memory.follow import Follower
 from anchorwatch_memory.main import run_on
 from anchorwatch_memory.port import InPlace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -52,7 +53,7 @@ class Caller:
             await self._no_answer(subject, timeout_s, timeout_s)
         try:
             await link.travel(request_s)
-        except Disconnected:
+        except (Disconnected, asyncio.CancelledError):
             # A dying process may have sent it: the system sends on what was handed to it.
             if link.killed and write and server.running and server.rng.random() < 0.5:  # noqa: PLR2004 - a coin
                 self._act_late(subject, apply)

@@ -53,8 +53,9 @@ class TimeLimitReached(SimulationStuck):
 
 
 class SimTask(_AnyTask):
-    """A task that sets order by when it was made, not by where it lies in memory."""
+    """A task that sets order by when it was made, not by where it lies in memory. ``made_in``: the context that it runs in."""
 
+    made_in: contextvars.Context
     _order: int
 
     def __new__(cls, *_args: object, loop: VirtualTimeLoop, **_options: object) -> Self:
@@ -228,7 +229,10 @@ def _make_task(
     coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
     **options: Any,  # noqa: ANN401 - what this Python's create_task hands over
 ) -> asyncio.Task[Any]:
-    return SimTask(coro, loop=cast("VirtualTimeLoop", loop), **options)
+    context = options.pop("context", None) or contextvars.copy_context()
+    task = SimTask(coro, loop=cast("VirtualTimeLoop", loop), context=context, **options)
+    task.made_in = context
+    return task
 
 
 def _where(task: asyncio.Task[Any]) -> str:

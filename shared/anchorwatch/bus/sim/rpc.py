@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 from collections.abc import Callable, Coroutine
 
@@ -26,6 +27,8 @@ class SimSubscription:
         self._announced: list[tuple[str, bytes]] = []
         self._hearing = False
         self._tasks: dict[asyncio.Task[None], None] = {}
+        # A handler belongs to the process that listens, not to the one that asks.
+        self._context = contextvars.copy_context()
 
     def receive(self, subject: str, payload: bytes, answer: Answer | None) -> None:
         """Take a message; tasks exist only while there is something to do, so an idle listener keeps nothing running."""
@@ -53,7 +56,7 @@ class SimSubscription:
         return [task for task in self._tasks if task is not asyncio.current_task()]
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 

@@ -1,0 +1,238 @@
+"""A process of a simulated mesh: it can be killed, stopped, cut off and started again, at any moment.
+
+Everything that a process does runs in tasks of its own, and `current` says in which process a piece of code runs. So a
+death is a real one: not one line of it runs behind the edge that it dies at, but for the clean-up of Python itself, whose
+calls reach nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from anchorwatch.bus.sim import SimBus, SimServer
+from anchorwatch.bus.sim.loop import SimTask, in_order
+from anchorwatch.core.errors import AnchorWatchError
+from anchorwatch.service.context import Identity, ServiceContext
+from anchorwatch.service.presence import Presence
+from anchorwatch.service.runner import BUS_RETRY_S, DRAIN_S_MAX
+from anchorwatch.settings import Settings
+
+Run = Callable[[ServiceContext], Awaitable[None]]
+
+_life: contextvars.ContextVar[Life | None] = contextvars.ContextVar("life", default=None)
+
+
+def current() -> Life | None:
+    """The process that this code runs in; None: outside of all of them."""
+    return _life.get()
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What all processes of a mesh share. ``crashed`` is told of a process that ended by itself."""
+
+    server: SimServer
+    settings: Settings
+    log: structlog.stdlib.BoundLogger
+    crashed: Callable[[Process, BaseException], None]
+
+
+class LoopClock:
+    """The simulation's time as a process sees it: one that is stopped notices nothing."""
+
+    def __init__(self, server: SimServer, life: Life | None = None) -> None:
+        self._server = server
+        self._life = life
+
+    def now_ms(self) -> int:
+        return self._server.now_ms()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        if self._life is not None:
+            await self._life.running()
+
+
+class Life:
+    """One incarnation of a process, from its start to its death."""
+
+    def __init__(self, process: Process, bus: SimBus, identity: Identity) -> None:
+        self.process = process
+        self.bus = bus
+        self.identity = identity
+        self.dead = False
+        self.task: asyncio.Task[None] | None = None
+        self._thawed = asyncio.Event()
+        self._thawed.set()
+
+    async def running(self) -> None:
+        """Return when the process is not stopped."""
+        await self._thawed.wait()
+
+    @property
+    def stopped(self) -> bool:
+        return not self._thawed.is_set()
+
+    def stop(self) -> None:
+        """As SIGSTOP."""
+        self._thawed.clear()
+        self.bus.freeze()
+
+    def go_on(self) -> None:
+        """As SIGCONT."""
+        self._thawed.set()
+        self.bus.thaw()
+
+    def cut(self) -> None:
+        """Take its network away, and leave it running."""
+        self.bus.cut()
+
+    def mend(self) -> None:
+        """Give the network back."""
+        self.bus.mend()
+
+    def die(self) -> None:
+        """As SIGKILL: nothing of it runs any more, and it tells nobody."""
+        if self.dead:
+            return
+        self.dead = True
+        self._thawed.set()
+        self.bus.kill()
+        loop = asyncio.get_running_loop()
+        for task in in_order(asyncio.all_tasks(loop)):
+            if isinstance(task, SimTask) and task.made_in.get(_life) is self:
+                task.cancel()
+
+    async def end(self) -> None:
+        """Wait until Python has cleared it away."""
+        if self.task is not None:
+            await asyncio.wait({self.task})
+
+    def die_here(self) -> None:
+        """Die at this very line, which is one of its own.
+
+        Raises:
+            CancelledError: so that nothing behind it runs.
+        """
+        self.die()
+        raise asyncio.CancelledError
+
+
+class Process:
+    """A service at work under one instance name. A start is a new incarnation; the one before may still be about, as a zombie."""
+
+    def __init__(self, world: World, service: str, instance: str, run: Run) -> None:
+        self.service = service
+        self.instance = instance
+        self.life: Life | None = None
+        self._world = world
+        self._run = run
+        self._starts = 0
+
+    @property
+    def running(self) -> bool:
+        return self.life is not None and not self.life.dead
+
+    def launch(self) -> asyncio.Event:
+        """Start it; the event says when it is ready."""
+        self._starts += 1
+        server = self._world.server
+        identity = Identity(self.service, self.instance, f"i{self._starts}")
+        bus = server.connect(name=f"{self.instance}#{self._starts}")
+        life = self.life = Life(self, bus, identity)
+        context = self._context(life)
+        scope = contextvars.copy_context()
+        scope.run(_life.set, life)
+        work = self._live(life, context)
+        life.task = asyncio.get_running_loop().create_task(work, name=self.instance, context=scope)
+        return context.ready
+
+    async def start(self) -> None:
+        """Start it, and wait until it is ready, or has ended."""
+        ready = asyncio.create_task(self.launch().wait())
+        task = self.life.task if self.life else None
+        assert task is not None  # noqa: S101 - just launched
+        await asyncio.wait({ready, task}, return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if task.done() and not task.cancelled():
+            task.result()
+
+    async def kill(self) -> None:
+        """As ``kill -9``, and wait until it is gone."""
+        if self.life is not None:
+            self.life.die()
+            await self.life.end()
+
+    def cut(self) -> None:
+        """Take its network away, and leave it running."""
+        if self.life is not None:
+            self.life.cut()
+
+    def mend(self) -> None:
+        """Give the network back."""
+        if self.life is not None:
+            self.life.mend()
+
+    def _context(self, life: Life) -> ServiceContext:
+        world = self._world
+        monotonic = asyncio.get_running_loop().time
+        presence = Presence(life.bus, life.identity, world.settings.lease_s, monotonic=monotonic)
+        return ServiceContext(
+            settings=world.settings,
+            bus=life.bus,
+            identity=life.identity,
+            clock=LoopClock(world.server, life),
+            log=world.log.bind(instance=self.instance),
+            peers=presence,
+        )
+
+    async def _live(self, life: Life, context: ServiceContext) -> None:
+        """What the runner of a real process does, but for its signals."""
+        presence = context.peers
+        assert isinstance(presence, Presence)  # noqa: S101 - made above
+        try:
+            await _be_present(presence)
+            await _work(self._run, context, presence)
+        except Exception as error:
+            if life.dead:
+                return
+            life.die()
+            self._world.crashed(self, error)
+            raise
+        finally:
+            # A killed process says no goodbye: its bus is dead by now.
+            await presence.stop()
+
+
+async def _be_present(presence: Presence) -> None:
+    while True:
+        try:
+            await presence.start()
+            return
+        except AnchorWatchError as error:
+            if not error.retryable:
+                raise
+            await asyncio.sleep(BUS_RETRY_S)
+
+
+async def _work(run: Run, context: ServiceContext, presence: Presence) -> None:
+    work = asyncio.ensure_future(run(context))
+    replaced = asyncio.ensure_future(presence.replaced.wait())
+    try:
+        await asyncio.wait({work, replaced}, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            context.stopping.set()
+            await asyncio.wait({work}, timeout=DRAIN_S_MAX)
+        if work.done():
+            work.result()
+    finally:
+        work.cancel()
+        replaced.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await asyncio.gather(work, replaced)
