@@ -21,7 +21,8 @@ from anchorwatch.core.session.state import SessionState
 from anchorwatch.edges import Edge
 from anchorwatch.models.port import Model, ModelReply, ModelRequest, ModelUnavailable, StepDecision, Usage
 from anchorwatch.models.tokens import Counter
-from anchorwatch.testing.mesh import Process, SimMesh
+from anchorwatch.testing.mesh import SimMesh
+from anchorwatch.testing.process import Process
 from anchorwatch_planner import main as planner
 
 from tests.sim.test_planner import agent, once
