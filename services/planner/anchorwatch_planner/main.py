@@ -29,6 +29,7 @@ from anchorwatch.topology.subjects import (
 )
 
 from anchorwatch_planner.actor import Actors
+from anchorwatch_planner.corrections import Corrections
 from anchorwatch_planner.evidence import Cause, CauseKind
 from anchorwatch_planner.minds import Build, Minds
 from anchorwatch_planner.sweep import sweep
@@ -60,7 +61,9 @@ async def run(context: ServiceContext, build: Build | None = None) -> None:
     """Plan until told to stop. ``build`` makes the model of an agent, in place of those that are known."""
     directory = await AgentDirectory.open(context.bus)
     build = build or models.build
-    minds = Minds(partial(directory.get, age_max_s=DEFINITION_AGE_S_MAX), context.settings, build)
+    corrections = await Corrections.open(context.bus, context.settings.model_url, context.log)
+    find = partial(directory.get, age_max_s=DEFINITION_AGE_S_MAX)
+    minds = Minds(find, context.settings, build, corrections.following)
     in_hand = KeepAlive()
     wired = wire(context, minds, build)
     actors = Actors(wired.looker.look, context.log, in_hand, concurrency=CONCURRENCY)
@@ -86,6 +89,7 @@ async def run(context: ServiceContext, build: Build | None = None) -> None:
         await wakes.close()
         await ticks.close()
         await minds.close()
+        await corrections.close()
 
 
 async def _take(context: ServiceContext, intake: Intake, post: Callable[[Delivery], Awaitable[None]]) -> None:

@@ -16,14 +16,18 @@ Find = Callable[[str, str], Awaitable[AgentSpec]]
 Build = Callable[[Settings, AgentSpec, Pack], Model]
 """Makes the model of (settings, agent, pack)."""
 
+Following = Callable[[Model], Awaitable[Model]]
+"""Makes a model's counts follow what its endpoint reports."""
+
 
 class Minds:
     """Finds the mind of ``name`` or ``name@version`` in a workspace."""
 
-    def __init__(self, find: Find, settings: Settings, build: Build) -> None:
+    def __init__(self, find: Find, settings: Settings, build: Build, following: Following) -> None:
         self._find = find
         self._settings = settings
         self._build = build
+        self._following = following
         self._made: dict[tuple[str, str], Mind] = {}
 
     async def of(self, workspace: str, name: str) -> Mind:
@@ -37,7 +41,8 @@ class Minds:
         if key not in self._made:
             pack = packs.load(agent.pack)
             granted = tuple(tool for tool in pack.tools(agent) if tool.name in agent.grants)
-            self._made[key] = Mind(agent, pack, granted, self._build(self._settings, agent, pack))
+            model = await self._following(self._build(self._settings, agent, pack))
+            self._made.setdefault(key, Mind(agent, pack, granted, model))
         return self._made[key]
 
     async def close(self) -> None:

@@ -90,11 +90,8 @@ class Thinker:
                 ref, state, mind, observation, "failed", "the turn reached its limit of steps"
             )
         try:
-            fitted = await self._fitter.fit(ref, state, mind, observation)
+            fitted, reply = await self._ask(ref, state, mind, observation)
             state = fitted.state
-            reached(Edge.PLANNER_MODEL_BEFORE)
-            reply = await mind.model.complete(fitted.request, self._bounds.model_timeout_s)
-            reached(Edge.PLANNER_MODEL_AFTER)
             head, calls = self._decided(turn, mind, observation, fitted, reply)
         except ModelUnavailable as error:
             return await self._end(ref, state, mind, observation, "failed", f"{error.code}: {error}")
@@ -113,6 +110,25 @@ class Thinker:
         if not reply.decision.calls:
             return await self._finish(ref, state, mind, observation, head)
         return await self._commit(ref, state, CommitStep(self._execution_id, head, calls))
+
+    async def _ask(
+        self, ref: SessionRef, state: SessionState, mind: Mind, observation: Observation
+    ) -> tuple[Fitted, ModelReply]:
+        """The model's answer. Where it finds the request too large, it is asked once more, with one made shorter by its count."""
+        for again in (True, False):
+            fitted = await self._fitter.fit(ref, state, mind, observation)
+            state = fitted.state
+            reached(Edge.PLANNER_MODEL_BEFORE)
+            try:
+                reply = await mind.model.complete(fitted.request, self._bounds.model_timeout_s)
+            except ContextOverflow as error:
+                if not again:
+                    raise
+                self._log.warning("the request was too large", session=str(ref), why=str(error))
+                continue
+            reached(Edge.PLANNER_MODEL_AFTER)
+            return fitted, reply
+        raise AssertionError  # the second time answers or raises
 
     async def _mind(self, ref: SessionRef, state: SessionState, *, newest: bool = False) -> Mind:
         if state.anchor is None:

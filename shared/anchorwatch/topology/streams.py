@@ -19,6 +19,7 @@ DEAD = "DEAD"
 AGENTS_BUCKET = "agents"
 ANCHORS_BUCKET = "anchors"
 LEASES_BUCKET = "leases"
+MODELS_BUCKET = "models"
 ARTIFACTS_STORE = "artifacts"
 
 
@@ -120,6 +121,7 @@ BUCKETS: tuple[BucketSpec, ...] = (
         ),
     ),
     BucketSpec(name=LEASES_BUCKET, key_ttl=True),
+    BucketSpec(name=MODELS_BUCKET),
 )
 
 OBJECT_STORES: tuple[str, ...] = (ARTIFACTS_STORE,)

@@ -1,0 +1,57 @@
+"""A model whose counts follow what its endpoint reports as used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anchorwatch.models.correction import Correction
+from anchorwatch.models.port import ContextOverflow, Model, ModelReply, ModelRequest
+
+Learned = Callable[[str, Correction], None]
+"""Told (model's name, correction) whenever a report changed it."""
+OVERFLOW_RATIO = 1.25
+"""By how much a count is taken to fall short when an endpoint refuses the request as too large, and does not say its size."""
+
+
+class CorrectedModel:
+    """Wraps a model. ``known``: what was learned before, by other processes too."""
+
+    def __init__(self, model: Model, known: Correction, learned: Learned) -> None:
+        self._model = model
+        self._correction = known
+        self._learned = learned
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def is_llm(self) -> bool:
+        return self._model.is_llm
+
+    def count(self, request: ModelRequest) -> int:
+        """Tokens of the request; from its endpoint's first report on never below what that would be."""
+        return self._correction.applied(self._model.count(request))
+
+    async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
+        """Ask, and learn from what the endpoint reports. Errors as `Model.complete`."""
+        try:
+            reply = await self._model.complete(request, deadline_s)
+        except ContextOverflow as error:
+            counted = self._model.count(request)
+            self._learn(counted, error.tokens or round(self._correction.applied(counted) * OVERFLOW_RATIO))
+            raise
+        if reply.usage.prompt_tokens is not None:
+            self._learn(self._model.count(request), reply.usage.prompt_tokens)
+        return reply
+
+    async def close(self) -> None:
+        await self._model.close()
+
+    def _learn(self, counted: int, reported: int) -> None:
+        after = self._correction.learned(counted, reported)
+        grown = (after.ratio, after.excess) != (self._correction.ratio, self._correction.excess)
+        first = not self._correction.reports
+        self._correction = after
+        if grown or first:
+            self._learned(self.name, after)
