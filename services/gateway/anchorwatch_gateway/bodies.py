@@ -66,6 +66,12 @@ class Replay(_Body):
     )
 
 
+class Drop(_Body):
+    """Why a dead letter is given up."""
+
+    note: str = Field("", max_length=1000)
+
+
 class NewEvent(_Body):
     """Something that happened outside."""
 

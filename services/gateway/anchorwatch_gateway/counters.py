@@ -30,6 +30,9 @@ class Counters:
         )
         self.sessions = self._gauge("sessions", "Sessions by status", "status")
         self.effects = self._gauge("effects", "Effects by state", "state")
+        self.letters = self._gauge(
+            "dead_letters", "Messages that could not be handled, by service and state", "service", "state"
+        )
         self.stuck = self._gauge(
             "runs_without_progress_max", "The most turns in a row without progress, of all sessions"
         )

@@ -8,15 +8,16 @@ from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.topology.streams import STREAMS
 from prometheus_client import Gauge
 
+from anchorwatch_gateway import letters
 from anchorwatch_gateway.parts import Parts
 
 
 async def refresh(parts: Parts) -> None:
     """Set the gauges. What does not answer is left out rather than shown as zero."""
     counters = parts.counters
-    for gauge in (counters.lag, counters.sessions, counters.effects):
+    for gauge in (counters.lag, counters.sessions, counters.effects, counters.letters):
         gauge.clear()
-    await asyncio.gather(_memory(parts), *(_lag(parts, spec.name) for spec in STREAMS))
+    await asyncio.gather(_memory(parts), _letters(parts), *(_lag(parts, spec.name) for spec in STREAMS))
 
 
 async def _memory(parts: Parts) -> None:
@@ -38,6 +39,17 @@ async def _memory(parts: Parts) -> None:
 def _fill(gauge: Gauge, values: dict[str, int]) -> None:
     for label, value in values.items():
         gauge.labels(label).set(value)
+
+
+async def _letters(parts: Parts) -> None:
+    try:
+        counted = await letters.counts(parts)
+    except AnchorWatchError:
+        return
+    # An alert compares a figure: that there is none open is said too.
+    for service in {"observer", "planner", "executor", "memory", "notifier", *(each for each, _ in counted)}:
+        for state in ("failing", "retried", "open"):
+            parts.counters.letters.labels(service, state).set(counted.get((service, state), 0))
 
 
 async def _lag(parts: Parts, stream: str) -> None:

@@ -17,6 +17,7 @@ from anchorwatch.settings import Settings
 from anchorwatch.topology.streams import journal_stream
 
 from anchorwatch_gateway.counters import Counters
+from anchorwatch_gateway.letter_book import LetterBook
 from anchorwatch_gateway.memory import MemoryClient
 from anchorwatch_gateway.seen import Seen
 from anchorwatch_gateway.streams import Streams
@@ -40,6 +41,7 @@ class Parts:
     artifacts: ArtifactJournal
     agents: AgentDirectory
     memory: MemoryClient
+    letters: LetterBook
     counters: Counters = field(default_factory=Counters)
     seen: Seen = field(default_factory=Seen)
     streams: Streams = field(default_factory=Streams)
@@ -76,4 +78,5 @@ async def assemble(context: ServiceContext) -> Parts:
         artifacts=ArtifactJournal(context.bus, committer, writer),
         agents=await AgentDirectory.open(context.bus),
         memory=MemoryClient(context.bus),
+        letters=LetterBook(context.bus),
     )

@@ -73,7 +73,8 @@ def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """Show what runs, since when, and where its logs are."""
     from anchorwatch.cli import running
 
-    state = running.status(running.data_directory(data_dir))
+    data = running.data_directory(data_dir)
+    state = running.status(data) | {"dead_letters_open": running.open_letters(data)}
     typer.echo(json.dumps(state, indent=2) if as_json else running.status_text(state))
 
 

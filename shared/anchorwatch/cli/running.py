@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from anchorwatch.core.errors import Unavailable
+from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.mesh import control
 from anchorwatch.mesh.files import DataDir
 from anchorwatch.mesh.lock import held_by
@@ -15,6 +15,8 @@ from anchorwatch.mesh.state import MeshFile, read_mesh
 # Services, then the yard, then NATS: each may take as long as the supervisor allows.
 STOP_S_MAX = 30.0
 LOOK_S = 0.05
+LETTERS_MAX = 1_000
+"""More are not counted: so many are looked at in the list."""
 
 
 def data_directory(flag: Path | None) -> DataDir:
@@ -60,6 +62,20 @@ def status(data: DataDir) -> dict[str, Any]:
     return control.ask(data, {"verb": "status"})
 
 
+def open_letters(data: DataDir) -> int | None:
+    """How many dead letters wait for a person; None when that cannot be seen now."""
+    from anchorwatch.cli.api import Api
+
+    mesh = read_mesh(data)
+    if mesh is None:
+        return None
+    try:
+        with Api(mesh.api_url, mesh.token, retry_s=0.0) as api:
+            return len(api.pages("/api/dead-letters", LETTERS_MAX, state="open"))
+    except AnchorWatchError:
+        return None
+
+
 def status_text(state: dict[str, Any]) -> str:
     """The status, for people."""
     from anchorwatch.cli.show import local_time, table
@@ -76,6 +92,8 @@ def status_text(state: dict[str, Any]) -> str:
         for each in state["processes"]
     ]
     head = f"{'ready' if state['ready'] else 'not ready'}: {state['api_url']} · {state['nats_url']} · pid {state['pid']}"
+    if state.get("dead_letters_open"):
+        head += f"\ndead letters: {state['dead_letters_open']} open; `anchorwatch dead-letters` shows them"
     return head + "\n" + table(["process", "state", "pid", "since", "restarts", "log"], rows)
 
 

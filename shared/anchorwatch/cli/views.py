@@ -80,6 +80,15 @@ DELIVERIES: Sequence[Column] = (
     ("title", _field("title")),
     ("error", _field("error")),
 )
+DEAD_LETTERS: Sequence[Column] = (
+    ("id", _field("id")),
+    ("state", _field("state")),
+    ("tries", _field("tries")),
+    ("session", _field("session")),
+    ("last", _time("last_at")),
+    ("message", lambda row: f"{row['message']['stream']} {row['message']['sequence']}"),
+    ("error", lambda row: f"{row['error']['code']}: {row['error']['text']}"),
+)
 
 
 BLOCKS: Sequence[Column] = (
