@@ -24,6 +24,7 @@ from anchorwatch.core.names import SessionRef, check_name
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.apply import Recorded
 from anchorwatch.core.session.events import AnchorChanged
+from anchorwatch.core.session.joining import named
 from anchorwatch.core.session.state import Turn
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.models.port import ModelRequest
@@ -133,7 +134,7 @@ class Answers:
             return answer
         request = prompt.build(
             step.state, mind.agent, mind.pack, mind.tools, step.observation,
-            heartbeat_s=self.bounds.heartbeat_of(mind), rung=step.rung,
+            heartbeat_s=self.bounds.heartbeat_of(mind), rung=step.rung, said=named(step.state, step.head.joined),
         )  # fmt: skip
         answer["made_sha256"] = sha256_hex(prompt.request_bytes(request))
         answer["same"] = answer["made_sha256"] == answer["recorded_sha256"]

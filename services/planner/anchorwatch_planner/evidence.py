@@ -5,6 +5,7 @@ take over from each other for ever):
 
 - the message that woke the holder was delivered again: the holder no longer extends it;
 - an outcome newer than the holder's acquire came here and settled the step: whoever sees that may go on;
+- the session was resumed since: whoever held the turn when it was paused put it down;
 - the holder is a former incarnation of this very instance, or its presence is gone.
 """
 
@@ -17,7 +18,7 @@ from typing import Literal
 from anchorwatch.bus.port import Stored
 from anchorwatch.core.session.state import Turn
 
-CauseKind = Literal["in", "done", "gate", "control", "tick", "sweep", "start"]
+CauseKind = Literal["in", "done", "gate", "control", "resumed", "tick", "sweep", "start"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ def takeover_reason(turn: Turn, causes: Sequence[Cause], *, holder_gone: bool) -
             return f"message {cause.sequence}, which its planner held, was delivered again"
         if cause.kind == "done" and cause.sequence > turn.held_since and turn.steps and turn.settled:
             return f"outcome {cause.sequence} settled the step"
+        if cause.kind == "resumed" and cause.sequence > turn.held_since and turn.settled:
+            return f"it was resumed at {cause.sequence}"
     return None
 
 

@@ -20,7 +20,8 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.conversation import summarised
 from anchorwatch.core.session.decide import Compact, decide
-from anchorwatch.core.session.state import Summary
+from anchorwatch.core.session.joining import joining
+from anchorwatch.core.session.state import Input, Summary
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.models.port import ModelRequest
@@ -43,12 +44,16 @@ class OverBudget(AnchorWatchError):
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A request within its budget, and the state that it was made from. ``tokens``: its count; ``rung``: how short it is."""
+    """A request within its budget, and the state that it was made from.
+
+    ``tokens``: its count; ``rung``: how short it is; ``said``: what joins the turn with it.
+    """
 
     state: SessionState
     request: ModelRequest
     tokens: int
     rung: Rung
+    said: tuple[Input, ...] = ()
 
     @property
     def context(self) -> Mapping[str, Any]:
@@ -70,11 +75,12 @@ class _Question:
     observation: Observation
     heartbeat_s: float
     budget: int
+    said: tuple[Input, ...]
 
     def request(self, state: SessionState, rung: Rung) -> ModelRequest:
         return prompt.build(
             state, self.mind.agent, self.mind.pack, self.mind.tools, self.observation,
-            heartbeat_s=self.heartbeat_s, rung=rung,
+            heartbeat_s=self.heartbeat_s, rung=rung, said=self.said,
         )  # fmt: skip
 
     def tokens(self, state: SessionState, rung: Rung) -> int:
@@ -108,12 +114,25 @@ class Fitter:
         self._log = log
 
     async def fit(self, ref: SessionRef, state: SessionState, mind: Mind, observation: Observation) -> Fitted:
-        """The request for the running turn's next step.
+        """The request for the running turn's next step, with what people said meanwhile where there is room for it.
 
         Raises:
             OverBudget: nothing more can be left out. Fenced, Unavailable: a compaction could not be recorded.
         """
-        question = _Question(mind, observation, self._bounds.heartbeat_of(mind), self._bounds.budget_of(mind))
+        with_all = self._question(mind, observation, joining(state))
+        fitted = _first_that_fits(with_all, state, PAST_RUNGS)
+        if fitted is not None:
+            return fitted
+        # What can wait for the next turn drives nothing out of this one.
+        return await self._fit(
+            ref, state, self._question(mind, observation, joining(state, steered_only=True))
+        )
+
+    def _question(self, mind: Mind, observation: Observation, said: tuple[Input, ...]) -> _Question:
+        heartbeat_s, budget = self._bounds.heartbeat_of(mind), self._bounds.budget_of(mind)
+        return _Question(mind, observation, heartbeat_s, budget, said)
+
+    async def _fit(self, ref: SessionRef, state: SessionState, question: _Question) -> Fitted:
         stuck = 0
         while True:
             fitted = _first_that_fits(question, state, PAST_RUNGS)
@@ -131,7 +150,7 @@ class Fitter:
 
     def preview(self, state: SessionState, mind: Mind, observation: Observation) -> tuple[Fitted, int, str]:
         """(the request as it would be made now, its budget, what would have to happen first; empty: nothing)."""
-        question = _Question(mind, observation, self._bounds.heartbeat_of(mind), self._bounds.budget_of(mind))
+        question = self._question(mind, observation, joining(state))
         fitted = _first_that_fits(question, state, PAST_RUNGS)
         if fitted is not None:
             return fitted, question.budget, ""
@@ -200,7 +219,7 @@ def _first_that_fits(question: _Question, state: SessionState, rungs: tuple[Rung
         request = question.request(state, rung)
         tokens = question.mind.model.count(request)
         if tokens <= question.budget:
-            return Fitted(state, request, tokens, rung)
+            return Fitted(state, request, tokens, rung, question.said)
     return None
 
 

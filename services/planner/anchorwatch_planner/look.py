@@ -13,7 +13,7 @@ from typing import Protocol
 
 import structlog
 from anchorwatch.core.agents import AgentSpec
-from anchorwatch.core.errors import Fenced, TooLarge
+from anchorwatch.core.errors import Fenced, Refused, TooLarge
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.decide import Acquire, TakeOver, decide
@@ -101,12 +101,18 @@ class Looker:
         if any(cause.kind == "tick" for cause in causes):
             self._schedules.forget(ref)
         state = self._told(ref, causes) or await self._read(ref, at_least)
+        refused = False
         for _ in range(ROUNDS_MAX):
             try:
                 verdict, again = await self._round(ref, state, causes, at_least)
                 known = self._cache.get(ref)
             except Fenced:
                 verdict, again, known = None, True, None
+            except Refused:
+                # A person's order came between the reading and the deciding: it is seen when the session is read again.
+                if refused:
+                    raise
+                verdict, again, known, refused = None, True, None, True
             if not again:
                 return verdict
             # A turn that this process has just taken further needs no reading: whatever else was written meanwhile, by a
@@ -168,7 +174,9 @@ class Looker:
                 await self._acquire(ref, state, woken_by, now_ms)
                 return None, True
             case NotBefore(at_ms=at_ms, check=True) if at_ms <= horizon_ms:
-                receipt = await self._accept_tick(ref, f"check-{at_ms}", now_ms)
+                # The run too: a clock that was set back must not find the tick of a turn that is over in place of its own.
+                runs = state.anchor.run_id if state.anchor else 0
+                receipt = await self._accept_tick(ref, f"check-{runs + 1}-{at_ms}", now_ms)
                 return None, bool(woken_by) or receipt.replayed
             case NotBefore(at_ms=at_ms) if at_ms > now_ms:
                 await self._schedules.ensure(ref, at_ms)

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from anchorwatch.bus.port import ConsumerSpec, Delivery
-from anchorwatch.core.errors import AnchorWatchError
+from anchorwatch.bus.port import ConsumerSpec, Delivery, Stored
+from anchorwatch.codec import decode
+from anchorwatch.core.errors import AnchorWatchError, Damaged
 from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Kind
 from anchorwatch.models import registry as models
 from anchorwatch.models.tokens import load_counter
 from anchorwatch.service.agents import AgentDirectory
@@ -102,8 +104,19 @@ async def _post_wake(actors: Actors, delivery: Delivery) -> None:
     stored = delivery.stored
     register = parse_register(stored.subject)
     # Filters of before may have left something else in hand: a look does no harm.
-    cause = Cause(CAUSES.get(register.kind, "control"), stored.sequence, delivery.attempt, stored)
+    kind = CAUSES.get(register.kind, "control")
+    if kind == "control" and _resumes(stored):
+        kind = "resumed"
+    cause = Cause(kind, stored.sequence, delivery.attempt, stored)
     await actors.post(register.ref, cause, delivery)
+
+
+def _resumes(stored: Stored) -> bool:
+    try:
+        return Kind.RESUMED in decode(stored.payload).body.get("kinds", ())
+    except Damaged:
+        # Looking at the session says what is wrong with it.
+        return False
 
 
 async def _post_tick(actors: Actors, delivery: Delivery) -> None:

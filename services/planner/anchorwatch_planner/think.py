@@ -164,6 +164,7 @@ class Thinker:
             calls=len(proposed),
             usage=reply.usage.known(),
             context=fitted.context,
+            joined=tuple(each.sequence for each in fitted.said),
         )
         return head, planned
 

@@ -43,7 +43,7 @@ class Rung(IntEnum):
 def is_no_op(turn: PastTurn) -> bool:
     """Whether nothing was said and nothing was done in it: no person wrote, and no call but for looking came of it."""
     called = any(step.calls for step in turn.steps)
-    spoken = any(each.kind == "message" for each in turn.inputs)
+    spoken = any(each.kind == "message" for each in turn.inputs) or any(step.joined for step in turn.steps)
     return turn.outcome == "no_action" and not called and not spoken
 
 

@@ -18,10 +18,12 @@ from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
-from anchorwatch.core.session.decide import Create, decide
+from anchorwatch.core.session.commands import Control, Create, Order
+from anchorwatch.core.session.decide import decide
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.inputs import Receipt, accept
 from anchorwatch.journal.mapping import input_body
+from anchorwatch.journal.orders import Asked, Done, OrderJournal
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.runner import ensure_topology, find
@@ -46,6 +48,7 @@ class SimMesh:
         self.bus = self.server.connect(name="outside")
         self.committer = Committer(self.bus, journal_stream())
         self.sessions = SessionJournal(self.bus, self.committer, "outside")
+        self.orders = OrderJournal(self.bus, self.committer, self.sessions)
 
     async def open(self, *services: str | tuple[str, Run]) -> None:
         """Make the streams, and start one process of each service (by name, or as name and coroutine function)."""
@@ -86,6 +89,18 @@ class SimMesh:
         """Accept an input for a session."""
         body = input_body(kind, priority, text=text)
         return await accept(self.committer, ref, id_, body, at_ms=self.server.now_ms(), writer="outside")
+
+    async def order(self, ref: SessionRef, key: str, make: Callable[[SessionState, str], Order]) -> Done:
+        """Order something, as the gateway does: ``make`` is given the session as it is, and the id of the receipt."""
+        asked = Asked(f"c-{key}", "outside", key)
+        return await self.orders.carry_out(ref, asked, lambda state: make(state, asked.control_id))
+
+    async def control(self, ref: SessionRef, kind: str, key: str, turn_id: str | None = None) -> Done:
+        """Pause, resume, cancel or delete."""
+        now_ms = self.server.now_ms()
+        return await self.order(
+            ref, key, lambda _, id_: Control(kind, "outside", now_ms, turn_id=turn_id, control_id=id_)
+        )
 
     async def anchor(self, ref: SessionRef) -> Anchor:
         return (await self.sessions.read_anchor(ref))[0]

@@ -29,6 +29,7 @@ from anchorwatch.core.session.events import (
     StepDecided,
     StepHead,
 )
+from anchorwatch.core.session.joining import named
 from anchorwatch.core.session.state import Call, Input, SessionState, Step, Turn, Unsettled
 
 _ENDS_TURN = frozenset({Kind.TURN_ENDED, Kind.CANCELLED, Kind.DELETED, Kind.RESET})
@@ -156,7 +157,7 @@ def _critical(known: tuple[str, ...], taken: Iterable[Input]) -> tuple[str, ...]
 def _end_turn(state: SessionState, turn: Turn, event: AnchorChanged) -> SessionState:
     last = None
     if event.head is not None:
-        last = _step(event.head, _said(state, turn, event.head))
+        last = _step(event.head, named(state, event.head.joined))
         state = _join(state, event.head)
     anchor = event.anchor
     past = past_turn(turn, anchor.last_run_outcome or "failed", anchor.last_run_reason, last)
@@ -191,18 +192,10 @@ def _begin_step(state: SessionState, head: StepHead) -> SessionState:
     turn = state.turn
     if turn is None:
         return state
-    step = _step(head, _said(state, turn, head))
+    step = _step(head, named(state, head.joined))
     steered = tuple(each for each in turn.steered if each.sequence not in head.joined)
     state = _join(state, head)
     return replace(state, turn=replace(turn, steps=(*turn.steps, step), steered=steered))
-
-
-def _said(state: SessionState, turn: Turn, head: StepHead) -> tuple[Input, ...]:
-    """What people said that the model was first shown at this step, in the order in which they said it."""
-    waiting = (*state.pending, *turn.steered)
-    return tuple(
-        sorted((each for each in waiting if each.sequence in head.joined), key=lambda each: each.sequence)
-    )
 
 
 def _join(state: SessionState, head: StepHead) -> SessionState:

@@ -84,7 +84,8 @@ def _line(turn: PastTurn) -> str:
         more = f" and {turn.skipped} more" if turn.skipped else ""
         woken = ", ".join(f"{count} × {family}" for family, count in sorted(wakes.items()))
         parts.append(f"woken by {woken}{more}")
-    said = [" ".join(each.text.split())[:_SAID_CHARS_MAX] for each in turn.inputs if each.kind == "message"]
+    heard = (*turn.inputs, *(each for step in turn.steps for each in step.joined))
+    said = [" ".join(each.text.split())[:_SAID_CHARS_MAX] for each in heard if each.kind == "message"]
     if said:
         parts.append(f"a person wrote: {' / '.join(said)}")
     calls = Counter((call.tool, call.resource, call.state) for step in turn.steps for call in step.calls)
