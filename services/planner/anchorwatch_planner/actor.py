@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import structlog
 from anchorwatch.bus.port import Delivery
-from anchorwatch.core.errors import AnchorWatchError, Damaged
+from anchorwatch.core.errors import AnchorWatchError, Damaged, NewerSchema
 from anchorwatch.core.names import SessionRef
 from anchorwatch.edges import Edge, reached
 from anchorwatch.service.keepalive import KeepAlive
@@ -118,6 +118,12 @@ class Actors:
         failed = _Failed(min(RETRY_S * 2.0 ** min(attempt - 1, 10), RETRY_S_MAX))
         try:
             return await self._look(ref, [letter.cause for letter in letters])
+        except NewerSchema as error:
+            # A planner of that release can: it comes again, to whoever is next.
+            self._log.error(
+                "session is left to a newer release", session=str(ref), code=error.code, why=str(error)
+            )
+            return failed
         except Damaged as error:
             self._log.error("session refuses to run", session=str(ref), code=error.code, why=str(error))
             # Acked, so that it holds up nobody: what it was about is in the journal, and the sweep comes back to it.

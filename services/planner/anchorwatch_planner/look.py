@@ -120,6 +120,15 @@ class Looker:
             state = known if known and self._is_mine(known) else await self._read(ref, at_least)
         return Later(REPLACED_RETRY_S)
 
+    async def reread(self, ref: SessionRef, causes: Sequence[Cause]) -> None:
+        """Forget what is known of the session, and read it from the journal.
+
+        Raises:
+            Damaged: it is the journal that cannot be read. Unavailable.
+        """
+        self._cache.drop(ref)
+        await self._read(ref, max((cause.sequence for cause in causes), default=0))
+
     async def _read(self, ref: SessionRef, at_least: int) -> SessionState:
         known = self._cache.get(ref)
         # Up to the last record of ours that is known: what came before the end of a turn must be seen after it.

@@ -17,6 +17,7 @@ from anchorwatch.topology.streams import journal_stream
 
 from anchorwatch_planner.answers import Answers
 from anchorwatch_planner.cache import Cache
+from anchorwatch_planner.doubt import DoubtingLooker
 from anchorwatch_planner.fitting import Fitter
 from anchorwatch_planner.look import Looker, Parts
 from anchorwatch_planner.mind import Bounds, Mind
@@ -32,7 +33,7 @@ SESSIONS_CACHED = 2_000
 class Wired:
     """What looks at sessions, and what answers questions about them."""
 
-    looker: Looker
+    looker: DoubtingLooker
     answers: Answers
 
 
@@ -85,4 +86,5 @@ def wire(context: ServiceContext, minds: Minds, build: Build) -> Wired:
         clock=clock,
         log=context.log,
     )
-    return Wired(Looker(parts), answers)
+    looker = DoubtingLooker(Looker(parts), bus, committer, identity, clock, context.log)
+    return Wired(looker, answers)

@@ -10,7 +10,8 @@
     ├── Refused                   understood, and not done
     │   ├── SessionDeleted
     │   ├── TurnNotActive     the turn that was meant does not run (any more)
-    │   └── ChangedSince      the session is not as it was when it was shown
+    │   ├── ChangedSince      the session is not as it was when it was shown
+    │   └── SessionQuarantined    its journal is damaged; only a repair is taken
     ├── Denied                    credentials do not allow it
     ├── Unavailable               try again: nothing is known to have happened
     ├── Fenced                    another writer was first; reload and decide again
@@ -118,6 +119,12 @@ class ChangedSince(Refused):
     code = "changed_since"
 
 
+class SessionQuarantined(Refused):
+    """The session is quarantined: its journal is damaged."""
+
+    code = "session_quarantined"
+
+
 class Denied(AnchorWatchError):
     """The credentials do not allow this."""
 
@@ -145,9 +152,19 @@ class Fenced(AnchorWatchError):
 
 
 class Damaged(AnchorWatchError):
-    """A record cannot be trusted."""
+    """A record cannot be trusted.
+
+    ``sequence``: where it stands in the journal (0: not said); ``register``: its kind of register.
+    """
 
     code = "damaged"
+
+    def __init__(
+        self, message: str | None = None, *, hint: str = "", sequence: int = 0, register: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.sequence = sequence
+        self.register = register
 
 
 class NewerSchema(Damaged):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from anchorwatch.bus.port import Delivery, Stored
 from anchorwatch.codec import decode
 from anchorwatch.core.effect.state import Owner
-from anchorwatch.core.errors import BadInput, Damaged, Fenced, Unavailable
+from anchorwatch.core.errors import BadInput, Damaged, Fenced, NewerSchema, Unavailable
 from anchorwatch.core.letters import DeadLetter
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.edges import Edge, reached
@@ -122,14 +122,21 @@ class PoolRunner:
         if delivery is not None:
             self._alive.hold(delivery)
         deliveries = [delivery] if delivery is not None else []
+        later_s = None
         try:
             message = read_message(stored)
+        except NewerSchema as error:
+            # An executor of that release can run it.
+            self._log.error(
+                "a command is left to a newer release", sequence=stored.sequence, why=error.message
+            )
+            message, later_s = None, FAULT_S_MAX
         except (BadInput, Damaged, KeyError, TypeError, ValueError) as error:
             # It can never run. Whoever loads the session sees the same damage, and quarantines it.
             self._log.error("a command cannot be read", sequence=stored.sequence, reason=str(error)[:300])
             message = None
         if message is None:
-            self._spawn(self._answer(deliveries, None))
+            self._spawn(self._answer(deliveries, later_s))
             return
         at_work = self._in_hand.get(message.identity)
         if at_work is not None:
@@ -171,6 +178,12 @@ class PoolRunner:
             self._log.warning("a command waits", sequence=message.sequence, reason=error.message)
             return later_s
         except Exception as error:  # noqa: BLE001 - a pack may raise anything, and one command must not stop the others
+            if isinstance(error, Damaged) and error.sequence:
+                # No fault of the command's: its session is quarantined, and it waits for the repair.
+                self._log.error(
+                    "a command waits for a repair", sequence=message.sequence, reason=error.message
+                )
+                return FAULT_S_MAX
             self._log.exception("a command cannot be handled", sequence=message.sequence)
             return None if await self._letters.failed(message.address, error) else later_s
 
@@ -211,11 +224,16 @@ class PoolRunner:
             return Job(message.ref, message.sequence, message.digest, message.command, in_hand.attempt)
         state = await self._runner.recorder.effects.load(message.ref, message.pool, message.call, 0)
         if state.gate is None:
-            raise Damaged(f"sequence {message.sequence}: an answer to what nobody asked")
+            raise Damaged(
+                f"sequence {message.sequence}: an answer to what nobody asked", sequence=message.sequence
+            )
         subject = SessionSubjects(message.ref).command(message.pool)
         page = await self._context.bus.range(journal_stream(SHARD), subject, state.gate.command, limit=1)
         if not page.messages or page.messages[0].sequence != state.gate.command:
-            raise Damaged(f"sequence {message.sequence}: its command is not at {state.gate.command}")
+            raise Damaged(
+                f"sequence {message.sequence}: its command is not at {state.gate.command}",
+                sequence=message.sequence,
+            )
         record = decode(page.messages[0].payload)
         command = read_command(message.pool, record.body)
         return Job(message.ref, state.gate.command, record.digest, command, in_hand.attempt + 1)

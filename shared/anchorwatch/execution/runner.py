@@ -130,10 +130,17 @@ class Runner:
                 await self.recorder.unknown(job, equipment.pack.name, state, done)
                 return None
             case ClaimAgain(doubt=doubt):
-                claimed = await self._claim(job, state, doubt=doubt)
-                return await self._under_claim(job, equipment, claimed, former=state.claim)
+                return await self._take_up(job, equipment, state, doubt=doubt)
             case Judge(claim):
                 return await self._judged(job, equipment, state, claim=claim)
+
+    async def _take_up(
+        self, job: Job, equipment: Equipment, state: EffectState, *, doubt: bool
+    ) -> float | None:
+        if isinstance(await self.leave.fence(job, state, job.sequence), Hold):
+            return HOLD_S
+        claimed = await self._claim(job, state, doubt=doubt)
+        return await self._under_claim(job, equipment, claimed, former=state.claim)
 
     async def _load(self, job: Job) -> EffectState:
         return await self.recorder.effects.load(job.ref, job.pool, job.call, job.sequence)

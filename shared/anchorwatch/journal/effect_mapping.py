@@ -69,9 +69,9 @@ def read_effect(stored: Stored) -> EffectEvent:
             case Kind.GATE_DECIDED:
                 return GateDecided(**body)
             case other:
-                raise Damaged(f"sequence {stored.sequence}: {other!r} is no kind of effect record")
+                raise Damaged(f"{other!r} is no kind of effect record", sequence=stored.sequence)
     except (KeyError, TypeError, ValueError) as error:
-        raise Damaged(f"sequence {stored.sequence}: a field is missing or odd: {error!r}") from None
+        raise Damaged(f"a field is missing or odd: {error!r}"[:300], sequence=stored.sequence) from None
 
 
 def _outcome_body(event: Outcome) -> dict[str, Any]:

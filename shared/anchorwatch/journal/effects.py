@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from anchorwatch.bus.port import Bus, Expect
+from anchorwatch.bus.port import Bus, Expect, Stored
 from anchorwatch.codec import encode
-from anchorwatch.core.effect.state import EffectEvent, EffectState, apply_effect
-from anchorwatch.core.errors import Unavailable
+from anchorwatch.core.effect.state import EffectEvent, EffectState, Outcome, apply_effect
+from anchorwatch.core.errors import Damaged, Unavailable
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Record
 from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
@@ -24,8 +24,10 @@ class EffectJournal:
     async def load(self, ref: SessionRef, pool: str, call: CallId, at_least: int) -> EffectState:
         """The effect as recorded, from an answer that reaches at least to ``at_least`` (the command's own sequence).
 
+        A record that cannot be read is passed over where an outcome stands behind it: the outcome is all that counts then.
+
         Raises:
-            Unavailable: no answer reached so far. Damaged: a record of the family cannot be trusted.
+            Unavailable: no answer reached so far. Damaged: a record cannot be trusted, and no outcome stands behind it.
         """
         return await self._fold(ref, pool, call, at_least + 1, at_least)
 
@@ -34,16 +36,33 @@ class EffectJournal:
         return await self._fold(ref, pool, call, 1, reach)
 
     async def _fold(self, ref: SessionRef, pool: str, call: CallId, start: int, reach: int) -> EffectState:
-        state, family = EffectState(), SessionSubjects(ref).effect_family(pool, call)
+        state, damage = EffectState(), None
+        for stored in await self._family(ref, pool, call, start, reach):
+            try:
+                event = read_effect(stored)
+            except Damaged as error:
+                damage = type(error)(
+                    f"sequence {stored.sequence}: a record of {ref} {call} cannot be read: {error.message}",
+                    hint=error.hint,
+                    sequence=stored.sequence,
+                )
+                continue
+            state = apply_effect(state, stored.sequence, stored.time_ms, event)
+            damage = None if isinstance(event, Outcome) else damage
+        if damage is not None:
+            raise damage
+        return state
+
+    async def _family(self, ref: SessionRef, pool: str, call: CallId, start: int, reach: int) -> list[Stored]:
+        subject, found = SessionSubjects(ref).effect_family(pool, call), list[Stored]()
         while True:
-            page = await self._bus.range(self._committer.stream, family, start)
+            page = await self._bus.range(self._committer.stream, subject, start)
             if page.up_to < reach:
                 raise Unavailable("the answering server is behind")
-            for stored in page.messages:
-                state = apply_effect(state, stored.sequence, stored.time_ms, read_effect(stored))
+            found += page.messages
             if not page.more:
-                return state
-            start = state.head + 1
+                return found
+            start = found[-1].sequence + 1
 
     async def append(
         self,

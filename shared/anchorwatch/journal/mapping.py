@@ -26,11 +26,12 @@ from anchorwatch.core.session.events import (
     StepHead,
 )
 from anchorwatch.core.session.state import Input, Summary, Unsettled
-from anchorwatch.journal.effect_mapping import read_outcome
+from anchorwatch.journal.effect_mapping import read_effect, read_outcome
 from anchorwatch.journal.snapshots import read_seen, read_state, seen_body, state_body
 from anchorwatch.topology.subjects import Register, parse_register
 
 Body = Mapping[str, Any]
+ODD_CHARS_MAX = 300
 
 
 def read_session_record(stored: Stored) -> Recorded | None:
@@ -43,13 +44,17 @@ def read_session_record(stored: Stored) -> Recorded | None:
     try:
         return _session_event(register, stored)
     except Damaged as error:
-        raise type(error)(
-            f"sequence {stored.sequence} ({register.kind}): {error.message}", hint=error.hint
-        ) from None
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise Damaged(
-            f"sequence {stored.sequence} ({register.kind}): a field is missing or odd: {error!r}"
-        ) from None
+        kind, why, hint = type(error), error.message, error.hint
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        kind, why, hint = Damaged, f"a field is missing or odd: {error!r}"[:ODD_CHARS_MAX], ""
+    # An error may quote what stood in the record, and that need not be text.
+    why = why.encode(errors="replace").decode()
+    raise kind(
+        f"sequence {stored.sequence} ({register.kind}): {why}",
+        hint=hint,
+        sequence=stored.sequence,
+        register=register.kind,
+    )
 
 
 def _session_event(register: Register, stored: Stored) -> Recorded | None:
@@ -80,6 +85,10 @@ def _session_event(register: Register, stored: Stored) -> Recorded | None:
             text = f"by the rule {done.rule}: {done.text}" if done.rule else done.text
             outcome = OutcomeRecorded(done.call, done.state, text, done.data, done.durable)
             return Recorded(stored.sequence, outcome, record.digest)
+        case "fx.claim" | "fx.gate":
+            # No state of the session, but what its commands wait for: who cannot read it never runs them.
+            read_effect(stored)
+            return None
         case _:
             return None
 

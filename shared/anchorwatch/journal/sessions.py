@@ -213,9 +213,23 @@ class SessionJournal:
         return replay(state, records)
 
 
+def _anchor_in(stored: Stored) -> Anchor:
+    try:
+        return decode_anchor(stored.payload)[0]
+    except Damaged as error:
+        raise type(error)(
+            f"sequence {stored.sequence} (p.anchor): {error.message}",
+            hint=error.hint,
+            sequence=stored.sequence,
+            register="p.anchor",
+        ) from None
+
+
 def _check_chain(recorded: Recorded, head: int, digest: str) -> None:
     if recorded.previous != digest:
         raise Damaged(
             f"sequence {recorded.sequence}: it does not follow the planner record at {head}; one is missing or was altered",
             hint="`anchorwatch journal verify`",
+            sequence=recorded.sequence,
+            register="p",
         )

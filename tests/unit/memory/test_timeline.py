@@ -48,15 +48,18 @@ def test_what_planners_and_people_do_to_a_session_is_told() -> None:
             book.do(FLEET, Direct("ada", book.now_ms, "objectives", "set", ())),
             "the objectives and constraints were changed",
         ),
-        (
-            book.do(FLEET, Control(Kind.QUARANTINED, "mesh", book.now_ms, "damage")),
-            "the session was quarantined",
-        ),
         (book.do(FLEET, Control(Kind.DELETED, "ada", book.now_ms)), "the session was deleted"),
     ]
     assert [told(stored).what for stored, _ in lines] == [what for _, what in lines]
     assert told(lines[3][0]).why == "enough"
     assert told(lines[0][0]).ids == {"generation": 2, "run_id": 1, "turn_id": "turn_a"}
+
+
+def test_a_quarantine_is_told_with_its_reason() -> None:
+    book = Book()
+    book.create(FLEET)
+    entry = told(book.do(FLEET, Control(Kind.QUARANTINED, "mesh", book.now_ms, "sequence 7: damage")))
+    assert (entry.what, entry.why) == ("the session was quarantined", "sequence 7: damage")
 
 
 def test_a_turn_says_what_woke_it() -> None:

@@ -6,6 +6,7 @@ import heapq
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from anchorwatch.bus.port import MESSAGE_ID_HEADER, Page, Stored, StreamState
 from anchorwatch.bus.sim.compare import dedupe_window_s
@@ -93,6 +94,12 @@ class StreamStore:
         self._bytes += message_bytes(stored)
         self._index.add(stored.subject, stored.sequence)
         self.announce(stored)
+
+    def rot(self, sequence: int, payload: bytes) -> None:
+        """Have other bytes stand at a sequence, as a disk that fails unseen does; nobody is told."""
+        stored = self.messages[sequence]
+        self.messages[sequence] = replace(stored, payload=payload)
+        self._bytes += len(payload) - len(stored.payload)
 
     def announce(self, stored: Stored) -> None:
         for tell in self.on_stored:

@@ -113,10 +113,13 @@ class Hold:
 
 def after_claim(state: EffectState, run: int, anchor: Anchor) -> Go | Stale | Hold:
     """What the anchor, read up to the claim's own sequence, says of the command that was just claimed."""
+    if anchor.status == "quarantined":
+        # Its fence may be higher than it had to be; what becomes of the command is said once a person has looked.
+        return Hold("the session is quarantined")
     if run < anchor.fence.run or anchor.status == "deleted":
         return Stale(first=state.claim is None or state.claim.sequence == state.first_claim)
-    if anchor.status in ("paused", "quarantined"):
-        return Hold(f"the session is {anchor.status}")
+    if anchor.status == "paused":
+        return Hold("the session is paused")
     return Go()
 
 

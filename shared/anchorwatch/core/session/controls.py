@@ -9,10 +9,18 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from anchorwatch.core.anchor import Anchor, Fence
-from anchorwatch.core.errors import BadInput, ChangedSince, NotFound, Refused, TurnNotActive
+from anchorwatch.core.errors import (
+    BadInput,
+    ChangedSince,
+    NotFound,
+    Refused,
+    SessionQuarantined,
+    TurnNotActive,
+)
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.commands import ClearWakes, Control, Direct, Order, Reset, Steer, UndoReset
 from anchorwatch.core.session.events import AnchorChanged
+from anchorwatch.core.session.quarantine import quarantined
 from anchorwatch.core.session.rest import disposed, look_again, rest
 from anchorwatch.core.session.state import SessionState
 
@@ -25,9 +33,14 @@ def carry_out(state: SessionState, anchor: Anchor, order: Order) -> AnchorChange
     """The change that the order makes.
 
     Raises:
-        Refused: the session's state does not allow it. TurnNotActive, ChangedSince. NotFound: what is to be removed
-        is not there. BadInput: it would have too many objectives or constraints.
+        Refused: the session's state does not allow it. SessionQuarantined, TurnNotActive, ChangedSince. NotFound: what
+        is to be removed is not there. BadInput: it would have too many objectives or constraints.
     """
+    if anchor.status == "quarantined":
+        raise SessionQuarantined(
+            f"the session {anchor.session} is quarantined: its journal is damaged",
+            hint=f"`anchorwatch journal verify {anchor.session}` says what, `anchorwatch repair {anchor.session}` mends it",
+        )
     match order:
         case Control():
             return _control(state, anchor, order)
@@ -62,11 +75,11 @@ def _control(state: SessionState, anchor: Anchor, order: Control) -> AnchorChang
                 raise Refused(f"the session is {anchor.status}")
             after = _with(anchor, status="paused")
         case Kind.RESUMED:
-            if anchor.status not in ("paused", "quarantined"):
+            if anchor.status != "paused":
                 raise Refused(f"the session is {anchor.status}, not paused")
             after = _with(anchor, status="active" if anchor.turn else "idle")
         case Kind.QUARANTINED:
-            after = _with(anchor, status="quarantined")
+            after = quarantined(anchor)
         case Kind.CANCELLED:
             after = _cancelled(state, anchor, order)
         case Kind.DELETED:
@@ -78,7 +91,6 @@ def _control(state: SessionState, anchor: Anchor, order: Control) -> AnchorChang
 
 def _cancelled(state: SessionState, anchor: Anchor, order: Control) -> Anchor:
     _check_running(anchor, order.turn_id)
-    _check_trusted(anchor)
     return _with(anchor, **_fenced_off(state, anchor, order.reason, order.at_ms, order.check_in_ms))
 
 
@@ -112,11 +124,6 @@ def _check_running(anchor: Anchor, turn_id: str | None) -> None:
     if anchor.turn is None or (turn_id is not None and turn_id != anchor.turn.id):
         which = f"turn {turn_id}" if turn_id else "a turn"
         raise TurnNotActive(f"{which} is not running", hint="nothing was changed")
-
-
-def _check_trusted(anchor: Anchor) -> None:
-    if anchor.status == "quarantined":
-        raise Refused(f"the session {anchor.session} is quarantined")
 
 
 def _direct(anchor: Anchor, order: Direct) -> AnchorChanged:
@@ -155,7 +162,6 @@ def _direct(anchor: Anchor, order: Direct) -> AnchorChanged:
 
 def _steer(anchor: Anchor, order: Steer) -> AnchorChanged:
     _check_running(anchor, order.turn_id)
-    _check_trusted(anchor)
     return _changed(Kind.STEERED, order, anchor, text=order.text)
 
 
@@ -178,7 +184,6 @@ def _clear_wakes(state: SessionState, anchor: Anchor, order: ClearWakes) -> Anch
 
 
 def _reset(state: SessionState, anchor: Anchor, order: Reset) -> AnchorChanged:
-    _check_trusted(anchor)
     if order.head and order.head != state.head:
         raise ChangedSince(
             "the session has changed since it was shown",
@@ -203,7 +208,6 @@ def _reset(state: SessionState, anchor: Anchor, order: Reset) -> AnchorChanged:
 
 
 def _undo_reset(state: SessionState, anchor: Anchor, order: UndoReset) -> AnchorChanged:
-    _check_trusted(anchor)
     if not state.archives:
         raise Refused(
             "no conversation is archived that could be brought back",

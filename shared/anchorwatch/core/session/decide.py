@@ -10,6 +10,7 @@ What each anchor change sets is the table of DESIGN section 2 ("Generation and f
 | cancel, reset  |        | + 1        | run_id + 1 | idle (paused stays paused) |
 | delete         |        | + 1        | run_id + 1 | deleted |
 | pause          |        |            |            | paused |
+| quarantine     |        |            | run_id + 1 | quarantined |
 | the other orders |      |            |            |        |
 
 The planner's own changes are decided here, what people order in `anchorwatch.core.session.controls`.
@@ -82,8 +83,8 @@ def decide(state: SessionState, command: Command) -> Sequence[PlannerEvent]:
 
     Raises:
         Refused: the session's state does not allow it. Fenced: ``execution_id`` does not hold the session (any more),
-        or the step was decided on an older state. NotFound: there is no session. SessionDeleted. TurnNotActive.
-        ChangedSince.
+        or the step was decided on an older state. NotFound: there is no session. SessionDeleted. SessionQuarantined.
+        TurnNotActive. ChangedSince.
     """
     if isinstance(command, Create):
         return _create(state, command)
