@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from anchorwatch.bus.port import ConsumerSpec, Delivery, Stored
-from anchorwatch.core.errors import AnchorWatchError, Unavailable
+from anchorwatch.core.errors import AnchorWatchError, NewerSchema, Unavailable
 from anchorwatch.edges import Edge, reached
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.intake import Intake
@@ -133,6 +133,11 @@ class Desk:
             return await sender.deliver(in_hand.notice, first=in_hand.first)
         except Unavailable:
             return FAULT_S
+        except NewerSchema as error:
+            self._context.log.error(
+                "a notification is left to a newer release", record=in_hand.notice.sequence, why=error.message
+            )
+            return AGAIN_S_MAX
         except Exception:
             # The notifier's own faults are told to nobody but the log.
             self._context.log.exception("a notification waits, for a fault", record=in_hand.notice.sequence)

@@ -94,6 +94,11 @@ class Sender:
     async def _advance(self, id_: str, notice: Notice, standing: Standing) -> float | None:
         if self._channel.deduplicates:
             return await self._send(id_, notice, standing)
+        if standing.unreadable:
+            await self._record(
+                id_, notice, standing, "unknown", f"its record at {standing.head} cannot be read"
+            )
+            return None
         claim = standing.delivery
         if claim is not None and not (claim.owner == self._me and id_ not in self._begun):
             return await self._take_up(id_, notice, standing, claim.owner)

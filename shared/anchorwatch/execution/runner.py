@@ -129,18 +129,17 @@ class Runner:
                 done = outcome(job, "unknown", reason, error="owner_died", claim=state.claim)
                 await self.recorder.unknown(job, equipment.pack.name, state, done)
                 return None
+            case ClaimAgain() if await self._on_hold(job, state):
+                return HOLD_S
             case ClaimAgain(doubt=doubt):
-                return await self._take_up(job, equipment, state, doubt=doubt)
+                claimed = await self._claim(job, state, doubt=doubt)
+                return await self._under_claim(job, equipment, claimed, former=state.claim)
             case Judge(claim):
                 return await self._judged(job, equipment, state, claim=claim)
 
-    async def _take_up(
-        self, job: Job, equipment: Equipment, state: EffectState, *, doubt: bool
-    ) -> float | None:
-        if isinstance(await self.leave.fence(job, state, job.sequence), Hold):
-            return HOLD_S
-        claimed = await self._claim(job, state, doubt=doubt)
-        return await self._under_claim(job, equipment, claimed, former=state.claim)
+    async def _on_hold(self, job: Job, state: EffectState) -> bool:
+        """Whether the session waits: then the journal need not fill with claims that are given back."""
+        return isinstance(await self.leave.fence(job, state, job.sequence), Hold)
 
     async def _load(self, job: Job) -> EffectState:
         return await self.recorder.effects.load(job.ref, job.pool, job.call, job.sequence)
@@ -178,8 +177,7 @@ class Runner:
     ) -> float | None:
         if state.gate is not None and state.approval is None:
             return None
-        if claim and job.attempt > 1 and isinstance(await self.leave.fence(job, state, job.sequence), Hold):
-            # Waiting must not fill the journal with claims that are given back.
+        if claim and job.attempt > 1 and await self._on_hold(job, state):
             return HOLD_S
         verdict = await self._admit(job, equipment.agent, equipment.pack, equipment.tool)
         if state.approval is not None and not state.approval.approved and state.gate is not None:

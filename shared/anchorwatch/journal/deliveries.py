@@ -13,7 +13,7 @@ from typing import Any, Literal
 from anchorwatch.bus.port import Bus, Expect, Stored
 from anchorwatch.codec import decode, encode
 from anchorwatch.core.effect.state import Owner
-from anchorwatch.core.errors import Damaged
+from anchorwatch.core.errors import Damaged, NewerSchema
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.journal.commit import Committer, Write
@@ -75,10 +75,14 @@ def read_delivery(body: Mapping[str, Any]) -> Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a register says now; ``head`` is its last sequence (0: nothing was written)."""
+    """What a register says now; ``head`` is its last sequence (0: nothing was written).
+
+    ``unreadable``: what it says cannot be read, and so nobody can tell what became of the delivery.
+    """
 
     head: int = 0
     delivery: Delivery | None = None
+    unreadable: bool = False
 
     @property
     def ended(self) -> bool:
@@ -97,7 +101,7 @@ class DeliveryJournal:
         """What the register says, as far as the answering server knows; writing tells when that is out of date.
 
         Raises:
-            Unavailable. Damaged: its record cannot be trusted.
+            Unavailable. NewerSchema: a newer release knows what it says.
         """
         page = await self._bus.last(self._committer.stream, [SessionSubjects(ref).sent(delivery_id)])
         return _standing(page.messages[0]) if page.messages else Standing()
@@ -118,4 +122,9 @@ class DeliveryJournal:
 
 
 def _standing(stored: Stored) -> Standing:
-    return Standing(stored.sequence, read_delivery(decode(stored.payload).body))
+    try:
+        return Standing(stored.sequence, read_delivery(decode(stored.payload).body))
+    except NewerSchema:
+        raise
+    except Damaged:
+        return Standing(stored.sequence, unreadable=True)

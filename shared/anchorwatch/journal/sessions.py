@@ -93,14 +93,14 @@ class SessionJournal:
             NotFound: there is no such session. Damaged. Unavailable.
         """
         stored, _ = await self._anchor_beside(ref, (), at_least)
-        return decode_anchor(stored.payload)[0], stored.sequence
+        return _anchor_in(stored), stored.sequence
 
     async def read_beside(
         self, ref: SessionRef, subjects: Sequence[str], at_least: int
     ) -> tuple[Anchor, tuple[Stored, ...]]:
         """The anchor, and the last message of each of ``subjects`` that has one, in one answer. Errors as `read_anchor`."""
         stored, beside = await self._anchor_beside(ref, subjects, at_least)
-        return decode_anchor(stored.payload)[0], beside
+        return _anchor_in(stored), beside
 
     async def _anchor_beside(
         self, ref: SessionRef, subjects: Sequence[str], at_least: int

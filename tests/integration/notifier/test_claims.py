@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from anchorwatch.bus.port import Bus
+from anchorwatch.bus.port import Bus, Message
 from anchorwatch.core.effect.state import Outcome, Owner
 from anchorwatch.core.records import Kind
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.deliveries import Delivery, DeliveryJournal, Standing
+from anchorwatch.topology.subjects import SessionSubjects
 from anchorwatch_notifier.notices import read_notice
 
 from tests.integration.notifier.conftest import Notifiers, settled
@@ -135,3 +136,17 @@ async def test_a_file_that_cannot_be_written_is_tried_again_and_ends_with_one_li
     (tmp_path / "papers.jsonl").rmdir()
     await settled(bus, sequence)
     assert len(lines(tmp_path)) == 1
+
+
+async def test_a_delivery_whose_record_cannot_be_read_is_unknown_and_not_sent_again(
+    bus: Bus, notifiers: Notifiers, session: ScriptedSession, tmp_path: Path
+) -> None:
+    sequence, id_ = await claimed_by_the_dead(bus, session, "papers")
+    await bus.publish(Message(SessionSubjects(session.ref).sent(id_), b"noise"))
+    notifiers.channels(FILE)
+    await notifiers.start()
+    await settled(bus, sequence)
+    (record,) = await session.last("sent.*")
+    assert (record.kind, record.body["state"]) == (Kind.DELIVERY, "unknown")
+    assert "cannot be read" in record.body["error"]
+    assert not (tmp_path / "papers.jsonl").exists()
