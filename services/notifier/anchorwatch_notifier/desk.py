@@ -134,7 +134,7 @@ class Desk:
         except Unavailable:
             return FAULT_S
         except NewerSchema as error:
-            self._context.log.error(
+            self._context.log.warning(
                 "a notification is left to a newer release", record=in_hand.notice.sequence, why=error.message
             )
             return AGAIN_S_MAX
