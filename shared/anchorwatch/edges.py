@@ -26,6 +26,8 @@ class Edge(StrEnum):
 
     PLANNER_TICK_INPUT_BEFORE = "planner.tick_input.before"
     PLANNER_TICK_INPUT_AFTER = "planner.tick_input.after"
+    PLANNER_RESOLUTION_BEFORE = "planner.resolution.before"
+    PLANNER_RESOLUTION_AFTER = "planner.resolution.after"
     PLANNER_SCHEDULE_BEFORE = "planner.schedule.before"
     PLANNER_SCHEDULE_AFTER = "planner.schedule.after"
     PLANNER_ACQUIRE_BEFORE = "planner.acquire.before"
@@ -85,6 +87,8 @@ class Edge(StrEnum):
     GATEWAY_ARTIFACT_AFTER = "gateway.artifact.after"
     GATEWAY_INPUT_BEFORE = "gateway.input.before"
     GATEWAY_INPUT_AFTER = "gateway.input.after"
+    GATEWAY_RESOLVE_BEFORE = "gateway.resolve.before"
+    GATEWAY_RESOLVE_AFTER = "gateway.resolve.after"
     GATEWAY_EVENT_BEFORE = "gateway.event.before"
     GATEWAY_EVENT_AFTER = "gateway.event.after"
 

@@ -9,7 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 PriorityName = Literal["P0", "P1", "P2"]
 PRIORITIES: dict[str, Literal[0, 1, 2]] = {"P0": 0, "P1": 1, "P2": 2}
+VerdictName = Literal["done", "not-done"]
+VERDICTS: dict[VerdictName, Literal["done", "not_done"]] = {"done": "done", "not-done": "not_done"}
 DIRECTIVES_MAX = 32
+NOTE_CHARS_MAX = 1000
 KEY_PATTERN = r"^[\x21-\x7e][\x20-\x7e]{0,254}$"
 TOKEN_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"
 EVENT_TYPE_PATTERN = r"^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}$"
@@ -84,3 +87,11 @@ class NewEvent(_Body):
     id: str | None = Field(
         None, pattern=EVENT_ID_PATTERN, description="the event's own id: sent again, it is the same event"
     )
+
+
+class ResolveEffect(_Body):
+    """What a person found out about an effect that is `unknown`."""
+
+    call: str = Field(max_length=128, description="SESSION/RUN.STEP.N, as `effects` prints it")
+    verdict: VerdictName = Field(description="whether it was done")
+    note: str = Field("", max_length=NOTE_CHARS_MAX, description="how that is known")

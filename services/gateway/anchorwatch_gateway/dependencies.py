@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from anchorwatch.core.names import SessionRef, check_name
-from fastapi import Depends, Path, Query, Request
+from fastapi import Depends, Header, Path, Query, Request
 
+from anchorwatch_gateway.bodies import KEY_PATTERN
 from anchorwatch_gateway.parts import Parts
 
 SEQUENCE_MAX = 2**53
@@ -51,4 +52,15 @@ Order = Annotated[Literal["asc", "desc"], Query(description="oldest first, or ne
 AtLeast = Annotated[
     int | None,
     Query(ge=0, le=SEQUENCE_MAX, description="answer only when the journal was read up to this sequence"),
+]
+KEY_HEADER = "Idempotency-Key"
+Key = Annotated[
+    str | None,
+    Header(
+        alias=KEY_HEADER,
+        min_length=1,
+        max_length=255,
+        pattern=KEY_PATTERN,
+        description="the same key and body give the same answer, for ever; without one, a key is made and returned",
+    ),
 ]

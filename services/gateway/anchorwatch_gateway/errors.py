@@ -80,6 +80,8 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     503: {"model": Problem, "description": "A part that is needed did not answer; try again"},
 }
 """What any endpoint may answer."""
+CONFLICT: dict[int | str, dict[str, Any]] = {409: {"model": ConflictProblem}, 410: {"model": Problem}}
+"""What an endpoint that writes may answer beside."""
 
 
 def problem(

@@ -44,6 +44,22 @@ class Session(BaseModel):
     constraints: list[str]
 
 
+class Settled(BaseModel):
+    """An effect that was `unknown`, and how a person settled it."""
+
+    call: str
+    session: str
+    tool: str
+    resource: str
+    verdict: str
+    note: str
+    by: str = Field(description="who settled it")
+    at: str
+    sequence: int = Field(description="where its outcome stands in the journal")
+    replayed: bool = Field(description="the same request had settled it before; this is its answer")
+    idempotency_key: str
+
+
 class Page(BaseModel):
     """One page of a list. ``next``: the cursor of the page behind it; none: this is the last."""
 

@@ -6,7 +6,7 @@ hand through is kept as JSON text.
 
 from __future__ import annotations
 
-VERSION = 1
+VERSION = 2
 
 TABLES = """
 CREATE TABLE progress (
@@ -79,7 +79,8 @@ CREATE TABLE effects (
     owner TEXT, incarnation TEXT, claim_sequence INTEGER, claimed_at_ms INTEGER, attempts INTEGER NOT NULL,
     effect_key TEXT NOT NULL, outcome_sequence INTEGER, ended_at_ms INTEGER,
     text TEXT NOT NULL, data TEXT NOT NULL, durable INTEGER,
-    rule TEXT NOT NULL, error TEXT NOT NULL, settled_by TEXT NOT NULL, late INTEGER NOT NULL
+    rule TEXT NOT NULL, error TEXT NOT NULL, settled_by TEXT NOT NULL, late INTEGER NOT NULL,
+    waits_for TEXT NOT NULL, verdict TEXT, note TEXT
 );
 CREATE UNIQUE INDEX effects_call ON effects (workspace, session, run_id, step, n);
 CREATE INDEX effects_state ON effects (state);

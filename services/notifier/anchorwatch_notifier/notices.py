@@ -26,6 +26,7 @@ NoticeKind = Literal[
     "no_progress",
     "approval_wanted",
     "effect_unknown",
+    "effect_resolved",
     "late_outcome",
     "session_quarantined",
     "message",
@@ -143,7 +144,19 @@ def _of_effect(register: Register, stored: Stored) -> Notice | None:
         case Outcome(state="unknown"):
             title = f"{call}: what became of {event.tool} is not known"
             data = {"call": call, "tool": event.tool, "resource": event.resource, "turn": event.turn_id}
-            return _notice(register, stored, record, ("effect_unknown",), "critical", title, event.text, data)
+            way_out = f"`anchorwatch effects resolve {call} done|not-done`"
+            text = f"{event.text}. Its resource is blocked until it is settled: {way_out}"
+            return _notice(register, stored, record, ("effect_unknown",), "critical", title, text, data)
+        case Outcome(state="resolved"):
+            title = f"{call}: what became of {event.tool} is settled"
+            data = {
+                "call": call,
+                "tool": event.tool,
+                "resource": event.resource,
+                "turn": event.turn_id,
+                "by": event.by,
+            }
+            return _notice(register, stored, record, ("effect_resolved",), "info", title, event.text, data)
         case Outcome() if isinstance(event.data.get("notify"), Mapping):
             return _message(register, stored, record, event, call)
         case _:

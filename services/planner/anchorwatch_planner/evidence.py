@@ -17,6 +17,7 @@ from typing import Literal
 
 from anchorwatch.bus.port import Stored
 from anchorwatch.core.session.state import Turn
+from anchorwatch.topology.subjects import parse_register
 
 CauseKind = Literal["in", "done", "gate", "control", "resumed", "tick", "sweep", "start"]
 
@@ -41,11 +42,17 @@ def takeover_reason(turn: Turn, causes: Sequence[Cause], *, holder_gone: bool) -
     for cause in causes:
         if cause.sequence and cause.sequence == turn.woken_by and cause.attempt > 1:
             return f"message {cause.sequence}, which its planner held, was delivered again"
-        if cause.kind == "done" and cause.sequence > turn.held_since and turn.steps and turn.settled:
+        settles = cause.kind == "done" and _is_of(turn, cause)
+        if settles and cause.sequence > turn.held_since and turn.steps and turn.settled:
             return f"outcome {cause.sequence} settled the step"
         if cause.kind == "resumed" and cause.sequence > turn.held_since and turn.settled:
             return f"it was resumed at {cause.sequence}"
     return None
+
+
+def _is_of(turn: Turn, cause: Cause) -> bool:
+    """An outcome of an earlier turn settles nothing in this one."""
+    return cause.stored is None or parse_register(cause.stored.subject).call.run == turn.run_id
 
 
 def holder(execution_id: str) -> tuple[str, str]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import Protocol
 
 import structlog
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.errors import Fenced, Refused, TooLarge
-from anchorwatch.core.names import SessionRef
+from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.decide import Acquire, TakeOver, decide
 from anchorwatch.core.session.state import P1
@@ -28,6 +29,7 @@ from anchorwatch.service.context import Clock, Identity, Peers
 
 from anchorwatch_planner.cache import Cache
 from anchorwatch_planner.evidence import Cause, holder, takeover_reason
+from anchorwatch_planner.resolutions import Resolutions
 from anchorwatch_planner.schedules import Schedules
 
 ROUNDS_MAX = 64
@@ -94,6 +96,7 @@ class Looker:
         self._clock = parts.clock
         self._windows = parts.windows
         self._log = parts.log
+        self._resolutions = Resolutions(parts.committer, parts.clock, parts.identity.execution_id)
 
     async def look(self, ref: SessionRef, causes: Sequence[Cause]) -> Verdict:
         """Do what is to be done now for this session, and say what becomes of the messages in hand."""
@@ -101,6 +104,9 @@ class Looker:
         if any(cause.kind == "tick" for cause in causes):
             self._schedules.forget(ref)
         state = self._told(ref, causes) or await self._read(ref, at_least)
+        causes = await self._resolutions.pass_on(ref, causes, partial(self._is_at_hand, state))
+        if not causes:
+            return None
         refused = False
         for _ in range(ROUNDS_MAX):
             try:
@@ -146,6 +152,10 @@ class Looker:
             return None
         self._cache.put(ref, state)
         return state
+
+    def _is_at_hand(self, state: SessionState, call: CallId) -> bool:
+        """Whether the next step that this process decides shows the call."""
+        return self._is_mine(state) and state.turn is not None and state.turn.run_id == call.run
 
     def _is_mine(self, state: SessionState) -> bool:
         return (

@@ -1,4 +1,4 @@
-"""Verbs about what stands across sessions: agents, effects, deliveries, and events to publish."""
+"""Verbs about what stands across sessions: agents, deliveries, and events to publish."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ from anchorwatch.cli.options import (
     DataDirOption,
     JsonOption,
     LimitOption,
+    SessionOption,
+    StateOption,
     TokenOption,
     UrlOption,
     refuse_before,
 )
 
 AGENTS = typer.Typer(invoke_without_command=True, rich_markup_mode=None, help="List, show or define agents.")
-SessionOption = Annotated[
-    str | None, typer.Option("--session", metavar="SESSION", help="Of this session only.")
-]
-StateOption = Annotated[str | None, typer.Option("--state", metavar="STATE", help="In this state only.")]
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the verbs."""
     app.add_typer(AGENTS, name="agents")
-    for verb in (effects, deliveries, publish):
+    for verb in (deliveries, publish):
         app.command()(verb)
 
 
@@ -94,30 +92,6 @@ def apply(
     with open_api(data_dir, url, token) as api:
         made = api.put(f"/api/agents/{spec.name}", spec.model_dump(mode="json"))
     views.say(made, f"agent {made['name']} is at version {made['version']}", as_json=as_json)
-
-
-def effects(
-    call: Annotated[
-        str | None, typer.Argument(metavar="[CALL]", help="One call: SESSION/RUN.STEP.N.")
-    ] = None,
-    session: SessionOption = None,
-    state: StateOption = None,
-    limit: LimitOption = 100,
-    as_json: JsonOption = False,  # noqa: FBT002
-    data_dir: DataDirOption = None,
-    url: UrlOption = None,
-    token: TokenOption = None,
-) -> None:
-    """Show what was done in the world, the newest last."""
-    from anchorwatch.cli import looking, views
-    from anchorwatch.cli.target import open_api
-
-    with open_api(data_dir, url, token) as api:
-        if call is not None:
-            views.tell(looking.call(api, call), as_json=as_json)
-            return
-        found = api.pages("/api/effects", limit, newest=True, session=session, state=state)
-    views.show(found, views.EFFECTS, as_json=as_json, empty="nothing was done yet")
 
 
 def deliveries(

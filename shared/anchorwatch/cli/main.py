@@ -19,7 +19,15 @@ ADDRESS_OPTIONS = ("--url", "--token")
 
 def build() -> typer.Typer:
     """The verbs."""
-    from anchorwatch.cli import letter_verbs, list_verbs, mesh_verbs, own_verbs, session_verbs, showing_verbs
+    from anchorwatch.cli import (
+        effect_verbs,
+        letter_verbs,
+        list_verbs,
+        mesh_verbs,
+        own_verbs,
+        session_verbs,
+        showing_verbs,
+    )
 
     app = typer.Typer(
         name=PROGRAM,
@@ -29,7 +37,15 @@ def build() -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    for module in (mesh_verbs, session_verbs, showing_verbs, list_verbs, letter_verbs, own_verbs):
+    for module in (
+        mesh_verbs,
+        session_verbs,
+        showing_verbs,
+        effect_verbs,
+        list_verbs,
+        letter_verbs,
+        own_verbs,
+    ):
         module.add_to(app)
     return app
 

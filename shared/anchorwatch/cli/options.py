@@ -23,6 +23,10 @@ TokenOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 LimitOption = Annotated[int, typer.Option("--limit", help="Show at most so many.", min=1, max=100_000)]
+SessionOption = Annotated[
+    str | None, typer.Option("--session", metavar="SESSION", help="Of this session only.")
+]
+StateOption = Annotated[str | None, typer.Option("--state", metavar="STATE", help="In this state only.")]
 SessionArgument = Annotated[
     str, typer.Argument(metavar="SESSION", help="The session's name.", show_default=False)
 ]

@@ -68,6 +68,7 @@ EFFECTS: Sequence[Column] = (
     ("owner", _field("owner")),
     ("decided", _time("decided_at")),
     ("ended", _time("ended_at")),
+    ("blocks", lambda row: row.get("blocks") or None),
     ("result", _field("text", "error")),
 )
 DELIVERIES: Sequence[Column] = (

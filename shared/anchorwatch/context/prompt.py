@@ -187,6 +187,8 @@ def _wake_line(each: Input) -> str:
             return "the conversation was reset: look whether all is well"
         case "trigger":
             return "a person asks you to look now" + (f": {each.text}" if each.text else "")
+        case "resolution":
+            return each.text
         case _:
             return "it is time for the regular check"
 

@@ -16,6 +16,7 @@ from anchorwatch.core.effect.state import (
     Outcome,
     Owner,
     Released,
+    Resolution,
 )
 from anchorwatch.core.errors import Damaged
 from anchorwatch.core.names import CallId
@@ -91,6 +92,7 @@ def _outcome_body(event: Outcome) -> dict[str, Any]:
         "resource": event.resource,
         "effect_key": event.effect_key,
         "claim": event.claim_sequence,
+        "resolution": asdict(event.resolution) if event.resolution else None,
     }
     return body | {name: value for name, value in optional.items() if value}
 
@@ -111,4 +113,5 @@ def read_outcome(body: Body) -> Outcome:
         effect_key=body.get("effect_key", ""),
         claim_sequence=body.get("claim", 0),
         turn_id=body["turn"],
+        resolution=Resolution(**body["resolution"]) if "resolution" in body else None,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from anchorwatch.bus.port import Bus, Expect, Stored
 from anchorwatch.codec import encode
 from anchorwatch.core.effect.state import EffectEvent, EffectState, Outcome, apply_effect
@@ -10,7 +12,7 @@ from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Record
 from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
 from anchorwatch.journal.effect_mapping import effect_body, read_effect
-from anchorwatch.topology.subjects import SessionSubjects
+from anchorwatch.topology.subjects import EFFECT_FAMILY, SessionSubjects, parse_register
 
 
 class EffectJournal:
@@ -79,11 +81,48 @@ class EffectJournal:
         Raises:
             Fenced: somebody else wrote to this family first. Unavailable: not confirmed in time.
         """
+        return await self.append_all(ref, pool, call, state, (event,), at_ms, deadline_s)
+
+    async def append_all(
+        self,
+        ref: SessionRef,
+        pool: str,
+        call: CallId,
+        state: EffectState,
+        events: Sequence[EffectEvent],
+        at_ms: int,
+        deadline_s: float = DEADLINE_S,
+    ) -> EffectState:
+        """As `append`, of several events: all or none."""
         subjects = SessionSubjects(ref)
-        register, kind, body = effect_body(event)
-        payload, _ = encode(Record(kind, at_ms, self._writer, body))
+        writes = []
+        for event in events:
+            register, kind, body = effect_body(event)
+            payload, _ = encode(Record(kind, at_ms, self._writer, body))
+            writes.append(Write(subjects.effect(pool, call, register), payload))
         fence = Expect(subjects.effect_family(pool, call), state.head)
-        sequence = await self._committer.commit(
-            [Write(subjects.effect(pool, call, register), payload)], fence, deadline_s
+        last = await self._committer.commit(writes, fence, deadline_s)
+        for sequence, event in enumerate(events, last - len(events) + 1):
+            state = apply_effect(state, sequence, at_ms, event)
+        return state
+
+    async def find_pool(self, ref: SessionRef, call: CallId, reach: int) -> str | None:
+        """The pool that ran a command, by what stands in its family; None when nothing does.
+
+        Raises:
+            Unavailable: no answer reached up to ``reach``.
+        """
+        family = EFFECT_FAMILY.filter(
+            shard=ref.shard,
+            workspace=ref.workspace,
+            session=ref.session,
+            run=call.run,
+            step=call.step,
+            n=call.n,
         )
-        return apply_effect(state, sequence, at_ms, event)
+        page = await self._bus.range(self._committer.stream, family, 1, limit=1)
+        if page.messages:
+            return parse_register(page.messages[0].subject).pool
+        if page.up_to < reach:
+            raise Unavailable("the answering server is behind")
+        return None

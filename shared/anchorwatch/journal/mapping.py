@@ -83,7 +83,8 @@ def _session_event(register: Register, stored: Stored) -> Recorded | None:
             done = read_outcome(record.body)
             # The model must see which rule refused, to look for another way.
             text = f"by the rule {done.rule}: {done.text}" if done.rule else done.text
-            outcome = OutcomeRecorded(done.call, done.state, text, done.data, done.durable)
+            settled = {"verdict": done.resolution.verdict} if done.resolution else {}
+            outcome = OutcomeRecorded(done.call, done.state, text, {**done.data, **settled}, done.durable)
             return Recorded(stored.sequence, outcome, record.digest)
         case "fx.claim" | "fx.gate":
             # No state of the session, but what its commands wait for: who cannot read it never runs them.

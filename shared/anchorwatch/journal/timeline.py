@@ -228,6 +228,8 @@ def _input(body: Mapping[str, Any]) -> str:
             return f"a person said ({priority}): {clip(body.get('text', ''))}"
         case "trigger":
             return "a person asked for a turn"
+        case "resolution":
+            return clip(body.get("text", ""))
         case "tick":
             return (
                 "an input that waited fell due" if body.get("type") == "tick" else "the time for a check came"

@@ -133,3 +133,36 @@ def test_a_missing_agent_file_is_not_found(run: Run, remote: Gateway) -> None:
 def test_json_is_what_the_gateway_said(run: Run, remote: Gateway) -> None:
     remote.answer("POST /api/sessions/fleet/trigger", (202, RECEIPT))
     assert json.loads(run("trigger", "fleet", "--json").out) == RECEIPT
+
+
+SETTLED = {"call": "fleet/15.2.1", "verdict": "not-done", "by": "a person", "sequence": 77, "replayed": False}
+
+
+def test_an_unknown_effect_is_settled_by_a_person_once(run: Run, remote: Gateway) -> None:
+    remote.answer("POST /api/effects/resolve", AWAY, (200, SETTLED), (200, {**SETTLED, "replayed": True}))
+    words = ("effects", "resolve", "fleet/15.2.1", "not-done", "--note", "no such instance", "--key", "k")
+    ran = run(*words)
+    assert ran.out == "fleet/15.2.1 is settled as not-done by a person (journal sequence 77)\n"
+    assert remote.asked[-1].body == {
+        "call": "fleet/15.2.1",
+        "verdict": "not-done",
+        "note": "no such instance",
+    }
+    assert {asked.headers["idempotency-key"] for asked in remote.asked} == {"k"}
+    assert "it had been settled so before" in run(*words).out
+
+
+def test_one_that_somebody_else_settled_is_said(run: Run, remote: Gateway) -> None:
+    conflict = {"code": "conflict", "message": "fleet/15.2.1 was settled at 18:56", "hint": "once"}
+    remote.answer("POST /api/effects/resolve", (409, conflict))
+    ran = run("effects", "resolve", "fleet/15.2.1", "done")
+    assert ran.code == 5
+    assert "was settled at 18:56" in ran.err
+
+
+@pytest.mark.parametrize("words", [("no-call", "done"), ("fleet/15.2.1", "perhaps"), ("fleet/15.2.1",)])
+def test_what_cannot_be_settled_is_refused_before_anybody_is_asked(
+    run: Run, remote: Gateway, words: tuple[str, ...]
+) -> None:
+    assert run("effects", "resolve", *words).code == 2
+    assert remote.asked == []

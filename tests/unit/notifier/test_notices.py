@@ -82,6 +82,7 @@ def late() -> Stored:
         (anchor_record(Kind.QUARANTINED, "damage"), ("session_quarantined",), "critical"),
         (effect_record(GateAsked("rule", "b", 1)), ("approval_wanted",), "warning"),
         (effect_record(outcome("unknown")), ("effect_unknown",), "critical"),
+        (effect_record(outcome("resolved")), ("effect_resolved",), "info"),
         (
             effect_record(outcome("succeeded", notify={"title": "t", "severity": "warning"})),
             ("message",),
@@ -109,7 +110,7 @@ def test_a_record_that_concerns_people(stored: Stored, kinds: tuple[str, ...], s
         *(anchor_record(kind) for kind in (Kind.PAUSED, Kind.RESUMED, Kind.DELETED)),
         effect_record(Claimed(OWNER, 1, "k")),
         effect_record(GateDecided(True, "b", "ada")),  # noqa: FBT003 - a record's field
-        *(effect_record(outcome(state)) for state in ("succeeded", "failed", "refused", "resolved")),
+        *(effect_record(outcome(state)) for state in ("succeeded", "failed", "refused")),
         effect_record(outcome("succeeded", notify="not a map")),
         Stored(AT.log, 9, 5, b"whatever"),
         Stored(AT.input("k-1"), 9, 5, b"whatever"),

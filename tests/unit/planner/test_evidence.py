@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from anchorwatch.bus.port import Stored
+from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.session.state import Call, Step, Turn
+from anchorwatch.topology.subjects import DONE, SessionSubjects
 from anchorwatch_planner.evidence import Cause, holder, takeover_reason
 
 SETTLED = Step(1, "", (Call(1, "launch", {}, state="succeeded"),))
@@ -38,6 +41,16 @@ def test_an_outcome_newer_than_the_acquire_counts_once_the_step_is_settled() -> 
     assert takeover_reason(turn(SETTLED), [newer], holder_gone=False)
     assert takeover_reason(turn(WAITING), [newer], holder_gone=False) is None
     assert takeover_reason(turn(SETTLED), [older], holder_gone=False) is None
+
+
+def test_an_outcome_of_an_earlier_turn_is_no_evidence_about_this_one() -> None:
+    subjects = SessionSubjects(SessionRef("default", "fleet"))
+    of_this, of_another = (
+        Cause("done", 12, stored=Stored(subjects.effect("default", CallId(run, 1, 1), DONE), 12, 0, b""))
+        for run in (1, 9)
+    )
+    assert takeover_reason(turn(SETTLED), [of_this], holder_gone=False)
+    assert takeover_reason(turn(SETTLED), [of_another], holder_gone=False) is None
 
 
 def test_two_planners_do_not_take_over_from_each_other_for_ever() -> None:

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Path, Response
 
 from anchorwatch_gateway import letters
 from anchorwatch_gateway.bodies import Drop
-from anchorwatch_gateway.dependencies import PartsDep, WorkspaceDep
+from anchorwatch_gateway.dependencies import KEY_HEADER, Key, PartsDep, WorkspaceDep
+from anchorwatch_gateway.errors import CONFLICT
 from anchorwatch_gateway.replies import Page
-from anchorwatch_gateway.routes.sessions import CONFLICT, KEY_HEADER, Key
 from anchorwatch_gateway.routes.turns import WindowDep, Word
 
 router = APIRouter(prefix="/api/dead-letters", tags=["dead letters"])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from anchorwatch.core.names import SessionRef, check_token
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
+from anchorwatch_gateway import effects as settling
 from anchorwatch_gateway import reading
-from anchorwatch_gateway.dependencies import PartsDep, WorkspaceDep
-from anchorwatch_gateway.replies import Page
+from anchorwatch_gateway.bodies import ResolveEffect
+from anchorwatch_gateway.dependencies import KEY_HEADER, Key, PartsDep, WorkspaceDep
+from anchorwatch_gateway.errors import CONFLICT
+from anchorwatch_gateway.replies import Page, Settled
 from anchorwatch_gateway.routes.turns import WindowDep, Word
 
 router = APIRouter(prefix="/api", tags=["lists"])
@@ -27,6 +30,21 @@ async def effects(
     """Commands and what running them did. A call id is ``SESSION/RUN.STEP.N``."""
     filters = {"workspace": workspace, "session": session, "state": state, "tool": tool, "turn": turn}
     return await reading.page(parts, response, "effects", window, filters)
+
+
+@router.post("/effects/resolve", response_model=Settled, responses=CONFLICT)
+async def resolve(
+    body: ResolveEffect,
+    parts: PartsDep,
+    workspace: WorkspaceDep,
+    request: Request,
+    response: Response,
+    key: Key = None,
+) -> Settled:
+    """Settle an effect that is `unknown`, once: it was done, or it was not."""
+    settled = await settling.resolve(parts, workspace, body, key, request.state.json)
+    response.headers[KEY_HEADER] = settled.idempotency_key
+    return settled
 
 
 @router.get("/deliveries")

@@ -10,25 +10,21 @@ from sse_starlette import EventSourceResponse
 
 from anchorwatch_gateway import anchors, inputs, live
 from anchorwatch_gateway import sessions as work
-from anchorwatch_gateway.bodies import KEY_PATTERN, LAST_ID_PATTERN, NewInput, NewSession, Trigger
-from anchorwatch_gateway.dependencies import SEQUENCE_MAX, Cursor, Limit, PartsDep, RefDep, WorkspaceDep
-from anchorwatch_gateway.errors import ConflictProblem, Problem
+from anchorwatch_gateway.bodies import LAST_ID_PATTERN, NewInput, NewSession, Trigger
+from anchorwatch_gateway.dependencies import (
+    KEY_HEADER,
+    SEQUENCE_MAX,
+    Cursor,
+    Key,
+    Limit,
+    PartsDep,
+    RefDep,
+    WorkspaceDep,
+)
+from anchorwatch_gateway.errors import CONFLICT
 from anchorwatch_gateway.replies import Page, Receipt, Session
 
 router = APIRouter(prefix="/api/sessions", tags=["sessions"])
-CONFLICT: dict[int | str, dict[str, Any]] = {409: {"model": ConflictProblem}, 410: {"model": Problem}}
-KEY_HEADER = "Idempotency-Key"
-
-Key = Annotated[
-    str | None,
-    Header(
-        alias=KEY_HEADER,
-        min_length=1,
-        max_length=255,
-        pattern=KEY_PATTERN,
-        description="the same key and body give the same receipt, for ever; without one, a key is made and returned",
-    ),
-]
 
 
 @router.post(

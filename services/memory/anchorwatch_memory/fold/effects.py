@@ -44,7 +44,11 @@ def decided(db: sqlite3.Connection, opened: Opened, command: CommandDecided) -> 
         resource=command.resource,
         state="pending",
         decided_at_ms=opened.record.at_ms,
-        **_BLANK,
+        **{
+            **_BLANK,
+            "effect_key": command.effect_key,
+            "waits_for": as_json([f"{ref.session}/{each.call}" for each in command.after]),
+        },
     )
     db.execute(
         "UPDATE turns SET status = 'waiting'"
@@ -62,6 +66,7 @@ _BLANK = {
     "error": "",
     "settled_by": "",
     "late": 0,
+    "waits_for": "[]",
 }
 
 
@@ -142,7 +147,8 @@ def _settle(db: sqlite3.Connection, opened: Opened, outcome: Outcome, sequence: 
         raise Damaged(f"an outcome of call {outcome.call} stands in the register of call {call}")
     db.execute(
         "UPDATE effects SET state = ?, text = ?, data = ?, durable = ?, rule = ?, error = ?, settled_by = ?,"
-        " outcome_sequence = ?, ended_at_ms = ?, effect_key = CASE WHEN ? = '' THEN effect_key ELSE ? END"
+        " outcome_sequence = ?, ended_at_ms = ?, effect_key = CASE WHEN ? = '' THEN effect_key ELSE ? END,"
+        " verdict = ?, note = ?"
         " WHERE sequence = ?",
         (
             outcome.state,
@@ -156,6 +162,8 @@ def _settle(db: sqlite3.Connection, opened: Opened, outcome: Outcome, sequence: 
             opened.record.at_ms,
             outcome.effect_key,
             outcome.effect_key,
+            outcome.resolution.verdict if outcome.resolution else None,
+            outcome.resolution.note if outcome.resolution else None,
             sequence,
         ),
     )

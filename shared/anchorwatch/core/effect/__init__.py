@@ -3,6 +3,7 @@
 - `state`: `EffectState`, folded from the command's family ``fx.<pool>.<run>.<step>.<n>.>``.
 - `intent`: the key that names an effect to its provider.
 - `blocking`: when what is not known of one effect keeps another command from running.
+- `resolve`: settling by hand what nobody can tell.
 - `decide`: what an executor does next with a command that it was handed, and what it may conclude from a claim
 without outcome.
 """

@@ -9,6 +9,7 @@ from typing import Any, Literal, assert_never
 from anchorwatch.core.names import CallId
 
 OutcomeState = Literal["succeeded", "failed", "refused", "unknown", "resolved"]
+Verdict = Literal["done", "not_done"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,21 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
+class Resolution:
+    """What a person found out and when they said so. ``key`` and ``body_sha256`` bind it to their request (digests)."""
+
+    verdict: Verdict
+    note: str
+    key: str
+    body_sha256: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """``done``: what the command did.
 
-    ``rule``: the policy rule that refused it. ``by``: who settled it, for `resolved`. ``error``: a stable
+    ``rule``: the policy rule that refused it. ``by``: who settled it, for `resolved`, and ``resolution`` how. ``error``: a stable
     code for what failed. ``claim_sequence``: the claim that it ran under (0: none was needed or made).
     """
 
@@ -61,6 +73,7 @@ class Outcome:
     effect_key: str = ""
     claim_sequence: int = 0
     turn_id: str = ""
+    resolution: Resolution | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +117,7 @@ class EffectState:
     """A command's effect as recorded. ``head``: last sequence of the family, on which the next write is fenced (0: nothing yet).
 
     ``first_claim``: sequence of the first claim that was not given back; ``attempts``: claims made, given-back
-    ones too. ``doubt``: a former owner was never proved dead. ``outcome_sequence`` and ``outcome_at_ms``: of the outcome that
-    stands.
+    ones too. ``doubt``: a former owner was never proved dead. ``outcome_sequence``: of the outcome that stands.
     """
 
     head: int = 0
@@ -115,7 +127,6 @@ class EffectState:
     doubt: bool = False
     outcome: Outcome | None = None
     outcome_sequence: int = 0
-    outcome_at_ms: int = 0
     gate: GateAsked | None = None
     approval: GateDecided | None = None
 
@@ -140,7 +151,7 @@ def apply_effect(state: EffectState, sequence: int, at_ms: int, event: EffectEve
             first = 0 if state.claim and state.claim.sequence == state.first_claim else state.first_claim
             return replace(state, claim=None, first_claim=first)
         case Outcome():
-            return replace(state, outcome=event, outcome_sequence=sequence, outcome_at_ms=at_ms)
+            return replace(state, outcome=event, outcome_sequence=sequence)
         case GateAsked():
             return replace(state, gate=event, approval=None)
         case GateDecided():

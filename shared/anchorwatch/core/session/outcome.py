@@ -16,7 +16,7 @@ def judge(turn: Turn, emergency: str | None, acting_tools: frozenset[str]) -> tu
     """
     calls = [call for step in turn.steps for call in step.calls]
     acted = [call for call in calls if call.tool in acting_tools]
-    done = [call for call in acted if call.state in ("succeeded", "resolved")]
+    done = [call for call in acted if _was_done(call)]
     if emergency and not done:
         tried = f"; {_say(acted)}" if acted else ""
         return "unresolved", f"{emergency} stands and nothing was done about it{tried}"
@@ -25,9 +25,14 @@ def judge(turn: Turn, emergency: str | None, acting_tools: frozenset[str]) -> tu
         return "unresolved", f"the outcome of {unknown[0].tool} is unknown"
     if done:
         return "success", _say(done)
-    if acted and all(call.state in _NO_EFFECT for call in acted):
+    if acted and all(call.state in _NO_EFFECT or call.state == "resolved" for call in acted):
         return "failed", _say(acted)
     return "no_action", "nothing had to be done"
+
+
+def _was_done(call: Call) -> bool:
+    settled = call.state == "resolved" and call.data.get("verdict") != "not_done"
+    return call.state == "succeeded" or settled
 
 
 def _say(calls: list[Call]) -> str:

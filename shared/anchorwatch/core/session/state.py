@@ -11,7 +11,7 @@ from anchorwatch.core.names import CallId
 
 P0, P1, P2 = 0, 1, 2
 Priority = Literal[0, 1, 2]
-InputKind = Literal["event", "message", "trigger", "tick", "canary"]
+InputKind = Literal["event", "message", "trigger", "tick", "canary", "resolution"]
 CallState = Literal[
     "pending", "succeeded", "failed", "refused", "unknown", "resolved", "rejected", "withdrawn"
 ]
