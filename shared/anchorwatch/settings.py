@@ -113,6 +113,10 @@ class Settings(BaseSettings):
     context_tokens_max: int = Field(
         30_000, ge=256, description="the largest request that is ever sent to a model"
     )
+    price_prompt: float = Field(
+        0.0, ge=0, description="price of a million prompt tokens, in the unit of the budgets; 0: not known"
+    )
+    price_completion: float = Field(0.0, ge=0, description="price of a million completion tokens")
     completion_tokens_max: int = Field(4_096, ge=16, description="the longest answer asked of a model")
 
     heartbeat_s: float = Field(300.0, ge=1, description="how often an agent looks without another reason")

@@ -23,6 +23,7 @@ NoticeKind = Literal[
     "turn_failed",
     "turn_unresolved",
     "over_budget",
+    "budget_warning",
     "no_progress",
     "approval_wanted",
     "effect_unknown",
@@ -128,9 +129,14 @@ def _turn_ended(register: Register, stored: Stored, anchor: Anchor, record: Reco
         kinds.append("no_progress")
         severity = "critical"
         title += f", the {stuck}th in a row without progress"
+    text = anchor.last_run_reason
+    if warning := str(record.body.get("warning", "")):
+        kinds.append("budget_warning")
+        severity = "warning" if severity == "info" else severity
+        text = f"{warning}; {text}"
     kinds.append("turn_ended")
     data = {"run": anchor.last_run_id, "outcome": outcome, "agent": anchor.agent}
-    return _notice(register, stored, record, tuple(kinds), severity, title, anchor.last_run_reason, data)
+    return _notice(register, stored, record, tuple(kinds), severity, title, text, data)
 
 
 def _of_effect(register: Register, stored: Stored) -> Notice | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -15,20 +15,21 @@ from anchorwatch.core.errors import AnchorWatchError, Fenced, NotFound, Unavaila
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
+from anchorwatch.core.session.apply import asked
 from anchorwatch.core.session.decide import CommitStep, EndTurn, PlannedCall, decide
 from anchorwatch.core.session.events import StepHead
 from anchorwatch.core.session.outcome import judge
 from anchorwatch.core.session.state import SeenObservation, Turn
-from anchorwatch.core.tools import Risk, ToolSpec
+from anchorwatch.core.tools import Risk
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.sessions import SessionJournal
-from anchorwatch.models.port import ContextOverflow, ModelReply, ModelUnavailable, ProposedCall
-from anchorwatch.packs.port import Pack
+from anchorwatch.models.port import ContextOverflow, ModelReply, ModelUnavailable
 from anchorwatch.service.context import Clock
 
 from anchorwatch_planner.fitting import Fitted, Fitter, OverBudget
 from anchorwatch_planner.mind import Bounds, Mind
 from anchorwatch_planner.pace import next_check_ms
+from anchorwatch_planner.planning import plan_calls, turns_in_circles
 
 REBASES_MAX = 5
 OBSERVATION_CHARS_MAX = 16_000
@@ -85,10 +86,8 @@ class Thinker:
         mind = await self._mind(ref, state)
         known = state.anchor.facts if state.anchor else {}
         observation = shortened(await self._observe(ref.workspace, mind.agent.name, tuple(known)))
-        if len(turn.steps) >= mind.agent.limits.steps_max:
-            return await self._end(
-                ref, state, mind, observation, "failed", "the turn reached its limit of steps"
-            )
+        if stop := self._at_a_bound(state, turn, mind):
+            return await self._end(ref, state, mind, observation, *stop)
         try:
             fitted, reply = await self._ask(ref, state, mind, observation)
             state = fitted.state
@@ -107,9 +106,20 @@ class Thinker:
             self._log.exception("the step could not be decided", session=str(ref), run=turn.run_id)
             reason = f"fault: {type(error).__name__} while the step was decided; the planner's log says more"
             return await self._end(ref, state, mind, observation, "failed", reason)
+        if turns_in_circles(turn, head, calls):
+            why = f"breaker: the model asks for {head.rejected[0][1]} again and again"
+            return await self._end(ref, state, mind, observation, "failed", why, head)
         if not reply.decision.calls:
             return await self._finish(ref, state, mind, observation, head)
         return await self._commit(ref, state, CommitStep(self._execution_id, head, calls))
+
+    def _at_a_bound(self, state: SessionState, turn: Turn, mind: Mind) -> tuple[RunOutcome, str] | None:
+        """The outcome of a turn that may not ask its model once more, and why; None: it may."""
+        if len(turn.steps) >= mind.agent.limits.steps_max:
+            return "failed", "the turn reached its limit of steps"
+        spent = state.spent.on(self._clock.now_ms())
+        why = self._bounds.spending_of(mind).exhausted(spent, self._bounds.prices)
+        return ("over_budget", why) if why else None
 
     async def _ask(
         self, ref: SessionRef, state: SessionState, mind: Mind, observation: Observation
@@ -145,7 +155,7 @@ class Thinker:
         reply: ModelReply,
     ) -> tuple[StepHead, tuple[PlannedCall, ...]]:
         proposed = reply.decision.calls
-        planned, rejected = plan_calls(proposed, mind, mind.agent.limits.calls_per_step_max)
+        planned, rejected = plan_calls(proposed, mind, turn)
         cut = reply.finish == "length" and not proposed
         head = StepHead(
             step=len(turn.steps) + 1,
@@ -201,6 +211,8 @@ class Thinker:
     ) -> SessionState:
         now_ms = self._clock.now_ms()
         facts = self._facts(state, mind, observation)
+        spent = asked(state, head).spent if head else state.spent
+        warning = self._bounds.spending_of(mind).warning(spent, self._bounds.prices)
         command = EndTurn(
             execution_id=self._execution_id,
             outcome=outcome,
@@ -210,6 +222,7 @@ class Thinker:
             head=head,
             prompt=head.prompt if head else None,
             at_ms=now_ms,
+            warning=warning,
         )
         return await self._commit(ref, state, command)
 
@@ -237,33 +250,3 @@ def shortened(observation: Observation) -> Observation:
         return observation
     rest = len(text) - OBSERVATION_CHARS_MAX
     return replace(observation, text=f"{text[:OBSERVATION_CHARS_MAX]}\n(cut: {rest} more characters)")
-
-
-def plan_calls(
-    proposed: Sequence[ProposedCall], mind: Mind, calls_max: int
-) -> tuple[tuple[PlannedCall, ...], tuple[tuple[int, str, str, str, str], ...]]:
-    """(calls that become commands, calls that are answered with an error). A call's number is its position, from 1."""
-    tools = {tool.name: tool for tool in mind.tools}
-    planned: list[PlannedCall] = []
-    rejected: list[tuple[int, str, str, str, str]] = []
-    for n, call in enumerate(proposed, 1):
-        if call.arguments is None:
-            rejected.append(
-                (n, call.name, call.label, call.raw, call.problem or "the arguments are no JSON object")
-            )
-        elif n > calls_max:
-            rejected.append((n, call.name, call.label, "", f"more than {calls_max} calls in one step"))
-        else:
-            planned.append(_plan(n, call.name, call.arguments, call.label, mind.pack, tools.get(call.name)))
-    return tuple(planned), tuple(rejected)
-
-
-def _plan(
-    n: int, name: str, args: Mapping[str, Any], label: str, pack: Pack, tool: ToolSpec | None
-) -> PlannedCall:
-    """The call as a command. A tool that is not granted or does not exist goes to the executor too: its refusal is recorded."""
-    resource = pack.resource(name, args)
-    if tool is None:
-        return PlannedCall(n, name, args, label, "default", resource)
-    verb = tool.intent(args) if tool.intent else ""
-    return PlannedCall(n, name, args, label, tool.pool, resource, verb, tool.mutating)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from anchorwatch.core.agents import RULES
 from anchorwatch.core.facts import Observation
+from anchorwatch.core.session.spending import Prices
 from anchorwatch.core.session.wakes import Windows
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.models.registry import DEFAULT, OPENAI
-from anchorwatch.models.rules import RULES
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.observations import observe
 from anchorwatch.topology.streams import journal_stream
@@ -42,7 +43,8 @@ def wire(context: ServiceContext, minds: Minds, build: Build) -> Wired:
     settings, bus, identity, clock = context.settings, context.bus, context.identity, context.clock
     committer = Committer(bus, journal_stream(SHARD))
     sessions = SessionJournal(bus, committer, identity.execution_id)
-    bounds = Bounds(settings.heartbeat_s, settings.model_timeout_s, settings.context_tokens_max)
+    prices = Prices(settings.price_prompt, settings.price_completion)
+    bounds = Bounds(settings.heartbeat_s, settings.model_timeout_s, settings.context_tokens_max, prices)
     fitter = Fitter(sessions, identity.execution_id, clock, bounds, context.log)
 
     async def see(workspace: str, agent: str, names: Iterable[str]) -> Observation:

@@ -10,7 +10,8 @@ from anchorwatch.core.names import NAME_PATTERN
 
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$")]
 
-MODELS = ("default", "rules", "openai")
+RULES = "rules"
+MODELS = ("default", RULES, "openai")
 """What an agent's ``model`` may say; ``default``: as the settings say."""
 
 
@@ -22,6 +23,13 @@ class Limits(BaseModel):
     steps_max: int = Field(16, ge=1, le=200, description="model calls in one turn")
     calls_per_step_max: int = Field(16, ge=1, le=64, description="tool calls in one step")
     context_tokens_max: int | None = Field(None, ge=256, description="request budget; none: the setting")
+
+    repeats_max: int = Field(4, ge=1, le=100, description="the same call with the same arguments in one turn")
+    turn_tokens_max: int | None = Field(None, ge=1, description="tokens that a turn may use; none: no bound")
+    day_tokens_max: int | None = Field(None, ge=1, description="tokens that a session may use in a day (UTC)")
+    day_cost_max: float | None = Field(
+        None, gt=0, description="cost of a session in a day, in the unit of the prices that the settings give"
+    )
 
     def get(self, name: str) -> Any:  # noqa: ANN401 - a pack's own limit has the type that the pack gave it
         """A limit by name, also one that only the pack knows; None when it is not set."""

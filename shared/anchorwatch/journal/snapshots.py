@@ -9,6 +9,7 @@ from typing import Any
 from anchorwatch.codec import lift_anchor
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.names import CallId
+from anchorwatch.core.session.spending import Spent, Tokens
 from anchorwatch.core.session.state import (
     Archive,
     Call,
@@ -46,6 +47,7 @@ def state_body(state: SessionState) -> dict[str, Any]:
             for each in state.archives
         ],
         "critical": list(state.critical),
+        "spent": asdict(state.spent),
         "unsettled": [
             [each.call.run, each.call.step, each.call.n, each.pool, each.resource] for each in state.unsettled
         ],
@@ -71,6 +73,7 @@ def read_state(body: Body, sequence: int) -> SessionState:
             for each in body.get("archives", ())
         ),
         critical=tuple(body["critical"]),
+        spent=_read_spent(body.get("spent")),
         unsettled=tuple(
             Unsettled(CallId(run, step, n), pool, resource)
             for run, step, n, pool, resource in body.get("unsettled", ())
@@ -85,6 +88,12 @@ def _summary_body(summary: Summary | None) -> dict[str, Any] | None:
 
 def _read_summary(body: Body | None) -> Summary | None:
     return Summary(**body) if body else None
+
+
+def _read_spent(body: Body | None) -> Spent:
+    if body is None:
+        return Spent()
+    return Spent(body["day"], *(Tokens(**body[name]) for name in ("turn", "today", "ever")))
 
 
 def _past_body(past: PastTurn) -> dict[str, Any]:

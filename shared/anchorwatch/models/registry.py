@@ -6,10 +6,10 @@ import re
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.agents import RULES, AgentSpec
 from anchorwatch.core.errors import BadSettings
 from anchorwatch.models.port import Model, Situation, StepDecision
-from anchorwatch.models.rules import RULES, RulesModel
+from anchorwatch.models.rules import RulesModel
 from anchorwatch.models.tokens import counter_for
 from anchorwatch.settings import Settings
 

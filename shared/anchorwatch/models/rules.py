@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from anchorwatch.core.agents import RULES
 from anchorwatch.models.port import ModelReply, ModelRequest, Situation, StepDecision
 from anchorwatch.models.tokens import Counter
-
-RULES = "rules"
 
 
 class RulesModel:

@@ -1,24 +1,16 @@
-"""Deciding a step, without a bus: which calls become commands, and when to look again."""
+"""What a turn has come to, and when to look again."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from anchorwatch.core.anchor import Anchor, RunOutcome
 from anchorwatch.core.session.outcome import judge
 from anchorwatch.core.session.state import Call, CallState, SessionState, Step, Turn
 from anchorwatch.core.times import iso
-from anchorwatch.models.port import ProposedCall
-from anchorwatch.models.rules import RulesModel
-from anchorwatch_planner.mind import Mind
 from anchorwatch_planner.pace import next_check_ms
-from anchorwatch_planner.think import plan_calls
 
-from tests.support.packs import BENCH, TOOLS, bench_agent
-
-MIND = Mind(bench_agent(Path()), BENCH, TOOLS, RulesModel(BENCH.rules))
 ACTING = frozenset({"fire"})
 
 
@@ -28,28 +20,6 @@ def turn(*calls: Call) -> Turn:
 
 def call(tool: str, state: CallState, **data: object) -> Call:
     return Call(1, tool, {}, state=state, data=data)
-
-
-def test_a_call_s_number_is_its_position_whatever_the_model_calls_it() -> None:
-    proposed = [
-        ProposedCall("fire", {"item": "a"}, "x:0"),
-        ProposedCall("fire", None, "x:0", "{", "cut"),
-        ProposedCall("look", {}, "x:0"),
-    ]
-    planned, rejected = plan_calls(proposed, MIND, 16)
-    assert [(each.n, each.tool) for each in planned] == [(1, "fire"), (3, "look")]
-    assert rejected == ((2, "fire", "x:0", "{", "cut"),)
-
-
-def test_calls_above_the_limit_are_answered_not_run() -> None:
-    planned, rejected = plan_calls([ProposedCall("look", {})] * 5, MIND, 3)
-    assert (len(planned), [each[0] for each in rejected]) == (3, [4, 5])
-
-
-def test_a_tool_that_was_not_granted_goes_to_the_executor_which_refuses_it() -> None:
-    planned, rejected = plan_calls([ProposedCall("rm_rf", {"path": "/"})], MIND, 3)
-    assert [(each.tool, each.pool) for each in planned] == [("rm_rf", "default")]
-    assert rejected == ()
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import Any, assert_never
 
+from anchorwatch.core.agents import RULES
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.conversation import (
     archive,
@@ -30,6 +31,7 @@ from anchorwatch.core.session.events import (
     StepHead,
 )
 from anchorwatch.core.session.joining import named
+from anchorwatch.core.session.spending import DAY_MS, used
 from anchorwatch.core.session.state import Call, Input, SessionState, Step, Turn, Unsettled
 
 _ENDS_TURN = frozenset({Kind.TURN_ENDED, Kind.CANCELLED, Kind.DELETED, Kind.RESET})
@@ -83,6 +85,7 @@ def _apply_planner(state: SessionState, event: PlannerEvent, record: Recorded) -
         case StepDecided():
             state = _begin_step(state, event.head)
         case Compacted():
+            state = _spend(state, event.usage, 0, state.spent.day * DAY_MS)
             state = summarised(state, event.summary)
         case SnapshotTaken():
             return replace(_restore(state, event.state), snapshot_sequence=record.sequence, snapshot_age=0)
@@ -125,7 +128,13 @@ def _change_anchor(state: SessionState, event: AnchorChanged, record: Recorded) 
             inputs=taken,
             origin=record.digest,
         )
-        return replace(state, pending=rest, turn=turn, critical=_critical(state.critical, taken))
+        return replace(
+            state,
+            pending=rest,
+            turn=turn,
+            critical=_critical(state.critical, taken),
+            spent=state.spent.turn_begun(),
+        )
     if event.kind == Kind.TAKEN_OVER and state.turn is not None and anchor.turn is not None:
         turn = replace(state.turn, held_since=record.sequence, woken_by=anchor.turn.woken_by)
         return replace(state, turn=_withdraw_ephemeral(turn))
@@ -158,7 +167,7 @@ def _end_turn(state: SessionState, turn: Turn, event: AnchorChanged) -> SessionS
     last = None
     if event.head is not None:
         last = _step(event.head, named(state, event.head.joined))
-        state = _join(state, event.head)
+        state = asked(_join(state, event.head), event.head)
     anchor = event.anchor
     past = past_turn(turn, anchor.last_run_outcome or "failed", anchor.last_run_reason, last)
     return remember(replace(state, turn=None), past)
@@ -194,8 +203,19 @@ def _begin_step(state: SessionState, head: StepHead) -> SessionState:
         return state
     step = _step(head, named(state, head.joined))
     steered = tuple(each for each in turn.steered if each.sequence not in head.joined)
-    state = _join(state, head)
+    state = asked(_join(state, head), head)
     return replace(state, turn=replace(turn, steps=(*turn.steps, step), steered=steered))
+
+
+def asked(state: SessionState, head: StepHead) -> SessionState:
+    """The state with what the step's model call used. Rules use nothing."""
+    if head.prompt is None or head.prompt.model == RULES or head.observation is None:
+        return state
+    return _spend(state, head.usage, head.prompt.tokens, head.observation.at_ms)
+
+
+def _spend(state: SessionState, usage: Mapping[str, Any], counted: int, at_ms: int) -> SessionState:
+    return replace(state, spent=state.spent.with_call(used(usage, counted), at_ms))
 
 
 def _join(state: SessionState, head: StepHead) -> SessionState:

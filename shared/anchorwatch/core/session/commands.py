@@ -79,7 +79,7 @@ class CommitStep:
 
 @dataclass(frozen=True, slots=True)
 class EndTurn:
-    """Bring the turn to rest. ``head``: its last step, where it had one."""
+    """Bring the turn to rest. ``head``: its last step, where it had one. ``warning``: what people should hear of it, too."""
 
     execution_id: str
     outcome: RunOutcome
@@ -89,6 +89,7 @@ class EndTurn:
     head: StepHead | None
     prompt: PromptProof | None
     at_ms: int
+    warning: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,6 +263,7 @@ def _end(state: SessionState, anchor: Anchor, turn: Turn, command: EndTurn) -> A
         reason=command.reason,
         by=command.execution_id,
         head=command.head,
+        more={"warning": command.warning} if command.warning else {},
     )
 
 

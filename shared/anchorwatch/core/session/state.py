@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from anchorwatch.core.anchor import Anchor, RunOutcome
 from anchorwatch.core.names import CallId
+from anchorwatch.core.session.spending import Spent
 
 P0, P1, P2 = 0, 1, 2
 Priority = Literal[0, 1, 2]
@@ -184,6 +185,7 @@ class SessionState:
     archives: tuple[Archive, ...] = ()
     critical: tuple[str, ...] = ()
     unsettled: tuple[Unsettled, ...] = ()
+    spent: Spent = field(default_factory=Spent)
     snapshot_sequence: int = 0
     snapshot_age: int = 0
 

@@ -1,0 +1,65 @@
+"""What model calls used, and the bounds that it may not pass."""
+
+from __future__ import annotations
+
+import pytest
+from anchorwatch.core.session.spending import DAY_MS, Budget, Prices, Spent, Tokens, used
+from hypothesis import given
+from hypothesis import strategies as st
+
+PRICES = Prices(prompt=2.0, completion=10.0)
+CALLS = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 1_000), st.integers(0, 5 * DAY_MS)))
+
+
+def spent(*calls: tuple[int, int, int]) -> Spent:
+    total = Spent()
+    for prompt, completion, at_ms in calls:
+        total = total.with_call(Tokens(prompt, completion), at_ms)
+    return total
+
+
+@given(CALLS)
+def test_all_that_was_used_is_counted_once_whatever_the_clock_does(calls: list[tuple[int, int, int]]) -> None:
+    total = spent(*calls)
+    assert total.ever.all == total.turn.all == sum(prompt + completion for prompt, completion, _ in calls)
+    assert total.today.all <= total.ever.all
+
+
+def test_another_day_begins_at_nothing_and_a_clock_set_back_changes_no_day() -> None:
+    total = spent((100, 10, DAY_MS + 5), (50, 5, 5))
+    assert (total.day, total.today) == (1, Tokens(150, 15))
+    assert total.on(2 * DAY_MS).today == Tokens()
+    assert total.on(3).today == Tokens(150, 15)
+
+
+def test_what_was_not_reported_counts_as_it_was_counted_and_not_as_nothing() -> None:
+    assert used({}, 1_234) == Tokens(1_234, 0)
+    assert used({"prompt": 900, "completion": 12}, 1_234) == Tokens(900, 12)
+
+
+@pytest.mark.parametrize(
+    ("budget", "says"),
+    [
+        (Budget(turn_tokens=110), "the turn used 110 tokens, its budget is 110"),
+        (Budget(day_tokens=100), "the day's budget of 100 tokens is spent: 110 were used"),
+        (Budget(day_cost=0.0003), "the day's budget of 0.0003 is spent"),
+        (Budget(turn_tokens=111, day_tokens=111, day_cost=0.00031), ""),
+        (Budget(), ""),
+    ],
+)
+def test_a_bound_that_is_reached_is_named(budget: Budget, says: str) -> None:
+    said = budget.exhausted(spent((100, 10, 0)), PRICES)
+    assert said.startswith(says)
+    assert bool(said) == bool(says)
+
+
+def test_without_prices_a_bound_in_money_bounds_nothing() -> None:
+    assert Budget(day_cost=0.01).exhausted(spent((10**9, 0, 0)), Prices()) == ""
+
+
+def test_a_bound_of_the_day_that_comes_near_is_told_in_the_turn_that_brings_it_near_and_in_no_other() -> None:
+    budget = Budget(day_tokens=1_000)
+    near = spent((500, 0, 0)).turn_begun().with_call(Tokens(400, 0), 1)
+    assert budget.warning(near, PRICES) == "900 of the day's budget of 1000 tokens are used"
+    assert budget.warning(near.turn_begun().with_call(Tokens(50, 0), 2), PRICES) == ""
+    assert budget.warning(spent((500, 0, 0)), PRICES) == ""
