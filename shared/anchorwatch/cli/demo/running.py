@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import json
 import random
 import secrets
-import signal
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from pydantic import SecretStr
 
@@ -23,6 +19,7 @@ from anchorwatch.cli.demo.evidence import Evidence
 from anchorwatch.cli.demo.receiver import Receiver
 from anchorwatch.cli.demo.stage import Stage
 from anchorwatch.cli.demo.story import HEARTBEAT_S, Story
+from anchorwatch.cli.ending import ended_by_signals, undisturbed
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.mesh.credentials import CLI, SERVICES, YARD, Credentials
 from anchorwatch.service.connect import connect
@@ -56,13 +53,13 @@ def run(*, as_json: bool = False, keep: bool = False, seed: int | None = None) -
     tell(f"the incident, on real processes (seed {seed})")
     evidence, broken = Evidence(), ""
     left: list[int] = []
-    with _ended_by_signals():
+    with ended_by_signals():
         stage = Stage()
         stage.settings = _settings(stage)
         try:
             evidence, broken = _play(stage, seed, tell)
         finally:
-            with _undisturbed():
+            with undisturbed():
                 left = _leave(stage, keep=keep)
     checks = [] if not evidence.jobs else check_all(evidence)
     checks += [_story_ended(broken), _nothing_left(stage, left, keep=keep)]
@@ -152,26 +149,3 @@ def _nothing_left(stage: Stage, left: list[int], *, keep: bool) -> Check:
     expected = f"processes: none; directory: {'kept' if keep else 'none'}"
     seen = f"processes: {', '.join(map(str, left)) or 'none'}; directory: {('kept' if keep else stage.root) if there else 'none'}"
     return Check("nothing is left", expected, seen, seen == expected)
-
-
-@contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Let polite signals end this as Ctrl-C does: in order."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    for number in before:
-        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Ctrl-C again must not leave half a mesh; the end is bounded anyway."""
-    before: Any = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
