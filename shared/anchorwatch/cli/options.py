@@ -33,7 +33,7 @@ SessionArgument = Annotated[
 
 
 SPEAK_TO_THE_BUS = ("fleet", "doctor")
-ABOUT_NO_MESH = ("serve", "demo", "config", "version")
+ABOUT_NO_MESH = ("serve", "demo", "crash-test", "config", "version")
 
 
 def takes_no_address(verb: str, option: str) -> BadInput:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,7 +20,7 @@ def add_to(app: typer.Typer) -> None:
     """Add the verbs."""
     FLEET.add_typer(JOBS, name="jobs")
     app.add_typer(FLEET, name="fleet")
-    for verb in (demo, doctor, config):
+    for verb in (demo, crash_test, doctor, config):
         app.command()(verb)
 
 
@@ -66,6 +67,36 @@ def demo(
     from anchorwatch.cli.demo import run
 
     return run(as_json=as_json, keep=keep, seed=seed)
+
+
+def crash_test(
+    pack: Annotated[
+        str | None,
+        typer.Option("--pack", metavar="NAME", help="An installed pack; the fleet, if nothing is named."),
+    ] = None,
+    agent: Annotated[
+        Path | None, typer.Option("--agent", metavar="FILE", help="An agent's file, and so its pack.")
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option("--seeds", metavar="N", help="How many seeds.", min=1, max=10_000)
+    ] = 3,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", metavar="N", help="The first seed; by chance, if not given.", min=0),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--data-dir", metavar="DIR", help="An empty directory for its meshes, which are kept there."
+        ),
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the data, and say where.")] = False,  # noqa: FBT002
+    as_json: JsonOption = False,  # noqa: FBT002
+) -> int:
+    """Kill a mesh of its own at every durable edge, and count what came of it; exit 1 if a promise is broken. About a minute."""
+    from anchorwatch.cli.crash_test import running
+
+    return running.run(running.Wish(pack, agent, seeds, seed, data_dir, keep, as_json))
 
 
 def doctor(data_dir: DataDirOption = None, as_json: JsonOption = False) -> int:  # noqa: FBT002

@@ -16,9 +16,14 @@ from anchorwatch.settings import PREFIX
 CLOSE_S_MAX = 2.0
 
 
+def pack_prefix(pack: str) -> str:
+    """How the names of a pack's own settings begin in the environment."""
+    return f"{PREFIX}{pack.upper().replace('-', '_')}_"
+
+
 def pack_settings(pack: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """A pack's own settings: ``ANCHORWATCH_<PACK>_<NAME>`` in the environment is its setting ``name``."""
-    prefix = f"{PREFIX}{pack.upper().replace('-', '_')}_"
+    prefix = pack_prefix(pack)
     return {key[len(prefix) :].lower(): value for key, value in environment.items() if key.startswith(prefix)}
 
 

@@ -77,7 +77,7 @@ def test_a_run_that_kept_its_promises_is_not_complained_of() -> None:
         (with_call("failed", done=1), "guessed", "said to be failed, and was done"),
         (with_call("refused", done=None), "guessed", "said to be refused, and was started"),
         (with_call("unknown", owners=1), "guessed", "its executor lived to see its end"),
-        (replace(kept(), calls={"other": Call("other", begun=1)}), "guessed", "which no command claimed"),
+        (replace(kept(), calls={"other": Call("other", begun=1)}), "guessed", "which no command named"),
         (replace(kept(), arrivals=(Arrivals("demo", {"4-demo-aaaa": 1}, deduplicates=True),)), "lost", "the end at 14"),
         (
             replace(kept(), arrivals=(Arrivals("demo", {"4-demo-a": 1, "14-demo-b": 1, "14-demo-c": 1}, deduplicates=True),)),

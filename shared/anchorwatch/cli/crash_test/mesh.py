@@ -116,6 +116,16 @@ class CrashMesh:
         self.children[instance] = self._nursery.start((service,), environment, command.log)
         return self.children[instance]
 
+    async def came(self, instance: str) -> bool:
+        """Wait until a process works, or has ended; whether it works."""
+        child = self.children[instance]
+
+        async def works_or_ended() -> bool:
+            return child.ready or child.exit_code is not None
+
+        await until(works_or_ended, f"{instance} works", READY_S_MAX)
+        return child.ready
+
     async def ready(self, instance: str) -> None:
         """Wait until a process works.
 
@@ -123,12 +133,7 @@ class CrashMesh:
             DidNotStart: it ended before, or takes too long.
         """
         child = self.children[instance]
-
-        async def works_or_ended() -> bool:
-            return child.ready or child.exit_code is not None
-
-        await until(works_or_ended, f"{instance} works", READY_S_MAX)
-        if not child.ready:
+        if not await self.came(instance):
             why = last_reason(self.data.log(instance))
             raise DidNotStart(f"{instance} ended with {child.exit_code}: {why}")
 

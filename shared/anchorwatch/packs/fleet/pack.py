@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anchorwatch import __version__
 from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.errors import NotFound, Unavailable
 from anchorwatch.core.facts import Facts, Observation
 from anchorwatch.core.tools import Invariant, ToolSpec
 from anchorwatch.models.port import Situation, StepDecision
-from anchorwatch.packs.fleet import policy, toolspecs
+from anchorwatch.packs.fleet import cli, policy, toolspecs
 from anchorwatch.packs.fleet.config import FleetConfig, fleet_config
 from anchorwatch.packs.fleet.prompt import prompt
 from anchorwatch.packs.fleet.rules import rules
 from anchorwatch.packs.fleet.runtime import FleetRuntime
-from anchorwatch.packs.port import PackEnvironment
+from anchorwatch.packs.port import PackEnvironment, Stimulus
+
+EXERCISE_JOBS = 6
 
 
 class FleetPack:
@@ -49,6 +53,20 @@ class FleetPack:
 
     def check(self, agent: AgentSpec) -> None:
         fleet_config(agent)
+
+    async def exercise(self, environment: PackEnvironment, number: int) -> Sequence[Stimulus]:
+        """A few small jobs, and the death of the oldest worker that works."""
+        bus = environment.bus
+        await cli.add_jobs(
+            bus, EXERCISE_JOBS, size="small", batch=f"exercise-{environment.agent.name}-{number}"
+        )
+        told = await cli.status(bus)
+        running = [each["id"] for each in told["instances"] or () if each["state"] == "running"]
+        if running:
+            # The yard may have died meanwhile, or the worker.
+            with contextlib.suppress(Unavailable, NotFound):
+                await cli.kill(bus, running[0])
+        return (Stimulus(f"{EXERCISE_JOBS} small jobs were queued"),)
 
     async def connect(self, environment: PackEnvironment) -> FleetRuntime:
         return FleetRuntime(environment.bus, fleet_config(environment.agent))

@@ -92,6 +92,20 @@ class FleetRuntime:
             case _:
                 return Reconciled("unknown")
 
+    async def times_done(self, tool: str, effect_key: str) -> int | None:
+        """By the yard's books; of a launch, by the word of the workers that it started."""
+        match tool:
+            case "launch_instances":
+                answer = await self._yard.ask("count")
+                return max(
+                    (int(count) for count in answer["launches"].get(effect_key, {}).values()), default=0
+                )
+            case "stop_instance" | "restart_instance":
+                answer = await self._yard.ask("effect", effect_key=effect_key)
+                return int(answer["state"] == "done")
+            case _:
+                return None
+
     async def close(self) -> None:
         """Nothing is held: the bus belongs to whoever made it."""
 

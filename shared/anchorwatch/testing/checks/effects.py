@@ -20,7 +20,7 @@ def check_effects(evidence: Evidence) -> Iterator[Violation]:
             continue
         key = _key(evidence.history, command)
         call = evidence.calls.get(key, Call(key))
-        where = f"{command.decided.tool} {command.call} ({key or 'never claimed'})"
+        where = f"{command.decided.tool} {command.call} ({key})"
         yield from _twice(where, effect_class, call)
         done = evidence.history.outcome_of(command.call)
         if done is not None:
@@ -57,15 +57,17 @@ def _is_certain(call: Call) -> bool:
 
 
 def _unasked(evidence: Evidence) -> Iterator[Violation]:
+    # A read is not claimed; its command names its key.
     known = {_key(evidence.history, command) for command in evidence.history.commands}
+    known |= {command.decided.effect_key for command in evidence.history.commands}
     for key, call in evidence.calls.items():
         if key not in known and call.begun:
-            yield Violation("guessed", f"something was started under {key}, which no command claimed")
+            yield Violation("guessed", f"something was started under {key}, which no command named")
 
 
 def _key(history: History, command: Command) -> str:
     claims = history.claims_of(command.call)
-    return claims[0].claimed.effect_key if claims else ""
+    return claims[0].claimed.effect_key if claims else command.decided.effect_key
 
 
 def _owners(history: History, command: Command) -> int:

@@ -1,0 +1,103 @@
+"""One session under test, spoken to as people and programs do: they ask again until they have their receipt."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from anchorwatch.bus.port import Bus
+from anchorwatch.cli.api import Api
+from anchorwatch.cli.crash_test.collecting import Acknowledged
+from anchorwatch.cli.crash_test.mesh import CrashMesh
+from anchorwatch.cli.demo.watch import Follower
+from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.errors import Fenced, Unavailable
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.session.decide import Control, decide
+from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.packs.port import Stimulus
+from anchorwatch.service.agents import subscribed
+from anchorwatch.topology.streams import journal_stream
+
+WORKSPACE = "default"
+CONTROL_TRIES_MAX = 10
+T = TypeVar("T")
+
+
+@dataclass
+class Actor:
+    """A session of an agent of the same name. ``acknowledged``: what its senders were promised."""
+
+    mesh: CrashMesh
+    bus: Bus
+    spec: AgentSpec
+    acknowledged: Acknowledged = field(default_factory=Acknowledged)
+
+    def __post_init__(self) -> None:
+        self.ref = SessionRef(WORKSPACE, self.spec.name)
+        self.journal = Follower(self.bus, self.ref)
+        self._numbers = itertools.count(1)
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    async def make(self) -> None:
+        """Define its agent, and make it."""
+
+        def ask(api: Api) -> None:
+            api.put(f"/api/agents/{self.name}", self.spec.model_dump(mode="json"))
+            api.post("/api/sessions", {"name": self.name, "agent": self.name})
+
+        await self._ask(ask)
+
+    async def tell(self, stimulus: Stimulus) -> int:
+        """A message or an event; the journal sequence of the one, that in the stream of events of the other."""
+        key = f"{self.name}-{next(self._numbers)}"
+        if not stimulus.source:
+            body = {"content": stimulus.text, "priority": stimulus.priority}
+            receipt = await self._ask(
+                lambda api: api.post(f"/api/sessions/{self.name}/inputs", body, key=key)
+            )
+            self.acknowledged.inputs.append(int(receipt["sequence"]))
+            return int(receipt["sequence"])
+        event = {
+            "source": stimulus.source,
+            "type": stimulus.type,
+            "data": stimulus.data,
+            "priority": stimulus.priority,
+            "id": key,
+        }
+        stored = await self._ask(lambda api: api.post("/api/events", event, key=key))
+        if subscribed(self.spec, f"{stimulus.source}.{stimulus.type}"):
+            self.acknowledged.event(stimulus.source, key)
+        return int(stored["sequence"])
+
+    async def control(self, kind: str) -> None:
+        """What a person's control writes, such as ``paused``, ``resumed`` or ``deleted``.
+
+        Raises:
+            Unavailable: the bus is away, or others write all the time.
+        """
+        journal = SessionJournal(self.bus, Committer(self.bus, journal_stream()), "crash-test")
+        for _ in range(CONTROL_TRIES_MAX):
+            state = await journal.load(self.ref, 0)
+            now_ms = time.time_ns() // 1_000_000
+            control = Control(kind, "crash-test", now_ms)
+            with contextlib.suppress(Fenced):
+                await journal.append(self.ref, state, decide(state, control), now_ms)
+                return
+        raise Unavailable(f"{self.ref} is being written by others")
+
+    async def _ask(self, ask: Callable[[Api], T]) -> T:
+        def asked() -> T:
+            with self.mesh.api() as api:
+                return ask(api)
+
+        return await asyncio.to_thread(asked)

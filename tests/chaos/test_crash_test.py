@@ -1,0 +1,108 @@
+"""`anchorwatch crash-test`, as a pack's author runs it: a pack that keeps its promises passes, one that does not is found out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPS = [[["set", "a", "ok"], ["build", "b", "lost_once"]], [["fire", "c", "ok"], ["set", "d", "artifact"]]]
+
+
+def install(directory: Path) -> dict[str, str]:
+    """An environment in which the packs of the tests are installed, as `pip` would have done it."""
+    info = directory / "packs_of_the_tests-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: packs-of-the-tests\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(
+        "[anchorwatch.packs]\ntold = tests.support.told:TOLD\ncareless = tests.support.bad_packs:CARELESS\n"
+    )
+    return {**os.environ, "PYTHONPATH": f"{directory}{os.pathsep}{ROOT}"}
+
+
+def agent_file(tmp_path: Path, pack: str) -> Path:
+    """An agent of the pack that is told to use each class of effect."""
+    file = tmp_path / "agent.toml"
+    file.write_text(
+        f'name = "keeper"\npack = "{pack}"\ngrants = ["look", "set", "build", "fire"]\n'
+        f'subscriptions = ["told.>"]\n[config]\ndirectory = "{tmp_path / "world"}"\n'
+        f"[[exercise]]\nmessage = '{json.dumps(STEPS)}'\n"
+        '[[exercise]]\nevent = "told.keeper.note"\ndata = { size = 3 }\n'
+    )
+    return file
+
+
+def crash_test(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "anchorwatch.cli.main", "crash-test", *words],
+        capture_output=True, text=True, check=False, env=install(tmp_path / "site"), cwd=tmp_path, timeout=280,
+    )  # fmt: skip
+
+
+def outcome(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(ran.stdout)
+    return told
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_pack_that_keeps_its_promises_passes(tmp_path: Path) -> None:
+    file = agent_file(tmp_path, "told")
+    ran = crash_test(tmp_path, "--agent", str(file), "--seeds", "1", "--json")
+    told = outcome(ran)
+    assert ran.returncode == 0, ran.stderr + ran.stdout
+    assert (told["ok"], told["lost"], told["duplicated"], told["guessed"]) == (True, 0, 0, 0)
+    assert told["kills"] >= len(told["edges"]["reached"]) > 30
+    assert told["worst"] is None
+    assert (tmp_path / "world" / "effects.jsonl").exists()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["agent.toml", "site", "world"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_pack_that_breaks_them_is_found_out(tmp_path: Path) -> None:
+    file, kept = agent_file(tmp_path, "careless"), tmp_path / "kept"
+    ran = crash_test(
+        tmp_path, "--pack", "careless", "--agent", str(file), "--seeds", "1", "--seed", "3", "--json",
+        "--data-dir", str(kept),
+    )  # fmt: skip
+    told = outcome(ran)
+    assert ran.returncode == 1, ran.stderr + ran.stdout
+    assert told["duplicated"] > 0, "its `set` does it again under the same key"
+    assert told["guessed"] > 0, "its `build` is said to have succeeded, and was not done"
+    assert told["worst"]["seed"] == 3
+    assert told["worst"]["again"].startswith(
+        f"anchorwatch crash-test --pack careless --agent {file} --seed 3"
+    )
+    assert told["data_dir"] == str(kept)
+    assert (kept / "seed-3" / "calls.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--pack", "nobody"], "there is no pack 'nobody'"),
+        (["--pack", "told"], "needs an agent: the bench needs a directory"),
+        (["--agent", "missing.toml"], "there is no file missing.toml"),
+        (["--seeds", "0"], "--seeds"),
+        (["--pack", "fleet", "--agent", "agent.toml"], "is an agent of the pack told, not of fleet"),
+        (["--agent", "odd.toml"], "an [[exercise]] cannot be read"),
+        (["--data-dir", "."], "is not empty"),
+        (["--url", "http://x"], "it is about no running mesh"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_used_is_said_and_nothing_is_started(
+    tmp_path: Path, words: list[str], said: str
+) -> None:
+    text = agent_file(tmp_path, "told").read_text()
+    (tmp_path / "odd.toml").write_text(text + '[[exercise]]\nmessage = "x"\nevent = "a.b"\n')
+    ran = crash_test(tmp_path, *words)
+    assert ran.returncode == 2
+    assert said in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1

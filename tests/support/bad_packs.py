@@ -1,0 +1,35 @@
+"""A pack that does not keep what its tools' effect classes promise, so that a crash test has something to find."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anchorwatch.packs.port import PackEnvironment, Reconciled, ToolContext
+
+from tests.support.packs import Sink
+from tests.support.told import ToldPack, ToldRuntime
+
+
+@dataclass
+class CarelessRuntime(ToldRuntime):
+    """Says of every effect that it was done."""
+
+    async def reconcile(self, tool: str, args: Mapping[str, Any], context: ToolContext) -> Reconciled:
+        del tool, args, context
+        return Reconciled("done")
+
+
+class CarelessPack(ToldPack):
+    """`set` is declared idempotent, and its provider ignores the key; `build` is declared reconcilable, and nobody is asked."""
+
+    name = "careless"
+
+    async def connect(self, environment: PackEnvironment) -> CarelessRuntime:
+        agent = environment.agent
+        return CarelessRuntime(Sink(Path(agent.config["directory"])), honour=False, agent=agent.name)
+
+
+CARELESS = CarelessPack()

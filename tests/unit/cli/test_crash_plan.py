@@ -1,0 +1,32 @@
+"""The plan of a crash test: all from its seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from anchorwatch.cli.crash_test.plan import make_plan
+from anchorwatch.cli.crash_test.reaper import edge_of
+from anchorwatch.edges import Edge
+from anchorwatch.mesh.roster import NATS
+
+INSTANCES = ("planner-1", "planner-2", "executor-1")
+
+
+def test_a_seed_is_a_plan_and_another_seed_another() -> None:
+    assert make_plan(5, INSTANCES, 9) == make_plan(5, INSTANCES, 9)
+    assert make_plan(5, INSTANCES, 9) != make_plan(6, INSTANCES, 9)
+
+
+def test_every_edge_has_its_death_and_every_process_its_turn() -> None:
+    plan = make_plan(5, INSTANCES, 9)
+    assert set(plan.reaches) == set(Edge)
+    assert all(1 <= reach <= 3 for reach in plan.reaches.values())
+    assert len(plan.kills) == 9
+    first = Counter(kill.instance for kill in plan.kills[:4])
+    assert first == Counter([*INSTANCES, NATS])
+
+
+def test_who_died_at_an_edge_said_so_with_its_last_words() -> None:
+    assert edge_of('{"event": "failpoint", "edge": "planner.step.after"}') is Edge.PLANNER_STEP_AFTER
+    for line in ('{"event": "ready"}', '{"event": "failpoint", "edge": "of.time"}', "", "[]", "Killed"):
+        assert edge_of(line) is None
