@@ -1,0 +1,132 @@
+"""A mesh of real processes that is killed, and what counts beside it: the outside world, receivers, the notes of calls."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anchorwatch.bus.port import Bus
+from anchorwatch.cli.crash_test.actor import Actor
+from anchorwatch.cli.crash_test.collecting import REST_S_MAX, collect, rest
+from anchorwatch.cli.crash_test.mesh import CrashMesh
+from anchorwatch.cli.crash_test.telling import Receivers
+from anchorwatch.journal.history import History
+from anchorwatch.packs import recording
+from anchorwatch.packs.port import Stimulus
+from anchorwatch.testing.checks import Violation, check
+from anchorwatch.topology.streams import AGENTS_BUCKET
+
+from tests.support.packs import TOOLS, Sink, bench_agent
+from tests.support.told import SOURCE, Step, ToldRuntime, order
+
+KILLED = -9
+QUICK = {
+    # Nothing wakes a session by itself but what a scene asks for.
+    "ANCHORWATCH_HEARTBEAT_S": "3600",
+    "ANCHORWATCH_PROBE_INTERVAL_S": "0.3",
+    "ANCHORWATCH_DEBOUNCE_P0_S": "0",
+    "ANCHORWATCH_DEBOUNCE_P1_S": "0",
+    "ANCHORWATCH_SWEEP_S": "3",
+    "ANCHORWATCH_LEASE_S": "3",
+}
+_names = itertools.count(1)
+
+
+@dataclass
+class Scene:
+    """``mesh`` runs; sessions are made in it, each with an agent and an outside world of its own."""
+
+    mesh: CrashMesh
+    receivers: Receivers
+
+    @property
+    def notes(self) -> Path:
+        return self.mesh.root / "calls.jsonl"
+
+    def actor(self, bus: Bus, **agent: Any) -> Told:
+        """A session that is not made yet."""
+        return Told.of(self, bus, f"s{next(_names)}", **agent)
+
+
+@contextmanager
+def playing(root: Path, counts: Mapping[str, int], **settings: str) -> Iterator[Scene]:
+    """A scene for the length of a block. Afterwards nothing of it runs, and nothing in it had a fault."""
+    root.mkdir(parents=True, exist_ok=True)
+    with Receivers(root / "told") as receivers:
+        mesh = CrashMesh(
+            root,
+            counts,
+            {
+                **QUICK,
+                "ANCHORWATCH_NOTIFY": str(receivers.routes),
+                recording.VARIABLE: str(root / "calls.jsonl"),
+                **settings,
+            },
+            modules=("tests.support.told",),
+        )
+        try:
+            asyncio.run(mesh.open())
+            yield Scene(mesh, receivers)
+        finally:
+            mesh.close()
+        assert mesh.faults() == []
+
+
+class Told(Actor):
+    """A session that does what its messages say, with an outside world of its own."""
+
+    scene: Scene
+    world: Sink
+
+    @classmethod
+    def of(cls, scene: Scene, bus: Bus, name: str, **agent: Any) -> Told:
+        directory = scene.mesh.root / "worlds" / name
+        fields = {
+            "name": name,
+            "pack": "told",
+            "subscriptions": (f"{SOURCE}.{name}.>",),
+            "version": 0,
+            **agent,
+        }
+        told = cls(scene.mesh, bus, bench_agent(directory, **fields))
+        told.scene, told.world = scene, Sink(directory)
+        return told
+
+    async def say(self, *steps: Step, more: str = "") -> int:
+        """A person's message that has these steps done; ``more`` makes it longer. Its sequence."""
+        return await self.tell(Stimulus(order(*steps) + more))
+
+    async def publish(self, data: str = "") -> None:
+        """An event for it."""
+        await self.tell(Stimulus(source=SOURCE, type=f"{self.name}.note", data={"said": data}))
+
+    async def rest(self, within_s: float = REST_S_MAX) -> History:
+        """The history, once it is at rest."""
+        return await rest(self.journal, self.acknowledged, within_s)
+
+    async def violations(self, within_s: float = REST_S_MAX) -> list[Violation]:
+        """What is wrong with it, once it is at rest."""
+        evidence = await collect(
+            self.ref,
+            await self.rest(within_s),
+            self.acknowledged,
+            classes={tool.name: tool.effect_class for tool in TOOLS},
+            notes=self.scene.notes,
+            runtime=ToldRuntime(self.world, honour=True),
+            receivers=self.scene.receivers,
+        )
+        return check(evidence)
+
+    async def leave(self) -> None:
+        """Let nobody look at it any more."""
+        await self.control("deleted")
+        agents = await self.bus.bucket(AGENTS_BUCKET)
+        key = f"session.{self.ref.workspace}.{self.name}"
+        entry = await agents.get(key)
+        if entry is not None:
+            await agents.delete(key, entry.revision)
