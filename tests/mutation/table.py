@@ -34,6 +34,7 @@ _COMMIT = "shared/anchorwatch/journal/commit.py"
 _SESSIONS = "shared/anchorwatch/journal/sessions.py"
 _INPUTS = "shared/anchorwatch/journal/inputs.py"
 _DECIDE = "shared/anchorwatch/core/session/decide.py"
+_REST = "shared/anchorwatch/core/session/rest.py"
 _APPLY = "shared/anchorwatch/core/session/apply.py"
 _ACTION = "shared/anchorwatch/core/effect/decide.py"
 _TAKEOVER = "services/planner/anchorwatch_planner/evidence.py"
@@ -42,7 +43,7 @@ _WRITES = (
     _one(
         "a write without its fence",
         _COMMIT,
-        "expect=fence if index == 0 else None,",
+        "expect=fence if index == 0 else write.expect,",
         "expect=None,",
         f"{_JOURNAL}test_of_two_planners_that_saw_the_same_one_starts_the_turn[sim]",
     ),
@@ -56,8 +57,8 @@ _WRITES = (
     _one(
         "another's record taken for ours by its id",
         _COMMIT,
-        "if (first.message_id, first.payload) != (messages[0].message_id, messages[0].payload):",
-        "if first.message_id != messages[0].message_id:",
+        "return (stored.message_id, stored.payload) == (message.message_id, message.payload)",
+        "return stored.message_id == message.message_id",
         f"{_JOURNAL}test_interleaving_3_an_id_that_two_writers_share_is_nobody_s_success[sim]",
     ),
     _one(
@@ -93,16 +94,16 @@ _TURNS = (
     ),
     _one(
         "a cancelled turn's inputs are not consumed",
-        _DECIDE,
-        '"inputs_through": max(anchor.inputs_through, turn_through),',
-        '"inputs_through": anchor.inputs_through,',
+        _REST,
+        "through = anchor.turn.inputs_through if anchor.turn else 0",
+        "through = 0",
         f"{_SESSION}test_cancel_raises_the_fence_and_consumes_the_inputs",
     ),
     _one(
         "the end of a turn leaves the fence",
-        _DECIDE,
-        '"fence": Fence(run=anchor.run_id + 1),\n        "run_count"',
-        '"fence": anchor.fence,\n        "run_count"',
+        _REST,
+        '"fence": Fence(run=anchor.run_id + 1),',
+        '"fence": anchor.fence,',
         f"{_SESSION}test_a_turn_from_wake_to_rest",
     ),
     _one(
@@ -136,8 +137,8 @@ _TURNS = (
     _one(
         "a takeover on an outcome that its holder knew",
         _TAKEOVER,
-        "cause.sequence > turn.held_since and",
-        "cause.sequence and",
+        'cause.kind == "done" and cause.sequence > turn.held_since',
+        'cause.kind == "done"',
         _EVIDENCE,
     ),
 )
