@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from anchorwatch.bus.port import Bus, Expect, Message, WrongLastSequence
+from anchorwatch.bus.port import Bus, Expect, Message, StreamMissing, WrongLastSequence
 from anchorwatch.core.errors import ConfigDiffers
 from anchorwatch.topology.streams import BUCKETS, OBJECT_STORES, STREAMS, BucketSpec, Source, StreamSpec
 
@@ -134,3 +134,19 @@ async def test_sequences_go_on_after_everything_was_purged(world: World, bus: Bu
     state = await bus.stream_state(world.stream())
     assert (state.messages, state.last_sequence) == (0, 3)
     assert (await bus.publish(Message(world.subject("s.a"), b"x"))).sequence == 4
+
+
+async def test_a_stream_tells_which_sequences_it_does_not_hold(world: World, bus: Bus) -> None:
+    await bus.ensure_stream(spec(world))
+    assert list(await bus.holes(world.stream())) == []
+    for name in "abaacaba":
+        await bus.publish(Message(world.subject(f"s.{name}"), b"x"))
+    assert list(await bus.holes(world.stream())) == []
+    await bus.purge(world.stream(), world.subject("s.c"))
+    assert list(await bus.holes(world.stream())) == [(5, 5)]
+    await bus.purge(world.stream(), world.subject("s.a"))
+    assert list(await bus.holes(world.stream())) == [(1, 1), (3, 6), (8, 8)]
+    await bus.purge(world.stream(), world.subject("s.>"))
+    assert list(await bus.holes(world.stream())) == [(1, 8)]
+    with pytest.raises(StreamMissing):
+        await bus.holes(world.stream("NOPE"))

@@ -10,7 +10,17 @@ from starlette.types import ASGIApp
 from anchorwatch_gateway import errors
 from anchorwatch_gateway.guard import Guard
 from anchorwatch_gateway.parts import Parts
-from anchorwatch_gateway.routes import agents, events, letters, lists, operations, sessions, showing, turns
+from anchorwatch_gateway.routes import (
+    agents,
+    events,
+    integrity,
+    letters,
+    lists,
+    operations,
+    sessions,
+    showing,
+    turns,
+)
 
 ABOUT = """Every path below `/api` wants `Authorization: Bearer TOKEN`. Lists are pages `{data, next}`; errors are
 `{code, message, hint}`. A write is answered after the journal acknowledged it."""
@@ -34,6 +44,6 @@ def build(parts: Parts) -> ASGIApp:
     )
     app.state.parts = parts
     errors.install(app, parts.log)
-    for module in (sessions, turns, showing, events, lists, letters, agents, operations):
+    for module in (sessions, turns, showing, integrity, events, lists, letters, agents, operations):
         app.include_router(module.router)
     return Guard(app, parts.token, parts.counters.count_request, parts.log)

@@ -11,7 +11,7 @@ https://docs.nats.io/nats-concepts/jetstream/headers for the headers behind it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
@@ -254,6 +254,17 @@ class ObjectStore(Protocol):
     async def delete(self, name: str) -> None: ...
 
 
+def ranges(sequences: Iterable[int]) -> list[tuple[int, int]]:
+    """Sequences as ranges (first, last), in order."""
+    found: list[tuple[int, int]] = []
+    for sequence in sorted(sequences):
+        if found and found[-1][1] == sequence - 1:
+            found[-1] = (found[-1][0], sequence)
+        else:
+            found.append((sequence, sequence))
+    return found
+
+
 Handler = Callable[[str, bytes], Awaitable[bytes | None]]
 """Takes (subject, payload); what it returns answers a request (None: no answer)."""
 
@@ -349,6 +360,14 @@ class Bus(Protocol):
     async def ensure_bucket(self, spec: BucketSpec) -> None: ...
     async def ensure_object_store(self, name: str) -> None: ...
     async def stream_state(self, stream: str) -> StreamState: ...
+    async def holes(self, stream: str) -> Sequence[tuple[int, int]]:
+        """The sequences up to the stream's last that it does not hold, as ranges (first, last), in order.
+
+        Raises:
+            StreamMissing: there is no such stream.
+        """
+        ...
+
     async def purge(self, stream: str, subject: str, keep_from: int | None = None) -> int:
         """Remove the messages of a subject filter (below ``keep_from``); returns how many."""
         ...
@@ -404,4 +423,5 @@ __all__ = [
     "StreamState",
     "Subscription",
     "WrongLastSequence",
+    "ranges",
 ]

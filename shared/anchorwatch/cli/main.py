@@ -21,6 +21,7 @@ def build() -> typer.Typer:
     """The verbs."""
     from anchorwatch.cli import (
         effect_verbs,
+        journal_verbs,
         letter_verbs,
         list_verbs,
         mesh_verbs,
@@ -43,6 +44,7 @@ def build() -> typer.Typer:
         showing_verbs,
         effect_verbs,
         list_verbs,
+        journal_verbs,
         letter_verbs,
         own_verbs,
     ):

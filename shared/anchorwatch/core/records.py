@@ -42,6 +42,7 @@ class Kind:
     RESUMED = "resumed"
     DELETED = "deleted"
     QUARANTINED = "quarantined"
+    REPAIRED = "repaired"
     DIRECTIVES = "directives"
     STEERED = "steered"
     WAKES_CLEARED = "wakes_cleared"
@@ -80,6 +81,7 @@ CONTROLS = frozenset(
         Kind.RESUMED,
         Kind.DELETED,
         Kind.QUARANTINED,
+        Kind.REPAIRED,
         Kind.DIRECTIVES,
         Kind.STEERED,
         Kind.WAKES_CLEARED,

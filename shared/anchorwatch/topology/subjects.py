@@ -90,6 +90,8 @@ RPC_MEMORY = Subject("aw.rpc.memory.{verb}")
 RPC_PLANNER = Subject("aw.rpc.planner.{verb}")
 
 GATE, CLAIM, DONE = "gate", "claim", "done"
+WAKE = "wake"
+"""The control id of what is no receipt of an order: it only wakes planners."""
 
 
 def event(workspace: str, source: str, type_: str) -> str:
@@ -150,7 +152,7 @@ class SessionSubjects:
     def input(self, input_id: str) -> str:
         return INPUT.at(**self._tokens, input_id=input_id)
 
-    def control(self, control_id: str = "wake") -> str:
+    def control(self, control_id: str = WAKE) -> str:
         """The receipt of an order; without an id what merely wakes planners."""
         return CONTROL.at(**self._tokens, control_id=control_id)
 

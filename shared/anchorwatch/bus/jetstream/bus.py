@@ -81,6 +81,9 @@ class JetStreamBus:
     async def stream_state(self, stream: str) -> StreamState:
         return await self._streams.state(stream)
 
+    async def holes(self, stream: str) -> list[tuple[int, int]]:
+        return await self._streams.holes(stream)
+
     async def purge(self, stream: str, subject: str, keep_from: int | None = None) -> int:
         return await self._streams.purge(stream, subject, keep_from)
 

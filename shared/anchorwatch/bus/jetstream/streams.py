@@ -7,7 +7,7 @@ from typing import Any
 
 from anchorwatch.bus.jetstream.api import NANOSECONDS, api
 from anchorwatch.bus.jetstream.link import Link
-from anchorwatch.bus.port import StreamMissing, StreamState
+from anchorwatch.bus.port import StreamMissing, StreamState, ranges
 from anchorwatch.core.errors import BadInput, ConfigDiffers
 from anchorwatch.topology.streams import BucketSpec, Source, StreamSpec
 
@@ -88,8 +88,10 @@ class Streams:
     async def ensure_object_store(self, name: str) -> None:
         await self.ensure(object_store_config(name, self._replicas))
 
-    async def info(self, name: str) -> dict[str, Any]:
-        return await api(self._link, f"STREAM.INFO.{name}", None, f"stream {name}")
+    async def info(self, name: str, *, details: bool = False) -> dict[str, Any]:
+        """What the server says of the stream; with ``details``, each deleted sequence too."""
+        question = {"deleted_details": True} if details else None
+        return await api(self._link, f"STREAM.INFO.{name}", question, f"stream {name}")
 
     async def _info_or_none(self, name: str) -> dict[str, Any] | None:
         try:
@@ -100,6 +102,14 @@ class Streams:
     async def state(self, name: str) -> StreamState:
         state = (await self.info(name))["state"]
         return StreamState(state["first_seq"], state["last_seq"], state["messages"], state["bytes"])
+
+    async def holes(self, name: str) -> list[tuple[int, int]]:
+        """The sequences that the stream does not hold: deleted, or lost by the server's own account."""
+        state = (await self.info(name, details=True))["state"]
+        gone = {*(state.get("deleted") or ()), *((state.get("lost") or {}).get("msgs") or ())}
+        first = state["first_seq"] if state["messages"] else state["last_seq"] + 1
+        below = [(1, first - 1)] if first > 1 else []
+        return below + ranges(sequence for sequence in gone if sequence >= first)
 
     async def leader(self, name: str) -> str:
         """The name of the server that leads the stream; empty while there is none, or no cluster."""

@@ -167,6 +167,11 @@ class SimBus:
             f"$JS.API.STREAM.INFO.{stream}", lambda server: server.stream(stream).state()
         )
 
+    async def holes(self, stream: str) -> list[tuple[int, int]]:
+        return await self.calls.call(
+            f"$JS.API.STREAM.INFO.{stream}", lambda server: server.stream(stream).holes()
+        )
+
     async def purge(self, stream: str, subject: str, keep_from: int | None = None) -> int:
         return await self.calls.call(
             f"$JS.API.STREAM.PURGE.{stream}", lambda server: server.stream(stream).purge(subject, keep_from)

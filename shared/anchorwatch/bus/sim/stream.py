@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from anchorwatch.bus.port import MESSAGE_ID_HEADER, Page, Stored, StreamState
+from anchorwatch.bus.port import MESSAGE_ID_HEADER, Page, Stored, StreamState, ranges
 from anchorwatch.bus.sim.compare import dedupe_window_s
 from anchorwatch.bus.sim.index import SubjectIndex
 from anchorwatch.core.errors import BadInput, TooLarge
@@ -206,6 +206,11 @@ class StreamStore:
         self.expire()
         first = next(iter(self.messages), self.last_sequence + 1 if self.last_sequence else 0)
         return StreamState(first, self.last_sequence, len(self.messages), self._bytes)
+
+    def holes(self) -> list[tuple[int, int]]:
+        """The sequences up to the last that are not there, as ranges."""
+        self.expire()
+        return ranges(set(range(1, self.last_sequence + 1)) - self.messages.keys())
 
     def _sequences(self, filter_: str, from_sequence: int) -> Iterator[int]:
         return heapq.merge(

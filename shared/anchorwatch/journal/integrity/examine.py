@@ -1,0 +1,186 @@
+"""Every record of a session, read and folded with whatever can be read. Pure: records in, findings out.
+
+The fold passes over what cannot be read. Where a snapshot stands behind that, the snapshot counts: whoever wrote it had folded
+all that stands before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from anchorwatch.bus.port import Stored
+from anchorwatch.core.anchor import Anchor, Status
+from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.core.records import Kind
+from anchorwatch.core.session import SessionState
+from anchorwatch.core.session.apply import Recorded, apply
+from anchorwatch.core.session.events import AnchorChanged, CommandDecided, SnapshotTaken
+from anchorwatch.core.session.quarantine import Lost
+from anchorwatch.journal.effect_mapping import read_effect
+from anchorwatch.journal.integrity.anchors import wrong_with
+from anchorwatch.journal.integrity.families import Families
+from anchorwatch.journal.integrity.findings import Finding
+from anchorwatch.journal.integrity.reading import Place, place_of, read
+from anchorwatch.journal.mapping import read_session_record
+from anchorwatch.journal.timeline import ODD, Opened
+from anchorwatch.topology.subjects import WAKE, Register
+
+_ONCE: Final = frozenset({"in", "art", "ctl"})
+_FOLDED: Final = frozenset({"in", "p.anchor", "p.log", "p.cmd", "fx.done"})
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A repair that stands in the journal: who accepted which findings."""
+
+    sequence: int
+    at_ms: int
+    by: str
+    note: str
+    accepted: frozenset[str]
+
+
+@dataclass(slots=True)
+class Examiner:
+    """Takes the records of one session in order.
+
+    ``head``: the last planner record, readable or not. ``anchor``: the last that can be read. ``state``: the fold of what
+    can be read. ``before_quarantine``: what the session was when it was quarantined.
+    """
+
+    ref: SessionRef
+    findings: list[Finding] = field(default_factory=list)
+    repairs: list[Repair] = field(default_factory=list)
+    families: Families = field(default_factory=Families)
+    state: SessionState = field(default_factory=SessionState)
+    records: int = 0
+    first: int = 0
+    last: int = 0
+    head: Stored | None = None
+    anchor: Anchor | None = None
+    anchor_sequence: int = 0
+    before_quarantine: Status | None = None
+    _link: str | None = ""
+    _once: set[tuple[str, ...]] = field(default_factory=set)
+    _unread_anchors: list[int] = field(default_factory=list)
+    _runs: set[int] = field(default_factory=set)
+    _is_whole: bool = True
+
+    @property
+    def lost(self) -> Lost:
+        """What stands behind the last anchor that can be read."""
+        return Lost(tuple(self._unread_anchors), frozenset(self._runs))
+
+    def take(self, stored: Stored) -> None:
+        """The next record."""
+        self.records += 1
+        self.first = self.first or stored.sequence
+        self.last = stored.sequence
+        place = place_of(self.ref, stored)
+        self._count(place)
+        found = read(self.ref, place)
+        if isinstance(found, Finding):
+            self.findings.append(found)
+            self._pass_over(place)
+        else:
+            try:
+                self._enter(place, found)
+            except ODD as error:
+                self.findings.append(place.finding("odd", f"the session cannot take it: {error!r}"))
+        if place.path[0] == "p":
+            self.head = stored
+
+    def miss(self, holes: Iterable[tuple[int, int]]) -> None:
+        """Sequences that the stream does not hold; what stood before this session's first record was none of its."""
+        for first, through in holes:
+            if through > self.first:
+                what = "it is gone from the journal, which removes nothing"
+                self.findings.append(Finding(first, "", "", "lost", what, through=through))
+        self.findings.sort(key=lambda finding: finding.sequence)
+
+    def _count(self, place: Place) -> None:
+        if place.kind not in _ONCE or place.path[-1] == WAKE:
+            return
+        if place.path in self._once:
+            self.findings.append(
+                place.finding("twice", "its register is written once, and was written before")
+            )
+        self._once.add(place.path)
+
+    def _pass_over(self, place: Place) -> None:
+        """What follows from a record that cannot be read."""
+        if place.path[0] == "p":
+            self._link = None
+        if place.kind in _FOLDED:
+            self._is_whole = False
+        if place.kind == "p.anchor":
+            self._unread_anchors.append(place.sequence)
+        call = _call_of(place)
+        if call is not None:
+            self._runs.add(call.run)
+            self.families.miss(place.path[1], call, place.kind, place.sequence)
+
+    def _enter(self, place: Place, opened: Opened) -> None:
+        recorded = read_session_record(place.stored)
+        wrong = ""
+        call = _call_of(place)
+        if call is not None:
+            self._runs.add(call.run)
+            event, at_ms = read_effect(place.stored), place.stored.time_ms
+            wrong = self.families.take(place.path[1], call, place.sequence, at_ms, event)
+        if recorded is not None:
+            self._follow(place, recorded)
+            self._fold(recorded)
+            wrong = wrong or self._decided(recorded, opened)
+        if wrong:
+            self.findings.append(place.finding("odd", wrong))
+
+    def _follow(self, place: Place, recorded: Recorded) -> None:
+        if place.path[0] != "p":
+            return
+        if self._link is not None and recorded.previous != self._link:
+            before = f"the planner record at {self.head.sequence}" if self.head else "nothing"
+            self.findings.append(
+                place.finding("gap", f"it does not follow {before}; one is missing, or was altered")
+            )
+            self._is_whole = False
+        self._link = recorded.digest
+
+    def _fold(self, recorded: Recorded) -> None:
+        if isinstance(recorded.event, SnapshotTaken) and not self._is_whole:
+            self.state, self._is_whole = replace(self.state, head=0), True
+        self.state = apply(self.state, recorded)
+
+    def _decided(self, recorded: Recorded, opened: Opened) -> str:
+        match recorded.event:
+            case AnchorChanged() as event:
+                return self._change(recorded.sequence, event, opened.record.at_ms)
+            case CommandDecided() as event:
+                self._runs.add(event.call.run)
+                return self.families.decide(event)
+            case _:
+                return ""
+
+    def _change(self, sequence: int, event: AnchorChanged, at_ms: int) -> str:
+        before, unread = self.anchor, bool(self._unread_anchors)
+        if event.kind == Kind.QUARANTINED and before is not None and before.status != "quarantined":
+            self.before_quarantine = before.status
+        if event.kind == Kind.REPAIRED:
+            accepted = frozenset(map(str, event.more.get("accepted", ())))
+            self.repairs.append(Repair(sequence, at_ms, event.by, event.reason, accepted))
+        self.anchor, self.anchor_sequence = event.anchor, sequence
+        self._unread_anchors.clear()
+        self._runs.clear()
+        return wrong_with(before, event.kind, event.anchor, unread=unread)
+
+
+def _call_of(place: Place) -> CallId | None:
+    """The command that a record is about by its subject."""
+    if place.path[0] != "fx":
+        return None
+    try:
+        return Register(SessionRef("", ""), place.path).call
+    except (ValueError, IndexError):
+        return None

@@ -1,0 +1,107 @@
+"""One record of a session, read as far as it goes, and what is wrong with it by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from anchorwatch.bus.port import Stored
+from anchorwatch.codec import sha256_hex
+from anchorwatch.core.errors import AnchorWatchError, NewerSchema
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Kind
+from anchorwatch.journal.artifacts import Kept, artifact_id
+from anchorwatch.journal.deliveries import read_delivery
+from anchorwatch.journal.integrity.findings import Finding, Trouble
+from anchorwatch.journal.late import read_late
+from anchorwatch.journal.mapping import read_session_record
+from anchorwatch.journal.timeline import ODD, Opened, open_record
+from anchorwatch.topology.subjects import Register
+
+WHAT_CHARS_MAX: Final = 300
+_PREFIX_TOKENS: Final = 5
+_KINDS: Final[Mapping[str, frozenset[str]]] = {
+    "in": frozenset({Kind.INPUT}),
+    "p.log": frozenset({Kind.STEP, Kind.SNAPSHOT, Kind.COMPACTION}),
+    "p.cmd": frozenset({Kind.COMMAND}),
+    "fx.gate": frozenset({Kind.GATE_ASKED, Kind.GATE_DECIDED}),
+    "fx.claim": frozenset({Kind.CLAIM, Kind.RELEASE}),
+    "fx.done": frozenset({Kind.OUTCOME}),
+    "ctl": frozenset({Kind.CONTROL}),
+    "late": frozenset({Kind.LATE}),
+    "art": frozenset({Kind.ARTIFACT}),
+    "sent": frozenset({Kind.DELIVERY_CLAIMED, Kind.DELIVERY}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a message stands: its register, below its session, and the kind of that."""
+
+    stored: Stored
+    path: tuple[str, ...]
+    kind: str
+
+    @property
+    def sequence(self) -> int:
+        return self.stored.sequence
+
+    def finding(self, trouble: Trouble, what: str) -> Finding:
+        """What is wrong here."""
+        # An error may quote what stood in the record, and that need not be text.
+        what = what.encode(errors="replace").decode()[:WHAT_CHARS_MAX]
+        digest = sha256_hex(self.stored.payload)
+        return Finding(self.sequence, ".".join(self.path), self.kind, trouble, what, sha256=digest)
+
+
+def place_of(ref: SessionRef, stored: Stored) -> Place:
+    """The place of a message of this session, whatever its subject looks like behind that."""
+    path = tuple(stored.subject.split(".")[_PREFIX_TOKENS:])
+    try:
+        return Place(stored, path, Register(ref, path).kind)
+    except IndexError:
+        return Place(stored, path, "")
+
+
+def read(ref: SessionRef, place: Place) -> Opened | Finding:
+    """The record with its digest, versions and fields checked; or what is wrong with it."""
+    try:
+        opened = open_record(place.stored)
+        read_session_record(place.stored)
+        wrong = _misplaced(ref, place.kind, opened)
+        if wrong:
+            return place.finding("misplaced", wrong)
+        check = _CHECKS.get(place.kind)
+        if check is not None:
+            check(opened)
+    except NewerSchema as error:
+        return place.finding("newer", error.message)
+    except AnchorWatchError as error:
+        return place.finding("unreadable", error.message)
+    except ODD as error:
+        return place.finding("unreadable", f"a field is missing or odd: {error!r}")
+    return opened
+
+
+def _misplaced(ref: SessionRef, kind: str, opened: Opened) -> str:
+    anchor = opened.anchor
+    if anchor is None:
+        fits = opened.record.kind in _KINDS.get(kind, frozenset())
+        return "" if fits else f"a record of kind {opened.record.kind[:40]!r} does not belong there"
+    if (anchor.workspace, anchor.session) != (ref.workspace, ref.session):
+        return f"it is the anchor of {anchor.workspace[:80]}/{anchor.session[:80]}"
+    return ""
+
+
+def _check_artifact(opened: Opened) -> None:
+    kept = Kept.from_body(opened.register.path[1], opened.record.body)
+    if artifact_id(kept.provenance.maker, kept.name, kept.sha256) != kept.artifact_id:
+        raise ValueError("its id does not follow from what it says")
+
+
+_CHECKS: Final[Mapping[str, Callable[[Opened], object]]] = {
+    "art": _check_artifact,
+    "late": lambda opened: read_late(opened.record.body),
+    "sent": lambda opened: read_delivery(opened.record.body),
+}

@@ -1,0 +1,81 @@
+"""What an examination came to, for people and programs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anchorwatch.bus.port import Stored
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.times import iso
+from anchorwatch.journal.integrity.examine import Examiner, Repair
+from anchorwatch.journal.integrity.findings import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """All that was found in a session's records up to journal sequence ``through``.
+
+    ``unloadable``: why it cannot be loaded; empty where it can.
+    """
+
+    examiner: Examiner
+    through: int
+    unloadable: str = ""
+
+    @property
+    def ref(self) -> SessionRef:
+        return self.examiner.ref
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        return self.examiner.findings
+
+    @property
+    def open(self) -> list[Finding]:
+        """What no repair has accepted."""
+        return [finding for finding in self.findings if self.accepted(finding) is None]
+
+    def accepted(self, finding: Finding) -> Repair | None:
+        """The repair that accepted the finding."""
+        return next((repair for repair in self.examiner.repairs if finding.id in repair.accepted), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """As programs get it: ``whole`` says whether there is nothing left to do."""
+        examiner = self.examiner
+        status = examiner.anchor.status if examiner.anchor else "unknown"
+        findings = []
+        for finding in self.findings:
+            repair = self.accepted(finding)
+            findings.append({**finding.to_json(), "accepted_at": repair.sequence if repair else None})
+        return {
+            "session": self.ref.session,
+            "whole": not self.open,
+            "runs": not self.unloadable and status != "quarantined",
+            "status": status,
+            "records": examiner.records,
+            "first": examiner.first,
+            "last": examiner.last,
+            "through": self.through,
+            "findings": findings,
+            "repairs": [
+                {
+                    "sequence": each.sequence,
+                    "at": iso(each.at_ms),
+                    "by": each.by,
+                    "note": each.note,
+                    "accepted": len(each.accepted),
+                }
+                for each in examiner.repairs
+            ],
+        }
+
+
+def examine(ref: SessionRef, messages: Iterable[Stored], holes: Iterable[tuple[int, int]] = ()) -> Examiner:
+    """All records of a session, in order, and what the stream does not hold of it."""
+    examiner = Examiner(ref)
+    for stored in messages:
+        examiner.take(stored)
+    examiner.miss(holes)
+    return examiner

@@ -1,0 +1,47 @@
+"""Examine a session in the journal. It reads, and writes nothing."""
+
+from __future__ import annotations
+
+from anchorwatch.bus.port import Bus
+from anchorwatch.core.errors import Damaged, NotFound, Unavailable
+from anchorwatch.core.names import SessionRef
+from anchorwatch.journal.integrity.examine import Examiner
+from anchorwatch.journal.integrity.report import Examination
+from anchorwatch.journal.sessions import STALE_ATTEMPTS_MAX, SessionJournal
+from anchorwatch.topology.subjects import SessionSubjects
+
+PAGE = 512
+
+
+async def verify(bus: Bus, stream: str, sessions: SessionJournal, ref: SessionRef) -> Examination:
+    """Every record of the session up to the journal's last at the time of the call.
+
+    Raises:
+        NotFound: there is no record of such a session. Unavailable: no answer reached so far.
+    """
+    newest = (await bus.stream_state(stream)).last_sequence
+    examiner = Examiner(ref)
+    through = await _read(bus, stream, examiner, newest)
+    if not examiner.records:
+        raise NotFound(f"there is no session {ref.session}", hint="`anchorwatch sessions` lists them")
+    examiner.miss(await bus.holes(stream))
+    try:
+        await sessions.load(ref, examiner.last)
+    except Damaged as error:
+        return Examination(examiner, through, unloadable=error.message)
+    return Examination(examiner, through)
+
+
+async def _read(bus: Bus, stream: str, examiner: Examiner, newest: int) -> int:
+    subject, start = SessionSubjects(examiner.ref).everything, 1
+    for _ in range(STALE_ATTEMPTS_MAX):
+        while True:
+            page = await bus.range(stream, subject, start, limit=PAGE, reach=newest)
+            for stored in page.messages:
+                examiner.take(stored)
+                start = stored.sequence + 1
+            if not page.more:
+                break
+        if page.up_to >= newest:
+            return page.up_to
+    raise Unavailable(f"no server has answered up to sequence {newest}")
