@@ -172,15 +172,11 @@ async def test_garbage_ends_the_turn_with_a_reason_and_the_mesh_goes_on(make: An
     assert ended(history, last.last_run_id)[2] == "Well again."
 
 
-async def test_a_request_above_its_budget_is_never_sent(make: Any, minds: Minds) -> None:
-    session = await make("small", limits=Limits(context_tokens_max=256))
-    history = await session.ended(1)
-    outcome, reason, _ = ended(history, 1)
-    assert outcome == "over_budget"
-    assert "its budget is 256" in reason
-    sequence = session.say("hello")
-    history = await session.rest_after(sequence)
-    assert {each.anchor.last_run_outcome for each in history.of_kind("turn_ended")} == {"over_budget"}
+async def test_an_agent_whose_rules_and_tools_leave_no_room_is_refused_and_not_tried(
+    make: Any, minds: Minds
+) -> None:
+    with pytest.raises(AssertionError, match=r"role, rules and tools of \S+ take \d+ of the 256 tokens"):
+        await make("small", limits=Limits(context_tokens_max=256))
     assert minds.asked("small") == []
 
 

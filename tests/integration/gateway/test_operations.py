@@ -6,7 +6,7 @@ import json
 
 from anchorwatch.bus.port import ConsumerSpec
 
-from tests.integration.gateway.conftest import House
+from tests.integration.gateway.conftest import AGENT, House
 from tests.support.sessions import ScriptedSession
 
 
@@ -130,3 +130,11 @@ async def test_the_description_names_every_endpoint_of_the_api(house: House) -> 
         ("get", "/metrics"),
     ):
         assert method in paths[path], path
+
+
+async def test_an_agent_that_leaves_no_room_in_its_requests_is_refused_with_the_figures(house: House) -> None:
+    small = {**AGENT, "limits": {"context_tokens_max": 256}}
+    refused = await house.http.put("/api/agents/keeper", json=small)
+    assert (refused.status_code, refused.json()["code"]) == (422, "bad_input")
+    assert "of the 256 tokens of a request; 192 is the most" in refused.json()["message"]
+    assert (await house.http.get("/api/agents/keeper")).json()["limits"]["context_tokens_max"] is None

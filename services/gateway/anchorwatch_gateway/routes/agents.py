@@ -9,6 +9,7 @@ from anchorwatch.core.errors import BadInput
 from anchorwatch.core.names import check_name
 from fastapi import APIRouter
 
+from anchorwatch_gateway import floors
 from anchorwatch_gateway.dependencies import PartsDep, WorkspaceDep
 from anchorwatch_gateway.replies import Page
 
@@ -34,6 +35,8 @@ async def apply(body: AgentSpec, parts: PartsDep, workspace: WorkspaceDep, name:
     """Define the agent; a definition that differs becomes its next version, which new turns use."""
     if body.name != name:
         raise BadInput(f"the body names agent {body.name}, the address {name[:80]!r}", hint="let them agree")
+    parts.agents.check(body)
+    await floors.check(parts.settings, body)
     return _show(await parts.agents.apply(workspace, body))
 
 
