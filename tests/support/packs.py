@@ -42,6 +42,7 @@ MODES = {
     "lost_before": "lose the request on its way",
     "lost_once": "lose the answer the first time that it is done",
     "hang": "do it, and never answer",
+    "hang_once": "do it, and never answer the first time that it is done",
     "crash": "do it, and fail in an odd way",
     "large": "do it, and answer with more than a record should hold",
     "artifact": "do it, and hand over a file",
@@ -71,7 +72,10 @@ TOOLS = (
     _tool("build", EffectClass.RECONCILABLE),
     _tool("fire", EffectClass.IRREVERSIBLE),
     _tool("guarded", EffectClass.IRREVERSIBLE),
+    _tool("plod", EffectClass.IRREVERSIBLE, timeout_s=60.0),
 )
+PLOD_S = 6.0
+"""Several ack waits, and more leases in a test that makes them short."""
 INVARIANTS = (
     Invariant(
         "only-when-ready", ("guarded",), "observation.ready", needs=("ready",), message="it must be ready"
@@ -154,11 +158,13 @@ class BenchRuntime:
         if mode == "lost_before":
             raise OutcomeUnknown("the request was lost")
         fresh = True
+        if tool == "plod":
+            await asyncio.sleep(PLOD_S)
         if tool != "look":
             fresh = self.sink.do(tool, item, context.effect_key, honour=self.honour)
         if mode == "lost" or (mode == "lost_once" and fresh):
             raise OutcomeUnknown("the answer was lost")
-        if mode == "hang":
+        if mode == "hang" or (mode == "hang_once" and fresh):
             await asyncio.Event().wait()
         if mode == "crash":
             raise ZeroDivisionError("odd")

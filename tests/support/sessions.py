@@ -58,7 +58,7 @@ class ScriptedSession:
 
     def __init__(self, bus: Bus, session: str = "fleet", workspace: str = "default") -> None:
         self.ref = SessionRef(workspace, session)
-        self._bus = bus
+        self.bus = bus
         self._committer = Committer(bus, journal_stream())
         self._journal = SessionJournal(bus, self._committer, PLANNER)
         self.effects = EffectJournal(bus, self._committer, "test")
@@ -136,11 +136,11 @@ class ScriptedSession:
     async def records(self, decided: Decided) -> list[str]:
         """The kinds of the records of a command's family, in order."""
         family = SessionSubjects(self.ref).effect_family(decided.pool, decided.call)
-        page = await self._bus.range(journal_stream(), family, 1)
+        page = await self.bus.range(journal_stream(), family, 1)
         return [decode(stored.payload).kind for stored in page.messages]
 
     async def last(self, subject: str) -> list[Record]:
         """The last record of each subject that matches, below this session."""
         whole = SessionSubjects(self.ref).everything.removesuffix(">") + subject
-        page = await self._bus.last(journal_stream(), [whole])
+        page = await self.bus.last(journal_stream(), [whole])
         return [decode(stored.payload) for stored in page.messages]

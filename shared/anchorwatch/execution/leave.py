@@ -13,6 +13,7 @@ from anchorwatch.core.effect.decide import Go, Hold, Stale, after_claim
 from anchorwatch.core.effect.state import EffectState
 from anchorwatch.core.errors import NotFound, Unavailable
 from anchorwatch.core.names import SessionRef
+from anchorwatch.edges import Edge, reached
 from anchorwatch.execution.job import Job
 from anchorwatch.journal.blocks import BlockJournal, Entry, read_block, resource_of
 from anchorwatch.journal.effects import EffectJournal
@@ -73,7 +74,9 @@ class Leave:
         if settled:
             # Left by an executor that died before it could say `unknown`, and that another one made good.
             with contextlib.suppress(Unavailable):
+                reached(Edge.EXECUTOR_BLOCK_BEFORE)
                 await self.blocks.clear(resource, settled, self.clock.now_ms())
+                reached(Edge.EXECUTOR_BLOCK_AFTER)
         return fence
 
     async def _look(self, job: Job, entry: Entry, reach: int) -> EffectState:
