@@ -7,14 +7,18 @@ from collections.abc import Callable
 
 import structlog
 from anchorwatch.core.effect.state import Owner
+from anchorwatch.core.letters import DeadLetter
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.deliveries import DeliveryJournal
 from anchorwatch.service.context import ServiceContext
+from anchorwatch.service.letters import DeadLetters
+from anchorwatch.service.orders import Orders
 from anchorwatch.topology.streams import journal_stream
 
 from anchorwatch_notifier import routes
 from anchorwatch_notifier.channels import Channel, make_channel
-from anchorwatch_notifier.desk import Desk
+from anchorwatch_notifier.desk import CONSUMER, LETTERS, SERVICE, Desk
+from anchorwatch_notifier.letter_notices import read_letter_notice
 from anchorwatch_notifier.sender import Sender
 
 ChannelOf = Callable[[routes.Route, structlog.stdlib.BoundLogger], Channel]
@@ -24,11 +28,25 @@ async def run(context: ServiceContext, channel_of: ChannelOf = make_channel) -> 
     """Notify until told to stop. ``channel_of`` makes the channel of a route."""
     known = routes.load(context.settings.notify)
     senders = [make_sender(context, route, channel_of(route, context.log)) for route in known]
+    letters = DeadLetters(context)
+    journal = Desk(context, senders, letters)
+    dead = Desk(context, senders, letters, LETTERS, read_letter_notice)
     try:
-        await Desk(context, senders).run()
+        async with asyncio.TaskGroup() as work:
+            work.create_task(journal.run(), name="journal")
+            work.create_task(dead.run(), name="dead letters")
+            for desk, stream in ((journal, CONSUMER.stream), (dead, LETTERS.stream)):
+                orders = Orders(
+                    context, letters, desk, SERVICE, f"dead-{SERVICE}-{stream.lower()}", _of(stream)
+                )
+                work.create_task(orders.run(), name=f"letters of {stream}")
     finally:
         for sender in senders:
             await sender.close()
+
+
+def _of(stream: str) -> Callable[[DeadLetter], bool]:
+    return lambda letter: letter.address.stream == stream
 
 
 def make_sender(context: ServiceContext, route: routes.Route, channel: Channel) -> Sender:

@@ -30,6 +30,7 @@ NoticeKind = Literal[
     "effect_resolved",
     "late_outcome",
     "session_quarantined",
+    "dead_letter",
     "message",
 ]
 KINDS: tuple[NoticeKind, ...] = get_args(NoticeKind)
@@ -43,6 +44,8 @@ _BAD: Mapping[RunOutcome, tuple[NoticeKind, Severity]] = {
     "over_budget": ("over_budget", "warning"),
     "unresolved": ("turn_unresolved", "critical"),
 }
+NO_SESSION = "_letters"
+"""Where deliveries are recorded that concern no session. No session can bear this name."""
 _DIGEST_CHARS = 8
 _TOLD = (Kind.TURN_ENDED, Kind.CANCELLED, Kind.QUARANTINED)
 # An anchor record is canonical JSON, and quotation marks within a string are escaped: this finds the envelope's kind alone.
@@ -51,7 +54,10 @@ _TOLD_MARKS = tuple(f'"kind":"{kind}"'.encode() for kind in _TOLD)
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What happened, for people. ``kinds``: the most particular first; ``data``: ids for programs."""
+    """What happened, for people. ``kinds``: the most particular first; ``data``: ids for programs.
+
+    ``stream``: where the record stands, unless in the journal. What is of no session has a ``ref`` of `NO_SESSION`.
+    """
 
     ref: SessionRef
     sequence: int
@@ -62,16 +68,23 @@ class Notice:
     title: str
     text: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
+    stream: str = ""
+
+    @property
+    def session(self) -> str | None:
+        """The session that it is about, if any."""
+        return None if self.ref.session == NO_SESSION else self.ref.session
 
     def delivery_id(self, channel: str) -> str:
         """The delivery of this notice to a channel, for ever. The record's digest keeps apart two meshes with one receiver."""
-        return f"{self.sequence}-{channel}-{self.digest[:_DIGEST_CHARS]}"
+        id_ = f"{self.sequence}-{channel}-{self.digest[:_DIGEST_CHARS]}"
+        return f"{self.stream.lower()}-{id_}" if self.stream else id_
 
     def content(self) -> dict[str, Any]:
         """The notice as data."""
         return {
             "workspace": self.ref.workspace,
-            "session": self.ref.session,
+            "session": self.session,
             "record": self.sequence,
             "at": iso(self.at_ms),
             "kinds": list(self.kinds),

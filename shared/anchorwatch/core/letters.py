@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from anchorwatch.core.errors import AnchorWatchError, IdempotencyConflict, Refused
+from anchorwatch.core.errors import AnchorWatchError, IdempotencyConflict, NewerSchema, Refused
 
 LetterState = Literal["suspected", "failing", "open", "retried", "done", "dropped"]
 SHOWN: tuple[LetterState, ...] = get_args(LetterState)[1:]
@@ -107,8 +107,12 @@ def fault_of(error: BaseException) -> Fault:
 
 
 def counts(error: BaseException) -> bool:
-    """Whether a failure is one of the message. What may be tried again just so (a bus, a model that is away) is not."""
-    return not (isinstance(error, AnchorWatchError) and error.retryable)
+    """Whether a failure is one of the message.
+
+    What may be tried again just so (a bus, a model that is away) is not; nor is what a newer release wrote, and a newer
+    process reads.
+    """
+    return not (isinstance(error, NewerSchema) or (isinstance(error, AnchorWatchError) and error.retryable))
 
 
 def failed(

@@ -24,7 +24,7 @@ DeliveryState = Literal["claimed", "sent", "failed", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One notification on one channel. ``record``: sequence of the journal record that it tells of.
+    """One notification on one channel. ``record``: sequence of the record that it tells of, in ``stream`` (empty: the journal).
 
     ``state``: `claimed` by ``owner``; `sent`; `failed` (given up); `unknown` (its sender died, and the channel cannot be asked).
     """
@@ -37,10 +37,11 @@ class Delivery:
     state: DeliveryState
     owner: Owner
     error: str = ""
+    stream: str = ""
 
     def to_body(self) -> dict[str, Any]:
         """The body of its record."""
-        return {
+        body = {
             "channel": self.channel,
             "channel_kind": self.channel_kind,
             "record": self.record,
@@ -50,6 +51,7 @@ class Delivery:
             "owner": [self.owner.instance, self.owner.incarnation],
             "error": self.error,
         }
+        return body | {"stream": self.stream} if self.stream else body
 
 
 def read_delivery(body: Mapping[str, Any]) -> Delivery:
@@ -68,6 +70,7 @@ def read_delivery(body: Mapping[str, Any]) -> Delivery:
             state=body["state"],
             owner=Owner(*body["owner"]),
             error=body["error"],
+            stream=body.get("stream", ""),
         )
     except (KeyError, TypeError) as error:
         raise Damaged(f"the record of a delivery: a field is missing or odd: {error!r}") from None

@@ -20,7 +20,7 @@ from anchorwatch.journal.letters import Filed, LetterJournal, find_message
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.logs import without_secrets
 
-KNOWN_MAX = 4096
+KNOWN_MAX = 16_384
 ALONE_S_MAX = 5.0
 
 
@@ -86,6 +86,9 @@ class DeadLetters:
         """
         if not self.suspicious(address, attempt):
             yield True
+            if attempt >= self._tries_max - 1:
+                # Shortly before it would become suspicious: what only waits here is known for that.
+                self._note(address)
             return
         async with self._alone():
             admitted = await self._admit(address)
@@ -127,9 +130,7 @@ class DeadLetters:
 
     async def _answer(self, address: Address) -> None:
         """The handler came to an answer, and the process is still there."""
-        self._answered[address] = None
-        if len(self._answered) > KNOWN_MAX:
-            self._answered.popitem(last=False)
+        self._note(address)
         now_ms = self._clock.now_ms()
 
         def change(letter: DeadLetter | None) -> DeadLetter | None:
@@ -139,6 +140,11 @@ class DeadLetters:
         with contextlib.suppress(Unavailable):
             # Else the count stays too high by what a restart adds to it.
             await self.journal.change(address, change, now_ms)
+
+    def _note(self, address: Address) -> None:
+        self._answered[address] = None
+        if len(self._answered) > KNOWN_MAX:
+            self._answered.popitem(last=False)
 
     async def started(self, filed: Filed) -> None:
         """A letter's message is about to be handled once more, and may end this process: write the start down.
