@@ -112,7 +112,14 @@ class Desk:
         return IN_HAND_MAX - len(self._tasks)
 
     async def _begin(self, stored: Stored, delivery: Delivery | None) -> None:
-        notice = self._read(stored)
+        try:
+            notice = self._read(stored)
+        except Exception as error:
+            # A fault of the reading, which must not end the service again and again.
+            self._context.log.exception("a record cannot be understood", sequence=stored.sequence)
+            if await self._letters.failed(self._address(stored), error) and delivery is not None:
+                await delivery.ack()
+            return
         if notice is None:
             if delivery is not None:
                 await delivery.ack()
@@ -144,9 +151,11 @@ class Desk:
     def _wanting(self, notice: Notice) -> list[Sender]:
         return [sender for sender in self._senders if sender.route.wants(notice)]
 
-    def _address(self, stored: Stored, notice: Notice) -> Address:
-        ref = notice.ref
-        return address_of(SERVICE, "record", ref.workspace, self._stream, stored, notice.session or "")
+    def _address(self, stored: Stored) -> Address:
+        tokens = stored.subject.split(".")
+        workspace = tokens[2] if self._stream == DEAD else tokens[3]
+        session = "" if self._stream == DEAD else tokens[4]
+        return address_of(SERVICE, "record", workspace, self._stream, stored, session)
 
     async def take_up(self, letter: DeadLetter) -> float | None:
         """Bring a record's notice to the channels that have not had it, once more."""
@@ -161,7 +170,7 @@ class Desk:
         """Nothing depends on a notice. Nobody is notified of it either: this service's faults are told in the list alone."""
 
     async def _work(self, in_hand: _InHand) -> None:
-        address = self._address(in_hand.stored, in_hand.notice)
+        address = self._address(in_hand.stored)
         try:
             async with self._letters.guard(address, in_hand.attempt) as admitted:
                 again_s = await self._deliver(in_hand, address) if admitted else None
