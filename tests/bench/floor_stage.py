@@ -78,8 +78,8 @@ async def consume(js: JetStreamContext, from_: str, take: Callable[[Msg], Awaita
         await asyncio.gather(*map(run, messages))
 
 
-async def main(url: str, sink: str, receiver: str, steps: list[str]) -> None:
-    client = await nats.connect(url)
+async def main(name: str, url: str, sink: str, receiver: str, steps: list[str]) -> None:
+    client = await nats.connect(url, name=name)
     js = client.jetstream()
     stage = Stage(js, sink, receiver)
     await stage.connect()
@@ -91,4 +91,4 @@ async def main(url: str, sink: str, receiver: str, steps: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5:]))
+    asyncio.run(main(*sys.argv[1:5], sys.argv[5:]))

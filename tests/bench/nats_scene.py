@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import urllib.request
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,7 +23,7 @@ class NatsScene(Scene):
 
     def __init__(self, directory: Path, *, fsync: bool) -> None:
         super().__init__(directory)
-        self.server = NatsServer(directory / "nats", sync_always=fsync)
+        self.server = NatsServer(directory / "nats", sync_always=fsync, more='http: "127.0.0.1:-1"')
         self._client = Client()
 
     async def open(self) -> None:
@@ -70,7 +73,18 @@ class NatsScene(Scene):
             bytes={name: state.bytes for name, state in states.items()},
             cpu_s={**self.cpu_s(), "nats-server": cpu_s(self.server.process.pid)},
             packed={name: self._packed(name, state.bytes) for name, state in states.items()},
+            wire=await asyncio.to_thread(self._wire),
         )
+
+    def _wire(self) -> Counter[str]:
+        """Messages to and from each worker, as the server counts them."""
+        ports = json.loads(next(self.server.directory.glob("*.ports")).read_text())
+        with urllib.request.urlopen(f"{ports['monitoring'][0]}/connz") as answer:  # noqa: S310 - http, on loopback
+            connections = json.loads(answer.read())["connections"]
+        passed: Counter[str] = Counter()
+        for each in connections:
+            passed[each.get("name", "")] += each["in_msgs"] + each["out_msgs"]
+        return passed
 
     def _packed(self, stream: str, stored_bytes: int) -> float:
         """The server compresses a block when it is full, so the newest one says nothing."""

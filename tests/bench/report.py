@@ -199,6 +199,11 @@ def _costs(results: Results) -> list[str]:
     return [
         *(f"CPU ms a turn, {name}: {_cpu(each)}" for name, each in results.speeds.items()),
         f"stored messages a turn: {sum(usage.messages.values()) / turns:.2f}: {', '.join(stored)}",
+        *(
+            f"messages on the wire a turn, {name}: {_wire(each)}"
+            for name, each in results.speeds.items()
+            if each.usage.wire
+        ),
         f"bytes a turn on disk: {bytes_a_turn(speed):.0f}; stored: {', '.join(size)}",
         f"size of full blocks on disk, of what is stored in them: {', '.join(packed) or 'none was filled'}",
     ]
@@ -206,6 +211,12 @@ def _costs(results: Results) -> list[str]:
 
 def _cpu(speed: Speed) -> str:
     return ", ".join(f"{who} {used:.2f}" for who, used in speed.cpu_ms_a_turn.items())
+
+
+def _wire(speed: Speed) -> str:
+    passed = {who.rpartition("-")[0] or who: count / speed.turns for who, count in speed.usage.wire.items()}
+    told = (f"{who} {count:.1f}" for who, count in sorted(passed.items()) if who not in ("", "bench"))
+    return ", ".join(told)
 
 
 def _single_session(results: Results) -> list[str]:

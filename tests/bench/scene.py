@@ -7,7 +7,7 @@ import base64
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -31,6 +31,7 @@ def payload_text() -> str:
 class Usage:
     """What has been used so far. ``messages`` and ``bytes`` by stream; ``cpu_s`` by process.
 
+    ``wire``: messages that passed between the server and each process, both ways together.
     ``packed``: what the full blocks of a stream take on disk, of the bytes stored in them, now; 1 while there is none.
     """
 
@@ -38,6 +39,7 @@ class Usage:
     bytes: Mapping[str, int]
     cpu_s: Mapping[str, float]
     packed: Mapping[str, float]
+    wire: Mapping[str, int] = field(default_factory=dict)
 
     def since(self, before: Usage) -> Usage:
         return Usage(
@@ -45,6 +47,7 @@ class Usage:
             {name: count - before.bytes.get(name, 0) for name, count in self.bytes.items()},
             {name: used - before.cpu_s.get(name, 0.0) for name, used in self.cpu_s.items()},
             self.packed,
+            {name: count - before.wire.get(name, 0) for name, count in self.wire.items()},
         )
 
     def plus(self, more: Usage) -> Usage:
@@ -53,6 +56,7 @@ class Usage:
             {name: count + self.bytes.get(name, 0) for name, count in more.bytes.items()},
             {name: used + self.cpu_s.get(name, 0.0) for name, used in more.cpu_s.items()},
             more.packed,
+            {name: count + self.wire.get(name, 0) for name, count in more.wire.items()},
         )
 
 
