@@ -91,4 +91,5 @@ async def main(name: str, url: str, sink: str, receiver: str, steps: list[str]) 
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:5], sys.argv[5:]))
+    name, url, sink, receiver, *steps = sys.argv[1:]
+    asyncio.run(main(name, url, sink, receiver, steps))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-READY_S_MAX = 30.0
+READY_S_MAX = 120.0
 STOP_S_MAX = 10.0
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 

@@ -34,6 +34,8 @@ DATA_BYTES_MAX = 16 * 1024
 """An event's data up to this size stands in its input; larger data is an artifact."""
 AGAIN_S = 1.0
 TELL_S = 60.0
+WANTED_KEPT_MAX = 4_096
+"""Names of events of which it is remembered who wants them; the world can make up as many as it likes."""
 SERVICE = "observer"
 CONSUMER = ConsumerSpec(stream=EVENTS, filters=(EVENT_ALL,), durable="observer", ack_wait_s=ACK_WAIT_S)
 
@@ -70,6 +72,7 @@ class Router:
         self.counts: Counter[str] = Counter()
         self._told: Counter[str] = Counter()
         self._told_at_ms = 0
+        self._wanted: dict[tuple[str, str], tuple[Subscribers, list[SessionRef]]] = {}
 
     async def run(self) -> None:
         """Route what comes, in batches; the events of one session stay in order."""
@@ -160,12 +163,19 @@ class Router:
     async def _targets(self, event: Event, known: dict[str, Subscribers]) -> list[SessionRef]:
         if event.workspace not in known:
             known[event.workspace] = await self._agents.subscribers(event.workspace)
-        return [
-            SessionRef(event.workspace, session)
-            for agent, sessions in known[event.workspace]
-            if subscribed(agent, event.name)
-            for session in sessions
-        ]
+        subscribers, key = known[event.workspace], (event.workspace, event.name)
+        kept = self._wanted.get(key)
+        if kept is None or kept[0] is not subscribers:
+            targets = [
+                SessionRef(event.workspace, session)
+                for agent, sessions in subscribers
+                if subscribed(agent, event.name)
+                for session in sessions
+            ]
+            if len(self._wanted) >= WANTED_KEPT_MAX:
+                self._wanted.clear()
+            self._wanted[key] = kept = (subscribers, targets)
+        return kept[1]
 
     async def _give(self, ref: SessionRef, queue: Sequence[tuple[_Item, Event]]) -> None:
         for item, event in queue:

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from anchorwatch.core.agents import RULES
-from anchorwatch.models.port import ModelReply, ModelRequest, Situation, StepDecision
-from anchorwatch.models.tokens import Counter
+from anchorwatch.core.memo import ByIdentity
+from anchorwatch.models.port import (
+    PAST_REMEMBERED,
+    TOOLS_REMEMBERED,
+    Chat,
+    ModelReply,
+    ModelRequest,
+    Situation,
+    StepDecision,
+)
+
+CHARS_A_TOKEN = 3.0
+"""Fewer than prose and JSON have (about 4), so that what fits by this mostly fits a language model too."""
+FRAME_CHARS = 12
+"""Around each message and call."""
 
 
 class RulesModel:
@@ -17,11 +33,15 @@ class RulesModel:
 
     def __init__(self, pack_rules: Callable[[Situation], StepDecision]) -> None:
         self._rules = pack_rules
-        self._counter = Counter()
 
     def count(self, request: ModelRequest) -> int:
-        """Tokens (o200k) of the request as a model would be sent it: a session keeps its budget whoever decides."""
-        return self._counter.sent(request)
+        """Tokens of the request by its length: a session keeps about the budget that a model would have.
+
+        Nothing is sent, so nothing depends on the exact number, which would be a tenth of what a turn by rules costs.
+        """
+        messages = sum(map(_chars, (*request.opening, *request.now)))
+        past = sum(map(_chars_of_past, request.past))
+        return math.ceil((messages + past + _chars_of_tools(request.tools)) / CHARS_A_TOKEN)
 
     async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:  # noqa: ARG002 - rules take no time
         """Decide. Raises nothing of its own: what a pack's rules raise is a fault of the pack, and passes through."""
@@ -30,3 +50,22 @@ class RulesModel:
 
     async def close(self) -> None:
         """Nothing is held."""
+
+
+def _chars(message: Chat) -> int:
+    calls = message.get("tool_calls", ())
+    functions = (call["function"] for call in calls)
+    called = sum(FRAME_CHARS + len(each["name"]) + len(each["arguments"]) for each in functions)
+    return FRAME_CHARS + len(message.get("content") or "") + called
+
+
+def _whole(messages: Sequence[Chat]) -> int:
+    return sum(map(_chars, messages))
+
+
+def _schemas(tools: Sequence[Mapping[str, Any]]) -> int:
+    return sum(len(json.dumps(tool, ensure_ascii=False)) for tool in tools)
+
+
+_chars_of_past: ByIdentity[Sequence[Chat], int] = ByIdentity(_whole, PAST_REMEMBERED)
+_chars_of_tools: ByIdentity[Sequence[Mapping[str, Any]], int] = ByIdentity(_schemas, TOOLS_REMEMBERED)

@@ -10,7 +10,6 @@ read here may be a moment old: `AgentDirectory.refresh` brings it up to everythi
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -50,6 +49,7 @@ class AgentDirectory:
         self._load = load
         self._versions: dict[tuple[str, str, int], AgentSpec] = {}
         self._known: dict[str, _Known] = {}
+        self._subscribers: dict[str, tuple[int, list[tuple[AgentSpec, list[str]]]]] = {}
         self._revision = 0
         self._fresh_at = -math.inf
 
@@ -100,19 +100,28 @@ class AgentDirectory:
     async def subscribers(self, workspace: str) -> list[tuple[AgentSpec, list[str]]]:
         """Every agent that has sessions, in its current version, with its sessions, as of now.
 
-        A session whose agent has no definition that can be read is left out.
+        A session whose agent has no definition that can be read is left out. While nothing changes, it is the very same list.
         """
         await self.refresh()
+        revision = self._revision
+        kept = self._subscribers.get(workspace)
+        if kept is not None and kept[0] == revision:
+            return kept[1]
         known = self._of(workspace)
         sessions: dict[str, list[str]] = {}
         for session, agent in sorted(known.bindings.items()):
             sessions.setdefault(agent, []).append(session)
-        found = []
+        found, whole = [], True
         for agent, theirs in sessions.items():
             version = known.versions.get(agent)
             if version is not None:
-                with contextlib.suppress(NotFound, Damaged):
+                try:
                     found.append((await self._version(workspace, agent, version), theirs))
+                except (NotFound, Damaged):
+                    # It may only not be there yet, on the server that was asked.
+                    whole = False
+        if whole:
+            self._subscribers[workspace] = revision, found
         return found
 
     async def workspaces(self) -> list[str]:

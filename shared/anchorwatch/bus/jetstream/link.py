@@ -225,7 +225,9 @@ async def _subscribe(client: Client, subject: str, queue: str, receive: Receive)
         receive(message)
 
     # No byte limit: what comes was asked for, and the asking is bounded.
-    return await client.subscribe(subject, queue=queue, cb=deliver, pending_bytes_limit=0)
+    subscription = await client.subscribe(subject, queue=queue, cb=deliver, pending_bytes_limit=0)
+    client.hand_over(subscription, receive)
+    return subscription
 
 
 def _header_bytes(headers: Mapping[str, str] | None) -> int:
