@@ -89,6 +89,8 @@ class Edge(StrEnum):
     GATEWAY_INPUT_AFTER = "gateway.input.after"
     GATEWAY_RESOLVE_BEFORE = "gateway.resolve.before"
     GATEWAY_RESOLVE_AFTER = "gateway.resolve.after"
+    GATEWAY_CONTROL_BEFORE = "gateway.control.before"
+    GATEWAY_CONTROL_AFTER = "gateway.control.after"
     GATEWAY_EVENT_BEFORE = "gateway.event.before"
     GATEWAY_EVENT_AFTER = "gateway.event.after"
 

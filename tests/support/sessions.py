@@ -15,6 +15,7 @@ from anchorwatch.core.effect.state import EffectEvent, Outcome
 from anchorwatch.core.errors import Unavailable
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Record
+from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.decide import (
     Acquire,
     Command,
@@ -68,6 +69,10 @@ class ScriptedSession:
         state = await self._journal.load(self.ref, 0)
         after = await self._journal.append(self.ref, state, decide(state, command), now_ms())
         return after.head
+
+    async def load(self) -> SessionState:
+        """The session as it is."""
+        return await self._journal.load(self.ref, 0)
 
     async def create(self, agent: str = AGENT) -> int:
         return await self.do(Create(self.ref, agent, (), (), now_ms(), "test"))

@@ -85,7 +85,7 @@ def _envelope(stored: Stored, record: Record) -> dict[str, Any]:
         "sequence": stored.sequence,
         "kind": record.kind,
         "at": iso(record.at_ms),
-        "by": record.writer,
+        "by": str(record.body.get("by") or record.writer),
         "reason": str(record.body.get("reason", "")),
         "sha256": record.digest,
     }

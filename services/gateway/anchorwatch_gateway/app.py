@@ -12,6 +12,7 @@ from anchorwatch_gateway.guard import Guard
 from anchorwatch_gateway.parts import Parts
 from anchorwatch_gateway.routes import (
     agents,
+    controls,
     events,
     integrity,
     letters,
@@ -44,6 +45,6 @@ def build(parts: Parts) -> ASGIApp:
     )
     app.state.parts = parts
     errors.install(app, parts.log)
-    for module in (sessions, turns, showing, integrity, events, lists, letters, agents, operations):
+    for module in (sessions, controls, turns, showing, integrity, events, lists, letters, agents, operations):
         app.include_router(module.router)
     return Guard(app, parts.token, parts.counters.count_request, parts.log)

@@ -75,6 +75,44 @@ class Drop(_Body):
     note: str = Field("", max_length=1000)
 
 
+class Reason(_Body):
+    """Why something is ordered; it stands in the record."""
+
+    reason: str = Field("", max_length=500)
+
+
+class Cancel(Reason):
+    """Which turn is to end: its id, or its run number."""
+
+    turn: str = Field(min_length=1, max_length=64)
+
+
+class SteerBody(_Body):
+    """What is said to which turn: its id, or its run number."""
+
+    turn: str = Field(min_length=1, max_length=64)
+    text: Annotated[str, StringConstraints(min_length=1, max_length=16_000, pattern=r"\S")]
+
+
+class Directives(Reason):
+    """A change of the objectives, or of the constraints. Those to remove are named word for word."""
+
+    change: Literal["set", "add", "remove"]
+    items: list[Directive] = Field(max_length=DIRECTIVES_MAX)
+
+
+class Clear(Reason):
+    """Which inputs are to be disposed of: those up to ``through``; none: all that wait now."""
+
+    through: int | None = Field(None, ge=0, le=2**53)
+
+
+class ResetBody(Reason):
+    """``confirmation``: of what was shown; null: the reset is to be done whatever there is now."""
+
+    confirmation: str | None = Field(max_length=80)
+
+
 class NewEvent(_Body):
     """Something that happened outside."""
 

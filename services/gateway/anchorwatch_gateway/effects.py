@@ -16,7 +16,7 @@ from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.effects import EffectJournal
 
 from anchorwatch_gateway.bodies import VERDICTS, ResolveEffect
-from anchorwatch_gateway.inputs import BY
+from anchorwatch_gateway.caller import BY
 from anchorwatch_gateway.parts import Parts
 from anchorwatch_gateway.replies import Settled
 

@@ -19,6 +19,7 @@ from anchorwatch.journal.mapping import input_body
 from anchorwatch.topology.subjects import SessionSubjects
 
 from anchorwatch_gateway.bodies import PRIORITIES, NewInput, Trigger
+from anchorwatch_gateway.caller import BY
 from anchorwatch_gateway.parts import Parts
 from anchorwatch_gateway.replies import Receipt
 from anchorwatch_gateway.sessions import find_living
@@ -29,7 +30,6 @@ OPENING_CHARS = 4_000
 CRITICAL_BYTES_MAX = 128 * 1024
 """The labelled lines behind the opening, together: they must fit into one record, beside the opening."""
 CONTENT_BYTES_MAX = 1024 * 1024
-BY = "a person"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from anchorwatch.core.letters import SHOWN, WAITING, Action, DeadLetter, Verb, o
 from anchorwatch.core.times import iso
 from anchorwatch.journal.letters import LetterJournal, find_message
 
+from anchorwatch_gateway.caller import BY
 from anchorwatch_gateway.parts import Parts
 from anchorwatch_gateway.reading import Window
 from anchorwatch_gateway.replies import Page
 
 CONTENT_BYTES_MAX = 64 * 1024
-BY = "a person"
 
 
 async def page(parts: Parts, workspace: str, window: Window, filters: dict[str, str | None]) -> Page:

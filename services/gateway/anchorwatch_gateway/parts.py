@@ -10,6 +10,8 @@ from anchorwatch.bus.port import Bus
 from anchorwatch.core.errors import BadSettings
 from anchorwatch.journal.artifacts import ArtifactJournal
 from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.effects import EffectJournal
+from anchorwatch.journal.orders import OrderJournal
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import Clock, ServiceContext
@@ -38,6 +40,8 @@ class Parts:
     writer: str
     committer: Committer
     journal: SessionJournal
+    orders: OrderJournal
+    effects: EffectJournal
     artifacts: ArtifactJournal
     agents: AgentDirectory
     memory: MemoryClient
@@ -66,6 +70,7 @@ async def assemble(context: ServiceContext) -> Parts:
     """The parts, from what the service was given."""
     committer = Committer(context.bus, journal_stream())
     writer = context.identity.execution_id
+    journal = SessionJournal(context.bus, committer, writer)
     return Parts(
         settings=context.settings,
         bus=context.bus,
@@ -74,7 +79,9 @@ async def assemble(context: ServiceContext) -> Parts:
         stopping=context.stopping,
         writer=writer,
         committer=committer,
-        journal=SessionJournal(context.bus, committer, writer),
+        journal=journal,
+        orders=OrderJournal(context.bus, committer, journal),
+        effects=EffectJournal(context.bus, committer, writer),
         artifacts=ArtifactJournal(context.bus, committer, writer),
         agents=await AgentDirectory.open(context.bus),
         memory=MemoryClient(context.bus),

@@ -22,6 +22,39 @@ class Receipt(BaseModel):
     )
 
 
+class Control(BaseModel):
+    """Proof that an order was carried out, sent after the journal acknowledged it."""
+
+    control_id: str
+    session: str
+    kind: str = Field(description="what the anchor's record says: paused, cancelled, reset, …")
+    sequence: int = Field(description="where that record stands in the journal")
+    at: str
+    by: str
+    replayed: bool = Field(description="the same request had been carried out before; this is its answer")
+    session_status: str
+    idempotency_key: str
+    run_id: int = Field(description="the session's current or last turn")
+    more: dict[str, Any] = Field(description="what else the record says, by name")
+    canary: str | None = Field(None, description="the input that has a turn run behind a reset")
+    never_start: list[str] = Field(default_factory=list, description="commands that will not run")
+    too_late: list[dict[str, Any]] = Field(
+        default_factory=list, description="commands that may have run, or may still run"
+    )
+
+
+class Shown(BaseModel):
+    """What a reset would do."""
+
+    session: str
+    status: str
+    archived: dict[str, Any]
+    kept: dict[str, Any]
+    disposed: dict[str, Any]
+    cancelled_turn: str | None
+    confirmation: str = Field(description="for the reset: it fails once the session has changed")
+
+
 class Published(BaseModel):
     """Proof that an event was stored."""
 

@@ -20,12 +20,14 @@ ADDRESS_OPTIONS = ("--url", "--token")
 def build() -> typer.Typer:
     """The verbs."""
     from anchorwatch.cli import (
+        control_verbs,
         effect_verbs,
         journal_verbs,
         letter_verbs,
         list_verbs,
         mesh_verbs,
         own_verbs,
+        reset_verbs,
         session_verbs,
         showing_verbs,
     )
@@ -41,6 +43,8 @@ def build() -> typer.Typer:
     for module in (
         mesh_verbs,
         session_verbs,
+        control_verbs,
+        reset_verbs,
         showing_verbs,
         effect_verbs,
         list_verbs,

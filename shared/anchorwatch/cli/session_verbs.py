@@ -16,7 +16,7 @@ from anchorwatch.cli.options import (
     UrlOption,
     refuse_before,
 )
-from anchorwatch.core.errors import Unavailable
+from anchorwatch.core.errors import BadInput, Unavailable
 from anchorwatch.core.names import check_name
 
 TAIL_RECORDS = 10
@@ -167,8 +167,18 @@ def tail(
                 views.record(event.data, as_json=as_json)
 
 
-def wakes(
-    session: SessionArgument,
+def wakes(  # noqa: PLR0913, PLR0917 - options of the command line
+    session: Annotated[
+        str,
+        typer.Argument(metavar="SESSION", help="The session; or `clear SESSION`: dispose of what waits."),
+    ],
+    cleared: Annotated[
+        str | None, typer.Argument(metavar="[SESSION]", show_default=False, hidden=True)
+    ] = None,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="With clear: why.")] = "",
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="With clear: idempotency key.")
+    ] = None,
     limit: LimitOption = 100,
     as_json: JsonOption = False,  # noqa: FBT002
     data_dir: DataDirOption = None,
@@ -179,6 +189,13 @@ def wakes(
     from anchorwatch.cli import looking, views
     from anchorwatch.cli.target import open_api
 
+    if cleared is not None:
+        if session != "clear":
+            raise BadInput(f"there is no `wakes {session}`", hint="`wakes SESSION`, or `wakes clear SESSION`")
+        with open_api(data_dir, url, token) as api:
+            told = api.post(f"/api/sessions/{looking.name(cleared)}/wakes/clear", {"reason": reason}, key=key)
+        views.control(told, as_json=as_json)
+        return
     with open_api(data_dir, url, token) as api:
         found = api.pages(f"/api/sessions/{looking.name(session)}/wakes", limit, newest=True)
     views.show(found, views.WAKES, as_json=as_json, empty="there was no wake yet")
@@ -211,6 +228,10 @@ def say(
 
 def trigger(
     session: SessionArgument,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; the agent is told.")] = "",
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="Idempotency key: the same is one turn.")
+    ] = None,
     as_json: JsonOption = False,  # noqa: FBT002
     data_dir: DataDirOption = None,
     url: UrlOption = None,
@@ -221,5 +242,7 @@ def trigger(
     from anchorwatch.cli.target import open_api
 
     with open_api(data_dir, url, token) as api:
-        receipt = api.post(f"/api/sessions/{looking.name(session)}/trigger", {})
+        receipt = api.post(
+            f"/api/sessions/{looking.name(session)}/trigger", {"reason": reason} if reason else {}, key=key
+        )
     views.receipt(receipt, as_json=as_json)

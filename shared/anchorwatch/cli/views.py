@@ -160,6 +160,49 @@ def receipt(value: Row, *, as_json: bool) -> None:
     say(value, text, as_json=as_json)
 
 
+def control(value: Row, *, as_json: bool) -> None:
+    """Proof that an order was carried out."""
+    kind = str(value["kind"]).replace("_", " ")
+    text = (
+        f"{value['session']}: {kind} (journal sequence {value['sequence']}); it is {value['session_status']}"
+    )
+    if value.get("replayed"):
+        text += "; it had been done before"
+    lines = [text, *_disposed(value.get("more", {}))]
+    if value.get("never_start"):
+        lines.append(f"will not start: {', '.join(value['never_start'])}")
+    lines += [
+        f"too late for {each['call']} {each['tool']}: {each['note']}" for each in value.get("too_late", ())
+    ]
+    say(value, "\n".join(lines), as_json=as_json)
+
+
+def _disposed(more: Row) -> list[str]:
+    lines = []
+    if "archived" in more:
+        lines.append(f"archived: {more['archived']['turns']} turns")
+    if "superseded" in more:
+        lines.append(f"disposed of: {more['superseded']['count']} inputs that waited")
+    return lines
+
+
+def reset_shown(value: Row, *, as_json: bool) -> None:
+    """What a reset would do."""
+    kept, disposed = value["kept"], value["disposed"]
+    directives = f"{len(kept['objectives'])} objectives, {len(kept['constraints'])} constraints"
+    labelled = f"{len(kept['critical'])} labelled facts, the facts, and the run count ({kept['run_count']})"
+    lines = [
+        f"archived: {value['archived']['turns']} turns of the conversation",
+        f"kept: {directives}, {labelled}",
+        f"disposed of: {disposed['count']} inputs that wait",
+        *(f"  {each['kind']} {each['input_id']}  {one_line(each['text'])}" for each in disposed["inputs"]),
+    ]
+    if value.get("cancelled_turn"):
+        lines.append(f"cancelled: the running turn {value['cancelled_turn']}")
+    lines.append(f"confirmation: {value['confirmation']}")
+    say(value, "\n".join(lines), as_json=as_json)
+
+
 def say(value: Any, text: str, *, as_json: bool) -> None:  # noqa: ANN401 - JSON
     """``text`` for people, ``value`` for programs."""
     if as_json:

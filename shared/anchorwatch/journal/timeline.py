@@ -140,13 +140,34 @@ def _anchor_entry(stored: Stored, ref: SessionRef, anchor: Anchor, record: Recor
             what = f"turn {anchor.last_run_id} was cancelled"
         case Kind.PAUSED | Kind.RESUMED | Kind.DELETED | Kind.QUARANTINED:
             what = f"the session was {record.kind}"
-        case Kind.DIRECTIVES:
-            what = "the objectives and constraints were changed"
+        case Kind.DIRECTIVES | Kind.STEERED | Kind.WAKES_CLEARED | Kind.RESET | Kind.RESET_UNDONE:
+            what = _ordered(record)
         case _:
             what = f"the anchor changed: {clip(record.kind)}"
-    return Entry(
-        stored.sequence, record.at_ms, ref.workspace, ref.session, record.kind, what, why, record.writer, ids
-    )
+    who = str(record.body.get("by") or record.writer)
+    return Entry(stored.sequence, record.at_ms, ref.workspace, ref.session, record.kind, what, why, who, ids)
+
+
+def _ordered(record: Record) -> str:
+    """What a person's order did to the session."""
+    body = record.body
+    match record.kind:
+        case Kind.DIRECTIVES:
+            return f"the {clip(body.get('which', 'objectives and constraints'))} were changed"
+        case Kind.STEERED:
+            return f"a person said to the turn: {clip(body['text'])}"
+        case Kind.WAKES_CLEARED:
+            return f"{_inputs(body)} that waited will not run"
+        case Kind.RESET:
+            archived = body["archived"]["turns"]
+            return f"the conversation was reset: {archived} turn{'s' * (archived != 1)} archived, {_inputs(body)} disposed of"
+        case _:
+            return f"{body['turns']} turns that a reset archived were brought back"
+
+
+def _inputs(body: Mapping[str, Any]) -> str:
+    count = body["superseded"]["count"]
+    return f"{count} input{'s' * (count != 1)}"
 
 
 def _entry(stored: Stored, register: Register, record: Record) -> Entry | None:

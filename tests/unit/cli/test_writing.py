@@ -166,3 +166,58 @@ def test_what_cannot_be_settled_is_refused_before_anybody_is_asked(
 ) -> None:
     assert run("effects", "resolve", *words).code == 2
     assert remote.asked == []
+
+
+CONTROL = {"control_id": "c-1", "session": "fleet", "kind": "paused", "sequence": 50, "by": "a person", "replayed": False,
+           "session_status": "paused", "more": {}, "never_start": [], "too_late": [], "canary": None}  # fmt: skip
+
+
+def test_an_order_has_its_reason_and_a_key(run: Run, remote: Gateway) -> None:
+    remote.answer("POST /api/sessions/fleet/pause", AWAY, (200, CONTROL))
+    ran = run("pause", "fleet", "--reason", "it rains")
+    assert ran.out == "fleet: paused (journal sequence 50); it is paused\n"
+    assert [asked.body for asked in remote.asked] == [{"reason": "it rains"}] * 2
+    assert len({asked.headers["idempotency-key"] for asked in remote.asked}) == 1
+
+
+def test_a_cancel_says_what_it_was_too_late_for(run: Run, remote: Gateway) -> None:
+    late = [{"call": "fleet/3.1.2", "tool": "launch", "note": "it may have run"}]
+    told = {**CONTROL, "kind": "cancelled", "never_start": ["fleet/3.1.1"], "too_late": late}
+    remote.answer("POST /api/sessions/fleet/cancel", (200, told))
+    ran = run("cancel", "fleet", "3")
+    assert "will not start: fleet/3.1.1\ntoo late for fleet/3.1.2 launch: it may have run" in ran.out
+
+
+def test_a_constraint_is_removed_by_its_number_as_the_words_that_it_had(run: Run, remote: Gateway) -> None:
+    remote.answer("GET /api/sessions/fleet/anchor", (200, {"constraints": ["a", "b"]}))
+    remote.answer("POST /api/sessions/fleet/constraints", (200, CONTROL))
+    assert run("constraint", "remove", "fleet", "2").code == 0
+    assert remote.asked[-1].body == {"change": "remove", "items": ["b"]}
+    assert run("constraint", "remove", "fleet", "3").code == 4
+
+
+def test_a_reset_without_a_confirmation_says_where_to_get_one(run: Run, remote: Gateway) -> None:
+    ran = run("reset", "fleet")
+    assert (ran.code, remote.asked) == (2, [])
+    assert "--dry-run" in ran.err
+
+
+def test_a_reset_waits_for_its_canary(run: Run, remote: Gateway) -> None:
+    more = {"archived": {"turns": 3}, "superseded": {"count": 2}}
+    remote.answer(
+        "POST /api/sessions/fleet/reset",
+        (200, {**CONTROL, "kind": "reset", "session_status": "idle", "more": more}),
+    )
+    active = {"status": "active", "inputs_through": 40}
+    done = {"status": "idle", "inputs_through": 52, "last_run_id": 7, "last_run_outcome": "no_action"}
+    remote.answer("GET /api/sessions/fleet/anchor", (200, active), (200, done))
+    ran = run("reset", "fleet", "--yes")
+    assert "archived: 3 turns\ndisposed of: 2 inputs that waited" in ran.out
+    assert "the canary turn ran: turn 7 ended no_action" in ran.out
+
+
+def test_wakes_are_cleared_by_two_words(run: Run, remote: Gateway) -> None:
+    told = {**CONTROL, "kind": "wakes_cleared", "more": {"superseded": {"count": 4}}}
+    remote.answer("POST /api/sessions/fleet/wakes/clear", (200, told))
+    assert "disposed of: 4 inputs" in run("wakes", "clear", "fleet").out
+    assert run("wakes", "clean", "fleet").code == 2

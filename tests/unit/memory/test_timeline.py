@@ -46,7 +46,7 @@ def test_what_planners_and_people_do_to_a_session_is_told() -> None:
         (book.do(FLEET, Control(Kind.CANCELLED, "ada", book.now_ms, "enough")), "turn 1 was cancelled"),
         (
             book.do(FLEET, Direct("ada", book.now_ms, "objectives", "set", ())),
-            "the objectives and constraints were changed",
+            "the objectives were changed",
         ),
         (book.do(FLEET, Control(Kind.DELETED, "ada", book.now_ms)), "the session was deleted"),
     ]

@@ -182,7 +182,7 @@ def test_the_timeline_has_a_sentence_for_each_record_of_the_turn(projected: Proj
     book.end(FLEET, "failed")
     told = [(entry["what"], entry["why"], entry["who"]) for entry in projected.list("timeline")]
     assert told == [
-        ("the session was made for agent keeper@1", "", WRITER),
+        ("the session was made for agent keeper@1", "", "test"),
         ("a person said (P0): look", "", "test"),
         ("turn 1 began", "woken by the record at 2", WRITER),
         ("set(n=1) was decided", "to be sure", WRITER),

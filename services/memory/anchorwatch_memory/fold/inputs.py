@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
 from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session.state import Input
 from anchorwatch.core.session.wakes import dispositions
 from anchorwatch.journal.mapping import read_input
@@ -76,6 +78,40 @@ def take(db: sqlite3.Connection, opened: Opened, anchor: Anchor) -> None:
             "UPDATE timeline SET run_id = ?, turn_id = ? WHERE sequence = ?",
             (anchor.run_id, anchor.turn.id, wake.sequence),
         )
+
+
+def join(
+    db: sqlite3.Connection,
+    ref: SessionRef,
+    where: tuple[int, str | None, int],
+    sequences: Sequence[int],
+) -> None:
+    """What people said joined a running turn: ``where`` is its run, id and step."""
+    run_id, turn_id, step = where
+    for sequence in sequences:
+        key = (ref.workspace, ref.session, sequence)
+        db.execute(
+            "UPDATE inputs SET disposition = 'ran', run_id = ?, turn_id = ?, reason = ?"
+            " WHERE workspace = ? AND session = ? AND sequence = ?",
+            (run_id, turn_id, f"it joined the running turn at step {step}", *key),
+        )
+        db.execute(
+            "UPDATE items SET run_id = ?, turn_id = ? WHERE id = ?",
+            (run_id, turn_id, items.item_id(sequence, 0)),
+        )
+        db.execute(
+            "UPDATE timeline SET run_id = ?, turn_id = ? WHERE workspace = ? AND session = ? AND sequence = ?",
+            (run_id, turn_id, *key),
+        )
+
+
+def supersede(db: sqlite3.Connection, anchor: Anchor, reason: str) -> None:
+    """A person's order disposed of what waited, as far as the anchor says."""
+    db.execute(
+        "UPDATE inputs SET disposition = 'superseded', reason = ?"
+        " WHERE workspace = ? AND session = ? AND disposition = 'pending' AND sequence <= ?",
+        (reason, anchor.workspace, anchor.session, anchor.inputs_through),
+    )
 
 
 def refuse_rest(db: sqlite3.Connection, anchor: Anchor) -> None:

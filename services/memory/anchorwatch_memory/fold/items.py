@@ -31,7 +31,7 @@ class Place:
 
     run_id: int
     turn_id: str | None
-    step: int
+    step: int | None
 
 
 def item_id(sequence: int, place: int) -> int:

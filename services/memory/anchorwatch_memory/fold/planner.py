@@ -17,7 +17,8 @@ from anchorwatch_memory.fold.effects import decided
 from anchorwatch_memory.rows import as_json, insert
 
 UNREADABLE = "?"
-_ENDS = frozenset({Kind.TURN_ENDED, Kind.CANCELLED, Kind.DELETED})
+_ENDS = frozenset({Kind.TURN_ENDED, Kind.CANCELLED, Kind.DELETED, Kind.RESET})
+DISPOSES = {Kind.RESET: "a reset disposed of it", Kind.WAKES_CLEARED: "a person cleared what waited"}
 _STATUS_OF_OUTCOME = {"failed": "failed", "over_budget": "failed", "cancelled": "cancelled"}
 
 
@@ -68,6 +69,11 @@ def _anchor(db: sqlite3.Connection, opened: Opened, anchor: Anchor) -> None:
         _end(db, opened, anchor)
     if record.kind == Kind.DELETED:
         inputs.refuse_rest(db, anchor)
+    elif record.kind in DISPOSES:
+        inputs.supersede(db, anchor, DISPOSES[record.kind])
+    elif record.kind == Kind.STEERED and anchor.turn is not None:
+        said = items.Item("message", "user", {"kind": "message", "text": record.body["text"]})
+        items.add(db, opened, [said], items.Place(anchor.run_id, anchor.turn.id, None))
     db.execute(
         "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT DO UPDATE SET agent = excluded.agent, status = excluded.status, anchor = excluded.anchor,"
@@ -197,6 +203,7 @@ def _step(
         usage=as_json(dict(head.usage)),
         rejected=as_json([list(each) for each in head.rejected]),
     )
+    inputs.join(db, ref, (run_id, turn[0] if turn else None, head.step), head.joined)
     place = items.Place(run_id, turn[0] if turn else None, head.step)
     items.add(db, opened, [*items.of_head(head), *calls], place)
 

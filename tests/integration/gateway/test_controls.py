@@ -1,0 +1,120 @@
+"""Orders over HTTP: once for each key, with who, on the session as it was shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anchorwatch.core.effect.state import Claimed, Owner
+
+from tests.integration.gateway.conftest import House
+from tests.support.sessions import ScriptedSession
+
+
+async def ask(house: House, verb: str, body: Any = None, key: str | None = None, status: int = 200) -> Any:
+    headers = {"Idempotency-Key": key} if key else {}
+    answer = await house.http.post(f"/api/sessions/fleet/{verb}", json=body, headers=headers)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+async def anchor(house: House) -> Any:
+    return (await house.http.get("/api/sessions/fleet/anchor")).json()
+
+
+def scripted(house: House) -> ScriptedSession:
+    return ScriptedSession(house.bus, "fleet")
+
+
+async def test_pause_and_resume_say_who_when_and_why_and_are_done_once(house: House) -> None:
+    await house.make_session()
+    first = await ask(house, "pause", {"reason": "it rains"}, key="k")
+    again = await ask(house, "pause", {"reason": "it rains"}, key="k")
+    assert (first["kind"], first["by"], first["session_status"]) == ("paused", "a person", "paused")
+    assert again == {**first, "replayed": True}
+    record = (await anchor(house))["record"]
+    assert (record["kind"], record["by"], record["reason"]) == ("paused", "a person", "it rains")
+    conflict = await ask(house, "resume", {"reason": "it rains"}, key="k", status=409)
+    assert conflict["code"] == "idempotency_conflict"
+    assert (await ask(house, "resume"))["session_status"] == "idle"
+    refused = await ask(house, "resume", status=409)
+    assert refused["code"] == "refused"
+
+
+async def test_a_cancel_names_its_turn_and_says_what_it_came_too_late_for(house: House) -> None:
+    await house.make_session()
+    session = scripted(house)
+    await session.acquire()
+    waiting, claimed = await session.commands(("fire", {"item": "a"}), ("fire", {"item": "b"}))
+    await session.record(claimed, Claimed(Owner("executor-1", "aa"), 1, "key"))
+    late = await ask(house, "cancel", {"turn": "turn_other"}, status=409)
+    assert late["code"] == "turn_not_active"
+    told = await ask(house, "cancel", {"turn": "1", "reason": "wrong one"}, key="k")
+    assert told["never_start"] == [f"fleet/{waiting.call}"]
+    assert [each["call"] for each in told["too_late"]] == [f"fleet/{claimed.call}"]
+    assert "may still run" in told["too_late"][0]["note"]
+    assert (await ask(house, "cancel", {"turn": "1", "reason": "wrong one"}, key="k"))["replayed"]
+    now = await anchor(house)
+    assert (now["status"], now["last_run_outcome"], now["fence"]["run"]) == ("idle", "cancelled", 2)
+    assert (await ask(house, "cancel", {"turn": "turn_1"}, status=409))["code"] == "turn_not_active"
+
+
+async def test_a_steer_is_recorded_with_its_turn_and_a_late_one_is_refused(house: House) -> None:
+    await house.make_session()
+    session = scripted(house)
+    await session.acquire()
+    told = await ask(house, "steer", {"turn": "turn_1", "text": "not that one"})
+    assert told["kind"] == "steered"
+    late = await ask(house, "steer", {"turn": "turn_7", "text": "stop"}, status=409)
+    assert late["code"] == "turn_not_active"
+
+
+async def test_objectives_and_constraints_are_changed_word_for_word(house: House) -> None:
+    await house.make_session()
+    await ask(house, "objectives", {"change": "add", "items": ["be kind"]})
+    await ask(house, "constraints", {"change": "remove", "items": ["be careful"]})
+    now = await anchor(house)
+    assert (now["objectives"], now["constraints"]) == (["500 proofs per hour", "be kind"], [])
+    missing = await ask(house, "constraints", {"change": "remove", "items": ["be careful"]}, status=404)
+    assert "word for word" in missing["hint"]
+    await ask(house, "objectives", {"change": "set", "items": ["x" * 2000]}, status=422)
+
+
+async def test_a_reset_does_what_was_shown_or_nothing(house: House) -> None:
+    await house.make_session()
+    session = scripted(house)
+    await session.acquire()
+    await session.end()
+    old = (await house.http.post("/api/sessions/fleet/inputs", json={"content": "old"})).json()
+    shown = (await house.http.get("/api/sessions/fleet/reset")).json()
+    assert shown["archived"]["turns"] == 1
+    assert shown["disposed"]["count"] == 1
+    assert shown["kept"]["objectives"] == ["500 proofs per hour"]
+    new = (await house.http.post("/api/sessions/fleet/inputs", json={"content": "new"})).json()
+    told = await ask(house, "reset", {"confirmation": shown["confirmation"]})
+    assert told["more"]["superseded"]["inputs"] == [old["input_id"]]
+    assert told["canary"] == "canary-1"
+    state = await session.load()
+    assert [each.input_id for each in state.pending] == [new["input_id"], "canary-1"]
+    again = await ask(house, "reset", {"confirmation": shown["confirmation"]}, status=409)
+    assert again["code"] == "changed_since"
+    assert (await ask(house, "reset", {"confirmation": "nonsense"}, status=422))["code"] == "bad_input"
+    await ask(house, "undo-reset")
+    assert [past.run_id for past in (await session.load()).history] == [1]
+
+
+async def test_wakes_are_cleared_as_far_as_they_were_seen(house: House) -> None:
+    await house.make_session()
+    first = (await house.http.post("/api/sessions/fleet/inputs", json={"content": "one"})).json()
+    second = (await house.http.post("/api/sessions/fleet/inputs", json={"content": "two"})).json()
+    await ask(house, "wakes/clear", {"through": first["sequence"]})
+    assert [each.input_id for each in (await scripted(house).load()).pending] == [second["input_id"]]
+    await ask(house, "wakes/clear")
+    assert (await ask(house, "wakes/clear", status=409))["message"] == "nothing waits"
+
+
+async def test_a_deleted_session_takes_no_order_and_its_name_is_not_used_again(house: House) -> None:
+    await house.make_session()
+    assert (await ask(house, "delete"))["session_status"] == "deleted"
+    for verb in ("pause", "delete", "undo-reset"):
+        assert (await ask(house, verb, status=410))["code"] == "session_deleted"
+    assert (await ask(house, "reset", {"confirmation": None}, status=410))["code"] == "session_deleted"
