@@ -137,9 +137,26 @@ _TURNS = (
     _one(
         "a takeover on an outcome that its holder knew",
         _TAKEOVER,
-        'cause.kind == "done" and cause.sequence > turn.held_since',
-        'cause.kind == "done"',
+        "settles and cause.sequence > turn.held_since",
+        "settles",
         _EVIDENCE,
+    ),
+)
+
+_HOLDERS = (
+    _one(
+        "a turn is taken back by what it was taken by before",
+        "services/planner/anchorwatch_planner/look.py",
+        "                    evidence = []\n",
+        "                    evidence = causes\n",
+        "tests/sim/test_takeover.py",
+    ),
+    _one(
+        "a planner answers for what another holds",
+        "services/planner/anchorwatch_planner/actor.py",
+        "if isinstance(verdict, Held) and",
+        "if False and",
+        "tests/sim/test_takeover.py",
     ),
 )
 
@@ -188,4 +205,4 @@ _EFFECTS = (
     ),
 )
 
-MUTATIONS = (*_WRITES, *_TURNS, *_EFFECTS)
+MUTATIONS = (*_WRITES, *_TURNS, *_HOLDERS, *_EFFECTS)

@@ -21,7 +21,7 @@ from anchorwatch.edges import Edge, reached
 from anchorwatch.service.keepalive import KeepAlive
 
 from anchorwatch_planner.evidence import Cause
-from anchorwatch_planner.look import Verdict
+from anchorwatch_planner.verdict import Held, Verdict
 
 WAITING_MAX = 8
 RETRY_S, RETRY_S_MAX = 1.0, 8.0
@@ -144,6 +144,8 @@ class Actors:
             if letter.delivery is None:
                 continue
             self._in_hand.drop(letter.delivery)
+            if isinstance(verdict, Held) and 0 != verdict.by == letter.cause.sequence:
+                continue
             if again is None or (isinstance(verdict, _Failed) and _is_spared(letter.cause, newest)):
                 reached(Edge.PLANNER_ACK_BEFORE)
                 await letter.delivery.ack()

@@ -13,7 +13,8 @@ from anchorwatch.journal.quarantine import quarantine
 from anchorwatch.service.context import Clock, Identity
 
 from anchorwatch_planner.evidence import Cause
-from anchorwatch_planner.look import Later, Looker, Verdict
+from anchorwatch_planner.look import Looker
+from anchorwatch_planner.verdict import Later, Verdict
 
 AGAIN_S = 0.1
 

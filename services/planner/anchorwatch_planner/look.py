@@ -31,23 +31,12 @@ from anchorwatch_planner.cache import Cache
 from anchorwatch_planner.evidence import Cause, holder, takeover_reason
 from anchorwatch_planner.resolutions import Resolutions
 from anchorwatch_planner.schedules import Schedules
+from anchorwatch_planner.verdict import REPLACED_RETRY_S, Later, Verdict, left_to_holder
 
 ROUNDS_MAX = 64
 SNAPSHOT_AGE = 96
 SWEEP_PATIENCE_MS = 5_000
 """What fell due less than this ago is on its way to a planner by its own message; a sweep leaves it alone."""
-REPLACED_RETRY_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Later:
-    """Not done: deliver the message again after ``delay_s``."""
-
-    delay_s: float
-
-
-Verdict = Later | None
-"""None: all that the messages in hand call for is recorded; ack them."""
 
 
 class Thinker(Protocol):
@@ -100,19 +89,22 @@ class Looker:
 
     async def look(self, ref: SessionRef, causes: Sequence[Cause]) -> Verdict:
         """Do what is to be done now for this session, and say what becomes of the messages in hand."""
-        at_least = max((cause.sequence for cause in causes), default=0)
+        at_least = _newest(causes)
         if any(cause.kind == "tick" for cause in causes):
             self._schedules.forget(ref)
         state = self._told(ref, causes) or await self._read(ref, at_least)
         causes = await self._resolutions.pass_on(ref, causes, partial(self._is_at_hand, state))
         if not causes:
             return None
-        refused = False
+        refused, evidence = False, causes
         for _ in range(ROUNDS_MAX):
             try:
-                verdict, again = await self._round(ref, state, causes, at_least)
+                verdict, again = await self._round(ref, state, causes, evidence)
                 known = self._cache.get(ref)
             except Fenced:
+                if (held := self._cache.get(ref)) and self._is_mine(held):
+                    # By what this look took the turn it does not take it again: whoever has it now came later.
+                    evidence = []
                 verdict, again, known = None, True, None
             except Refused:
                 # A person's order came between the reading and the deciding: it is seen when the session is read again.
@@ -133,7 +125,7 @@ class Looker:
             Damaged: it is the journal that cannot be read. Unavailable.
         """
         self._cache.drop(ref)
-        await self._read(ref, max((cause.sequence for cause in causes), default=0))
+        await self._read(ref, _newest(causes))
 
     async def _read(self, ref: SessionRef, at_least: int) -> SessionState:
         known = self._cache.get(ref)
@@ -166,13 +158,13 @@ class Looker:
         )
 
     async def _round(
-        self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], woken_by: int
+        self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], evidence: Sequence[Cause]
     ) -> tuple[Verdict, bool]:
         status = state.anchor.status if state.anchor else "none"
         if status == "idle":
-            return await self._rest(ref, state, causes, woken_by)
+            return await self._rest(ref, state, causes, _newest(causes))
         if status == "active":
-            return await self._run(ref, state, causes)
+            return await self._run(ref, state, causes, evidence)
         # Paused: whatever waits is in the journal, and resuming is a wake. Quarantined and deleted: nobody runs it.
         return None, False
 
@@ -233,19 +225,17 @@ class Looker:
         return receipt
 
     async def _run(
-        self, ref: SessionRef, state: SessionState, causes: Sequence[Cause]
+        self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], evidence: Sequence[Cause]
     ) -> tuple[Verdict, bool]:
         anchor, turn = state.anchor, state.turn
         if anchor is None or turn is None or not turn.settled:
             return None, False
         if anchor.execution_id != self._identity.execution_id:
             reason = takeover_reason(
-                turn, causes, holder_gone=await self._holder_gone(anchor.execution_id or "")
+                turn, evidence, holder_gone=await self._holder_gone(anchor.execution_id or "")
             )
             if reason is None:
-                # Its holder goes on with it, and looks again at its end. What was replaced must not ack, though.
-                replaced = any(cause.kind == "done" or cause.attempt > 1 for cause in causes)
-                return (Later(REPLACED_RETRY_S) if replaced else None), False
+                return left_to_holder(turn, causes), False
             state = await self._take_over(ref, state, causes, reason)
         state = await self._thinker.step(ref, state)
         self._cache.put(ref, state)
@@ -262,8 +252,7 @@ class Looker:
         self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], reason: str
     ) -> SessionState:
         now_ms = self._clock.now_ms()
-        woken_by = max((cause.sequence for cause in causes), default=0)
-        command = TakeOver(self._identity.execution_id, woken_by, now_ms, reason)
+        command = TakeOver(self._identity.execution_id, _newest(causes), now_ms, reason)
         events = decide(state, command)
         reached(Edge.PLANNER_TAKEOVER_BEFORE)
         state = await self._sessions.append(ref, state, events, now_ms)
@@ -290,6 +279,10 @@ class Looker:
             except TooLarge as error:
                 # It only makes loading quick: without it the session is as whole as before.
                 self._log.warning("no snapshot could be taken", session=str(ref), why=str(error))
+
+
+def _newest(causes: Sequence[Cause]) -> int:
+    return max((cause.sequence for cause in causes), default=0)
 
 
 def turn_id(ref: SessionRef, run_id: int) -> str:

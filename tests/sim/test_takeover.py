@@ -1,0 +1,133 @@
+"""Two planners that hold one message: one goes on with the turn, and the other leaves both to it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import structlog
+from anchorwatch.bus.port import ConsumerSpec
+from anchorwatch.bus.sim.loop import run as run_virtual
+from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.session import SessionState
+from anchorwatch.core.session.decide import EndTurn, decide
+from anchorwatch.core.session.wakes import Windows
+from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.packs import registry
+from anchorwatch.service.context import Identity
+from anchorwatch.service.keepalive import KeepAlive
+from anchorwatch.testing.mesh import SimMesh
+from anchorwatch.testing.process import LoopClock
+from anchorwatch.topology.streams import journal_stream
+from anchorwatch_planner.actor import Actors
+from anchorwatch_planner.cache import Cache
+from anchorwatch_planner.evidence import Cause
+from anchorwatch_planner.look import Looker, Parts
+from anchorwatch_planner.schedules import Schedules
+from anchorwatch_planner.verdict import Held, Verdict
+
+from tests.support.packs import BenchPack, bench_agent
+
+FAR_MS = 10**13
+
+
+class Alive:
+    """Everybody lives."""
+
+    async def alive(self, instance: str, incarnation: str) -> Literal["alive"]:
+        del instance, incarnation
+        return "alive"
+
+
+class Slow:
+    """Thinks until it is told that it has thought enough, and ends the turn."""
+
+    def __init__(self, sessions: SessionJournal, me: str) -> None:
+        self.thinking = asyncio.Event()
+        self.told = asyncio.Event()
+        self._sessions = sessions
+        self._me = me
+
+    async def agent(self, ref: SessionRef, state: SessionState) -> AgentSpec:
+        del ref, state
+        return AgentSpec(name="bench", pack="bench", version=1)
+
+    async def step(self, ref: SessionRef, state: SessionState) -> SessionState:
+        self.thinking.set()
+        await self.told.wait()
+        end = EndTurn(self._me, "success", "", {}, FAR_MS, None, None, 0)
+        return await self._sessions.append(ref, state, decide(state, end), 0)
+
+
+def planner(mesh: SimMesh, instance: str) -> tuple[Looker, Slow]:
+    bus = mesh.server.connect(name=instance)
+    identity = Identity("planner", instance, "a")
+    committer = Committer(bus, journal_stream())
+    sessions = SessionJournal(bus, committer, identity.execution_id)
+    thinker, clock = Slow(sessions, identity.execution_id), LoopClock(mesh.server)
+    parts = Parts(
+        sessions, committer, Cache(8), Schedules(bus, clock), thinker, Alive(), identity, clock, Windows(0, 0),
+        structlog.get_logger(),
+    )  # fmt: skip
+    return Looker(parts), thinker
+
+
+@pytest.mark.parametrize("attempts", [(1, 2), (2, 3)])
+def test_a_planner_that_was_replaced_leaves_turn_and_message_to_who_holds_them(
+    attempts: tuple[int, int], tmp_path: Path
+) -> None:
+    async def main() -> None:
+        registry.register(BenchPack())
+        mesh = SimMesh()
+        await mesh.open()
+        ref = await mesh.session("s", bench_agent(tmp_path))
+        wake = await mesh.say(ref, "m")
+        (one, slow), (two, slower) = planner(mesh, "planner-1"), planner(mesh, "planner-2")
+        first = asyncio.create_task(one.look(ref, [Cause("in", wake.sequence, attempts[0])]))
+        await slow.thinking.wait()
+        second = asyncio.create_task(two.look(ref, [Cause("in", wake.sequence, attempts[1])]))
+        await slower.thinking.wait()
+        slow.told.set()
+        left = await first
+        assert isinstance(left, Held)
+        assert left.by == wake.sequence
+        slower.told.set()
+        assert await second is None
+        kinds = [each["record"]["kind"] for each in await mesh.anchors(ref)]
+        assert kinds == ["created", "acquired", "taken_over", "turn_ended"], "and it is not taken back"
+
+    run_virtual(main())
+
+
+def test_what_another_planner_holds_is_neither_acked_nor_asked_for_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        registry.register(BenchPack())
+        mesh = SimMesh()
+        await mesh.open()
+        ref = await mesh.session("s", bench_agent(tmp_path))
+        held = await mesh.say(ref, "held")
+        await mesh.say(ref, "other")
+        spec = ConsumerSpec(journal_stream(), ("aw.journal.0.*.*.in.*",), "wakes", ack_wait_s=60.0)
+        consumer = await mesh.bus.consumer(spec)
+        looked = asyncio.Event()
+
+        async def look(_: SessionRef, causes: list[Cause]) -> Verdict:
+            looked.set()
+            assert len(causes) == 2
+            return Held(held.sequence, delay_s=None)
+
+        actors = Actors(look, structlog.get_logger(), KeepAlive(), concurrency=1)
+        for delivery in await consumer.fetch(2, 1.0):
+            await actors.post(ref, Cause("in", delivery.stored.sequence), delivery)
+        await looked.wait()
+        await actors.rest([ref], 1.0)
+        assert (await consumer.state()).ack_pending == 1
+        assert await consumer.fetch(1, 30.0) == [], "it was not asked for"
+        [again] = await consumer.fetch(2, 40.0)
+        assert again.stored.sequence == held.sequence, "its ack wait is over; the other was acked"
+
+    run_virtual(main())
