@@ -37,7 +37,7 @@ from anchorwatch.topology.subjects import SessionSubjects
 from tests.support.waiting import eventually
 
 PLANNER = "planner-1:test"
-READS = ("look", "recall")
+READS = ("look", "recall", "read_result")
 AGENT = "keeper@1"
 
 

@@ -7,6 +7,8 @@ import asyncio
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.session.wakes import Windows
 from anchorwatch.execution import PoolRunner
+from anchorwatch.journal.artifacts import ArtifactJournal
+from anchorwatch.journal.commit import Committer
 from anchorwatch.packs.port import PackRuntime
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
@@ -56,7 +58,9 @@ async def run_on(context: ServiceContext, projections: Projections) -> None:
 
 
 async def _pool(context: ServiceContext, projections: Projections, follower: Follower) -> PoolRunner:
-    tools = MemoryTools(context.bus, journal_stream(SHARD), projections, follower)
+    stream = journal_stream(SHARD)
+    artifacts = ArtifactJournal(context.bus, Committer(context.bus, stream), context.identity.execution_id)
+    tools = MemoryTools(context.bus, stream, projections, follower, artifacts)
 
     async def runtime_for(_workspace: str, _agent: AgentSpec) -> PackRuntime:
         return tools

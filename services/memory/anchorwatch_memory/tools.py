@@ -1,4 +1,4 @@
-"""The tools of pool ``memory``: remember, recall, forget.
+"""The tools of pool ``memory``: remember, recall, forget, read_result.
 
 What is remembered is written nowhere but in the outcome that the pool's runner records. So remembering is done exactly when
 its outcome stands, and doing it twice under one effect key is the same memory.
@@ -12,6 +12,7 @@ from typing import Any
 
 from anchorwatch.bus.port import Bus
 from anchorwatch.core.facts import Observation
+from anchorwatch.journal.artifacts import ArtifactJournal
 from anchorwatch.packs.port import Probed, Reconciled, ToolContext, ToolFailed, ToolResult
 
 from anchorwatch_memory.fold.memories import FORGET, REMEMBER
@@ -19,8 +20,10 @@ from anchorwatch_memory.follow import Follower
 from anchorwatch_memory.port import Projections
 from anchorwatch_memory.reads import show
 from anchorwatch_memory.reads.memories import search
+from anchorwatch_memory.whole import read_result
 
 RECALL = "recall"
+READ_RESULT = "read_result"
 TEXT_CHARS_MAX = 8_000
 TOPIC_CHARS_MAX = 200
 RECALLED_MAX = 10
@@ -30,8 +33,16 @@ _ID_CHARS = 20
 class MemoryTools:
     """Runs the tools. Implements `anchorwatch.packs.port.PackRuntime`; there is nothing to observe."""
 
-    def __init__(self, bus: Bus, stream: str, projections: Projections, follower: Follower) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        stream: str,
+        projections: Projections,
+        follower: Follower,
+        artifacts: ArtifactJournal,
+    ) -> None:
         self._bus = bus
+        self._artifacts = artifacts
         self._stream = stream
         self._projections = projections
         self._follower = follower
@@ -49,9 +60,16 @@ class MemoryTools:
                 return await self._recall(_text(args, "query", TEXT_CHARS_MAX), context)
             case "forget":
                 return await self._forget(_text(args, "id", TOPIC_CHARS_MAX), context)
+            case "read_result":
+                await self._catch_up()
+                what, part = _text(args, "of", TOPIC_CHARS_MAX), args.get("part", 1)
+                if not isinstance(part, int):
+                    raise ToolFailed("part must be a whole number, from 1")
+                return await read_result(self._projections, self._artifacts, context.ref, what, part)
             case _:
                 raise ToolFailed(
-                    f"memory has no tool {tool!r}", hint=f"it has {REMEMBER}, {RECALL} and {FORGET}"
+                    f"memory has no tool {tool!r}",
+                    hint=f"it has {REMEMBER}, {RECALL}, {FORGET} and {READ_RESULT}",
                 )
 
     async def observe(self) -> Observation:

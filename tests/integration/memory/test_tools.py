@@ -12,6 +12,8 @@ from anchorwatch.bus.port import Bus
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.effect.state import Outcome
 from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.journal.artifacts import ArtifactJournal, Provenance
+from anchorwatch.journal.commit import Committer
 from anchorwatch.packs.port import ToolContext, ToolFailed
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import WallClock
@@ -22,7 +24,7 @@ from anchorwatch_memory.tools import MemoryTools
 from tests.support.in_process import Services
 from tests.support.sessions import ScriptedSession, now_ms
 
-AGENT = AgentSpec(name="keeper", pack="fleet", grants=("remember", "recall"))
+AGENT = AgentSpec(name="keeper", pack="fleet", grants=("remember", "recall", "read_result"))
 
 
 async def ask(bus: Bus, verb: str, **params: Any) -> dict[str, Any]:
@@ -101,7 +103,9 @@ async def test_forgetting_needs_a_memory_of_the_same_workspace(session: Scripted
     follower = Follower(bus, "JOURNAL_0", "aw.journal.0.>", "memory-2", projections, WallClock(), log)
     stopping = asyncio.Event()
     following = asyncio.create_task(follower.run(stopping))
-    tools = MemoryTools(bus, "JOURNAL_0", projections, follower)
+    tools = MemoryTools(
+        bus, "JOURNAL_0", projections, follower, ArtifactJournal(bus, Committer(bus, "JOURNAL_0"), "test")
+    )
     forgotten = await tools.run("forget", {"id": memory_id}, context_of("default"))
     assert forgotten.data == {"forgotten": {"id": memory_id}}
     for tool, args, workspace in (
@@ -116,6 +120,32 @@ async def test_forgetting_needs_a_memory_of_the_same_workspace(session: Scripted
     await following
     await follower.close()
     await projections.close()
+
+
+async def test_what_a_prompt_shows_cut_is_read_whole_in_parts(session: ScriptedSession, bus: Bus) -> None:
+    for n in range(8):
+        await call(session, "remember", text=f"lesson {n}: " + "be patient. " * 80, topic="lessons")
+    recalled = await call(session, "recall", query="lesson")
+    assert "8303 bytes in all" in recalled.text
+    parts = [await call(session, "read_result", of="1.9.1", part=part) for part in range(1, 6)]
+    assert parts[0].text.startswith("[part 1 of 5 of 1.9.1]\n")
+    whole = "".join(each.text.partition("\n")[2] for each in parts)
+    assert (len(whole), [f"lesson {n}: be patient" in whole for n in range(8)]) == (8303, [True] * 8)
+    over = await call(session, "read_result", of="1.9.1", part=6)
+    assert (over.state, "has 5 parts" in over.text) == ("failed", True)
+    artifacts = ArtifactJournal(bus, Committer(bus, "JOURNAL_0"), "test")
+    kept = await artifacts.keep(
+        session.ref,
+        "letter.txt",
+        "text/plain",
+        b"Dear all",
+        Provenance(maker="k-1", acting_as="a person"),
+        at_ms=1,
+    )
+    letter = await call(session, "read_result", of=kept.artifact_id, part=1)
+    assert letter.text == f"[part 1 of 1 of {kept.artifact_id}]\nDear all"
+    for odd in ("9.9.9", "1.2", "nothing"):
+        assert (await call(session, "read_result", of=odd, part=1)).state == "failed"
 
 
 async def test_a_question_that_cannot_be_answered_says_why(session: ScriptedSession, bus: Bus) -> None:

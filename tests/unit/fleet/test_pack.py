@@ -70,10 +70,15 @@ def test_effect_classes_say_what_the_yard_can_do() -> None:
         "notify_human": EffectClass.IDEMPOTENT,
         "remember": EffectClass.IDEMPOTENT,
         "recall": EffectClass.READ,
+        "read_result": EffectClass.READ,
         "schedule_next_check": EffectClass.IDEMPOTENT,
         "save_report": EffectClass.IDEMPOTENT,
     }
-    assert {tool.name for tool in TOOLS.values() if tool.pool == "memory"} == {"remember", "recall"}
+    assert {tool.name for tool in TOOLS.values() if tool.pool == "memory"} == {
+        "remember",
+        "recall",
+        "read_result",
+    }
 
 
 def test_calls_that_conflict_share_a_resource() -> None:

@@ -191,6 +191,17 @@ def _memory() -> tuple[ToolSpec, ...]:
             risk=Risk.NONE,
             pool=MEMORY_POOL,
         ),
+        ToolSpec(
+            name="read_result",
+            description='Read the whole of an output or a message that is shown cut. Example: of="15.2.1", part=1.',
+            parameters=_object(
+                of=_text("the call, as its cut output names it, or the artifact's id", TITLE_CHARS_MAX),
+                part={"type": "integer", "minimum": 1, "description": "which part, from 1"},
+            ),
+            effect_class=EffectClass.READ,
+            risk=Risk.NONE,
+            pool=MEMORY_POOL,
+        ),
     )
 
 
