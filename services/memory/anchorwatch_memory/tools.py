@@ -13,7 +13,7 @@ from typing import Any
 from anchorwatch.bus.port import Bus
 from anchorwatch.core.facts import Observation
 from anchorwatch.journal.artifacts import ArtifactJournal
-from anchorwatch.packs.port import Probed, Reconciled, ToolContext, ToolFailed, ToolResult
+from anchorwatch.packs.port import NeverDone, Probed, Reconciled, ToolContext, ToolResult
 
 from anchorwatch_memory.fold.memories import FORGET, REMEMBER
 from anchorwatch_memory.follow import Follower
@@ -51,7 +51,7 @@ class MemoryTools:
         """Do it.
 
         Raises:
-            ToolFailed: an argument cannot be used, or there is no such memory.
+            NeverDone: an argument cannot be used, or there is no such memory.
         """
         match tool:
             case "remember":
@@ -64,10 +64,10 @@ class MemoryTools:
                 await self._catch_up()
                 what, part = _text(args, "of", TOPIC_CHARS_MAX), args.get("part", 1)
                 if not isinstance(part, int):
-                    raise ToolFailed("part must be a whole number, from 1")
+                    raise NeverDone("part must be a whole number, from 1")
                 return await read_result(self._projections, self._artifacts, context.ref, what, part)
             case _:
-                raise ToolFailed(
+                raise NeverDone(
                     f"memory has no tool {tool!r}",
                     hint=f"it has {REMEMBER}, {RECALL}, {FORGET} and {READ_RESULT}",
                 )
@@ -109,7 +109,7 @@ class MemoryTools:
             ).fetchone()
         )
         if known is None:
-            raise ToolFailed(f"there is no memory {memory_id[:80]}", hint="recall shows the ids")
+            raise NeverDone(f"there is no memory {memory_id[:80]}", hint="recall shows the ids")
         return ToolResult(f"{memory_id} is withdrawn", {"forgotten": {"id": memory_id}})
 
     async def _catch_up(self) -> None:
@@ -122,7 +122,7 @@ def remember(args: Mapping[str, Any], effect_key: str) -> ToolResult:
     """The result that is the memory. Its id follows from the effect key.
 
     Raises:
-        ToolFailed: an argument cannot be used.
+        NeverDone: an argument cannot be used.
     """
     text = _text(args, "text", TEXT_CHARS_MAX)
     topic = _text(args, "topic", TOPIC_CHARS_MAX) if args.get("topic") else ""
@@ -135,7 +135,7 @@ def remember(args: Mapping[str, Any], effect_key: str) -> ToolResult:
 def _text(args: Mapping[str, Any], name: str, chars_max: int) -> str:
     value = args.get(name)
     if not isinstance(value, str) or not value.strip():
-        raise ToolFailed(f"{name} must be a text")
+        raise NeverDone(f"{name} must be a text")
     if len(value) > chars_max:
-        raise ToolFailed(f"{name} is longer than {chars_max} characters", hint="say it shorter")
+        raise NeverDone(f"{name} is longer than {chars_max} characters", hint="say it shorter")
     return value

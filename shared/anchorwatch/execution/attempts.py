@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from anchorwatch.core.effect.decide import after_reconcile
-from anchorwatch.core.tools import EffectClass
+from anchorwatch.core.effect.state import Claim
+from anchorwatch.core.tools import EffectClass, ToolSpec
 from anchorwatch.edges import Edge, reached
 from anchorwatch.execution.job import Equipment, Job
-from anchorwatch.packs.port import OutcomeUnknown, Reconciled, ToolContext, ToolFailed, ToolResult
+from anchorwatch.packs.port import NeverDone, OutcomeUnknown, Reconciled, ToolContext, ToolFailed, ToolResult
 from anchorwatch.service.context import Clock
 
-RUNS_MAX = 3
+RUNS_MAX = 6
 RECONCILE_TRIES_MAX = 3
 PAUSE_S = 0.25
+"""The first pause between two runs; each is twice the one before. A provider that was killed is back within them."""
 ERROR_CHARS_MAX = 500
 
 
@@ -57,11 +59,16 @@ class Attempts:
         self._clock = clock
         self._may_go_on = may_go_on
 
-    async def run(self) -> Ran:
-        """Run it, again where that is safe and the outcome is not known."""
+    async def run(self, *, doubt: bool = False) -> Ran:
+        """Run it, again where that is safe and the outcome is not known.
+
+        ``doubt``: an earlier attempt may have done it already; that this one did not says nothing of that.
+        """
         tool = self._equipment.tool
-        for left in reversed(range(RUNS_MAX)):
-            ran = await self._once()
+        for number in range(RUNS_MAX):
+            left = RUNS_MAX - number - 1
+            ran = await self._once(doubt=doubt)
+            doubt = True
             if ran.state != "unknown" or tool.effect_class is EffectClass.IRREVERSIBLE:
                 return ran
             if tool.effect_class is EffectClass.RECONCILABLE:
@@ -71,9 +78,10 @@ class Attempts:
                     return found
                 if not left or not await self._may_go_on():
                     return _not_done(found)
+                doubt = not found.certain
             elif not left or not await self._may_go_on():
                 break
-            await self._clock.sleep(PAUSE_S)
+            await self._clock.sleep(PAUSE_S * 2.0**number)
         return ran
 
     async def take_up(self, settled_at_ms: int, *, doubt: bool) -> Ran:
@@ -84,7 +92,9 @@ class Attempts:
         found = await self.find(settled_at_ms, doubt=doubt)
         if isinstance(found, Ran):
             return found
-        return await self.run() if await self._may_go_on() else _not_done(found)
+        if not await self._may_go_on():
+            return _not_done(found)
+        return await self.run(doubt=not found.certain)
 
     async def find(self, settled_at_ms: int, *, doubt: bool = False) -> Ran | NotDone:
         """What became of the effect key, by the provider's word; waits until what was sent has had its time to arrive."""
@@ -125,7 +135,7 @@ class Attempts:
         except Exception:  # noqa: BLE001 - whatever a pack raises here, it did not say what became of the effect
             return Reconciled("unknown")
 
-    async def _once(self) -> Ran:
+    async def _once(self, *, doubt: bool) -> Ran:
         command, tool = self._job.command, self._equipment.tool
         try:
             async with asyncio.timeout(tool.timeout_s):
@@ -134,7 +144,9 @@ class Attempts:
                 reached(Edge.EXECUTOR_EFFECT_AFTER)
                 return Ran("succeeded", result=result)
         except ToolFailed as error:
-            return Ran("failed", str(error)[:ERROR_CHARS_MAX], error.code)
+            if not doubt or isinstance(error, NeverDone):
+                return Ran("failed", str(error)[:ERROR_CHARS_MAX], error.code)
+            text, code = f"an earlier attempt may have done it; a later one did not: {error}", error.code
         except OutcomeUnknown as error:
             text, code = str(error), error.code
         except TimeoutError:
@@ -151,3 +163,11 @@ def _not_done(found: NotDone) -> Ran:
     return Ran(
         "unknown", "it was not done so far, but a request may still be on its way", OutcomeUnknown.code
     )
+
+
+def settled_at_ms(tool: ToolSpec, former: Claim | None, now_ms: int) -> int:
+    """When nothing that the dead owner sent can be on its way: it is dead now, and sent nothing after its time was up."""
+    from_now = now_ms + round(tool.settle_s * 1000)
+    if former is None:
+        return from_now
+    return min(from_now, former.at_ms + round((tool.timeout_s + tool.settle_s) * 1000))

@@ -18,6 +18,7 @@ from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.effect import EffectState, next_action
 from anchorwatch.core.effect.blocking import RULE, Blocked, Clear, Waits
 from anchorwatch.core.effect.decide import (
+    Action,
     ClaimAgain,
     Go,
     Hold,
@@ -34,7 +35,7 @@ from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.policy import Verdict
 from anchorwatch.core.tools import EffectClass, ToolSpec
 from anchorwatch.execution.admission import admit, look_again
-from anchorwatch.execution.attempts import Attempts
+from anchorwatch.execution.attempts import Attempts, settled_at_ms
 from anchorwatch.execution.job import Equipment, Job, context_of, effect_key, outcome, tool_of
 from anchorwatch.execution.leave import Leave
 from anchorwatch.execution.recorder import Recorder
@@ -110,8 +111,7 @@ class Runner:
         pack = self.load_pack(agent.pack)
         tool = tool_of(pack, agent, job)
         if tool is None:
-            await self._without_tool(job, state, agent, pack)
-            return None
+            return await self._without_tool(job, state, agent, pack)
         equipment = Equipment(agent, pack, tool, await self.runtime_for(job.ref.workspace, agent))
         if state.claim is not None and state.claim.owner == self.me and job.identity not in self._begun:
             # A claim of this process whose answer was lost: it is ours, and nothing was begun under it.
@@ -119,7 +119,7 @@ class Runner:
         return await self._act(job, equipment, state)
 
     async def _act(self, job: Job, equipment: Equipment, state: EffectState) -> float | None:
-        match await self._next(state, equipment.tool):
+        match await self._next(state, equipment.tool.effect_class):
             case Nothing():
                 return None
             case Wait(reason):
@@ -144,17 +144,15 @@ class Runner:
     async def _load(self, job: Job) -> EffectState:
         return await self.recorder.effects.load(job.ref, job.pool, job.call, job.sequence)
 
-    async def _next(
-        self, state: EffectState, tool: ToolSpec
-    ) -> Nothing | Wait | Judge | ClaimAgain | MarkUnknown:
+    async def _next(self, state: EffectState, effect_class: EffectClass) -> Action:
         if state.claim is None:
-            return next_action(state, tool.effect_class, self.me, "unknown")
+            return next_action(state, effect_class, self.me, "unknown")
         owner = state.claim.owner
         if owner == self.me:
             # It began here and ended without an outcome, which only a fault can do: as if this process had died then.
-            return next_action(state, tool.effect_class, Owner(self.me.instance, ""), "dead")
+            return next_action(state, effect_class, Owner(self.me.instance, ""), "dead")
         liveness = await self.peers.alive(owner.instance, owner.incarnation)
-        return next_action(state, tool.effect_class, self.me, liveness)
+        return next_action(state, effect_class, self.me, liveness)
 
     # --- before the claim
 
@@ -168,9 +166,19 @@ class Runner:
         await self.recorder.append(job, state, outcome(job, "refused", error.message, rule="unknown_agent"))
         return None
 
-    async def _without_tool(self, job: Job, state: EffectState, agent: AgentSpec, pack: Pack) -> None:
-        if state.outcome is None:
-            await self._refuse(job, state, await self._admit(job, agent, pack, None))
+    async def _without_tool(self, job: Job, state: EffectState, agent: AgentSpec, pack: Pack) -> float | None:
+        """Nothing can be run or asked: refused where nobody had begun it, else as an irreversible one."""
+        match await self._next(state, EffectClass.IRREVERSIBLE):
+            case Judge():
+                await self._refuse(job, state, await self._admit(job, agent, pack, None))
+            case MarkUnknown(reason):
+                done = outcome(job, "unknown", reason, error="owner_died", claim=state.claim)
+                await self.recorder.unknown(job, pack.name, state, done)
+            case Wait():
+                return WAIT_S
+            case _:
+                pass
+        return None
 
     async def _judged(
         self, job: Job, equipment: Equipment, state: EffectState, *, claim: bool
@@ -269,19 +277,12 @@ class Runner:
         again = claim is not None and claim.sequence != state.first_claim
         self._begun.add(job.identity)
         if again and tool.effect_class is EffectClass.RECONCILABLE:
-            ran = await attempts.take_up(self._settled_at_ms(tool, former), doubt=state.doubt)
+            ran = await attempts.take_up(settled_at_ms(tool, former, self.clock.now_ms()), doubt=state.doubt)
         else:
-            ran = await attempts.run()
+            ran = await attempts.run(doubt=again)
         await self.recorder.ran(job, equipment.pack.name, state, ran, durable=not tool.ephemeral)
         self._begun.discard(job.identity)
         self.log.info("ran", call=str(job), tool=tool.name, state=ran.state)
-
-    def _settled_at_ms(self, tool: ToolSpec, former: Claim | None) -> int:
-        """When nothing that the dead owner sent can be on its way: it is dead now, and sent nothing after its time was up."""
-        from_now = self.clock.now_ms() + round(tool.settle_s * 1000)
-        if former is None:
-            return from_now
-        return min(from_now, former.at_ms + round((tool.timeout_s + tool.settle_s) * 1000))
 
     async def _may_go_on(self, job: Job, state: EffectState) -> bool:
         """Whether the tool may be started once more; a paused session is waited for, for a while."""

@@ -22,9 +22,13 @@ from anchorwatch.models.port import Situation, StepDecision
 
 
 class ToolFailed(AnchorWatchError):
-    """The tool did not do it, and that is certain."""
+    """This attempt did not do it, and that is certain."""
 
     code = "tool_failed"
+
+
+class NeverDone(ToolFailed):
+    """No attempt under this effect key has done it: its provider says so of the key, or the call can never be sent."""
 
 
 class OutcomeUnknown(AnchorWatchError):
@@ -110,7 +114,8 @@ class PackRuntime(Protocol):
         """Do it.
 
         Raises:
-            ToolFailed: certainly not done.
+            ToolFailed: certainly not done, by this attempt. Where an earlier one may have done it, that is still `unknown`.
+            NeverDone: certainly not done, by any attempt under this effect key.
             OutcomeUnknown: it may have been done. Any other exception counts as this one, unless the tool is a read.
         """
         ...

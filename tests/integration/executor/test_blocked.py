@@ -103,6 +103,25 @@ async def test_it_blocks_the_next_turn_too_until_a_person_has_settled_it(
     assert (await session.outcome(await session.command("fire"))).state == "succeeded"
 
 
+async def test_what_an_earlier_turn_began_is_settled_before_a_later_one_touches_its_resource(
+    executors: Executors, session: ScriptedSession, sink: Sink
+) -> None:
+    """The earlier turn was cancelled while its executor was at work: it may have done it, or do it yet."""
+    began = await session.command("fire")
+    await session.record(began, Claimed(DEAD, 1, "key"))
+    await session.control(Kind.CANCELLED)
+    await session.acquire("turn_2")
+    later, other = await session.commands(("fire", {"item": "x", "count": 2}), ("fire", {"item": "y"}))
+    await executors.start()
+    await session.outcome(other)
+    assert await session.records(later) == []
+    executors.peers.dead.add(DEAD.instance)
+    assert (await session.outcome(began)).state == "unknown"
+    done = await session.outcome(later)
+    assert (done.state, done.rule) == ("refused", "resource_blocked")
+    assert sink.effects("x") == []
+
+
 async def test_it_blocks_other_sessions_of_its_pack_until_a_person_has_settled_it(
     executors: Executors, session: ScriptedSession, bus: Bus, sink: Sink
 ) -> None:

@@ -150,6 +150,16 @@ async def test_after_a_dead_owner_s_claim_a_fenced_command_is_never_called_refus
     assert len(sink.effects()) == 1
 
 
+async def test_a_command_that_was_begun_and_whose_tool_is_gone_since_is_unknown(
+    executors: Executors, session: ScriptedSession
+) -> None:
+    command = await session.command("explode")
+    await session.record(command, Claimed(DEAD, 1, "key"))
+    executors.peers.dead.add(DEAD.instance)
+    await executors.start()
+    assert (await session.outcome(command)).state == "unknown"
+
+
 async def test_a_paused_session_s_command_waits_and_runs_once_it_is_resumed(
     executors: Executors, session: ScriptedSession, sink: Sink
 ) -> None:

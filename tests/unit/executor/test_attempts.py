@@ -14,7 +14,15 @@ from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.core.tools import EffectClass, ToolSpec
 from anchorwatch.execution.attempts import RECONCILE_TRIES_MAX, RUNS_MAX, Attempts
 from anchorwatch.execution.job import Equipment, Job
-from anchorwatch.packs.port import OutcomeUnknown, Probed, Reconciled, ToolContext, ToolFailed, ToolResult
+from anchorwatch.packs.port import (
+    NeverDone,
+    OutcomeUnknown,
+    Probed,
+    Reconciled,
+    ToolContext,
+    ToolFailed,
+    ToolResult,
+)
 
 from tests.support.packs import BENCH
 
@@ -103,8 +111,37 @@ async def test_an_irreversible_tool_is_never_run_a_second_time() -> None:
 async def test_an_idempotent_tool_is_run_again_under_the_same_key_and_not_without_end() -> None:
     told = Told(iter([LOST] * 10))
     assert (await attempts(EffectClass.IDEMPOTENT, told).run()).state == "unknown"
-    assert told.said == ["run k", "fence", "run k", "fence", "run k"]
-    assert told.said.count("run k") == RUNS_MAX
+    assert told.said == ["run k", *["fence", "run k"] * (RUNS_MAX - 1)]
+
+
+async def test_that_a_later_attempt_did_not_do_it_says_nothing_of_the_one_whose_answer_was_lost() -> None:
+    """Its provider was killed when it had done it, and is not there to be asked again."""
+    told = Told(iter([LOST, *[ToolFailed("nobody is there")] * 10]))
+    ran = await attempts(EffectClass.IDEMPOTENT, told).run()
+    assert ran.state == "unknown"
+    assert "an earlier attempt may have done it" in ran.text
+    back = Told(iter([LOST, ToolFailed("nobody is there"), DONE]))
+    assert (await attempts(EffectClass.IDEMPOTENT, back).run()).state == "succeeded"
+
+
+async def test_nor_of_one_by_an_executor_that_died() -> None:
+    told = Told(iter([ToolFailed("nobody is there")] * 10))
+    assert (await attempts(EffectClass.IDEMPOTENT, told).run(doubt=True)).state == "unknown"
+
+
+async def test_the_provider_s_word_on_the_key_is_certain_for_every_attempt() -> None:
+    told = Told(iter([LOST, NeverDone("above the limit")]))
+    assert (await attempts(EffectClass.IDEMPOTENT, told).run(doubt=True)).state == "failed"
+    assert told.said.count("run k") == 2
+
+
+async def test_what_was_certainly_not_done_leaves_no_doubt_about_the_next_attempt() -> None:
+    told = Told(iter([LOST, ToolFailed("no")]), iter([Reconciled("not_done"), Reconciled("not_done")]))
+    assert (await attempts(EffectClass.RECONCILABLE, told).run()).state == "failed"
+    sure = Reconciled("not_done", rejects_used_key=True)
+    told = Told(iter([LOST, *[ToolFailed("no")] * 10]), iter([sure] * 10))
+    ran = await attempts(EffectClass.RECONCILABLE, told).run()
+    assert ran.state == "unknown", "the first request may still be on its way"
 
 
 async def test_before_it_is_run_again_the_fence_is_looked_at() -> None:

@@ -16,8 +16,10 @@ from anchorwatch.packs.fleet.client import YardClient, YardRefused
 from anchorwatch.packs.fleet.config import FleetConfig
 from anchorwatch.packs.fleet.observe import make_observation
 from anchorwatch.packs.fleet.sources import look
+from anchorwatch.packs.fleet.subjects import PROVIDER_ERROR
 from anchorwatch.packs.port import (
     Artifact,
+    NeverDone,
     OutcomeUnknown,
     Probed,
     Reconciled,
@@ -72,9 +74,9 @@ class FleetRuntime:
                 case "save_report":
                     return save_report(args)
                 case _:
-                    raise ToolFailed(f"the fleet pack does not run {tool!r}")
+                    raise NeverDone(f"the fleet pack does not run {tool!r}")
         except KeyError as error:
-            raise ToolFailed(f"{tool}: the argument {error} is missing") from None
+            raise NeverDone(f"{tool}: the argument {error} is missing") from None
 
     async def reconcile(self, tool: str, args: Mapping[str, Any], context: ToolContext) -> Reconciled:
         """Ask the yard about the effect key. It does not reject a used key, so "not done" alone is no leave to run again."""
@@ -143,7 +145,7 @@ class FleetRuntime:
         """Ask the yard to change something, under the command's effect key.
 
         Raises:
-            ToolFailed: certainly not done: the yard says so, or was not there before anything was asked of it.
+            NeverDone: the yard says so of the key. ToolFailed: it was not there before anything was asked of it, or had a fault.
             OutcomeUnknown: asked, and no answer.
         """
         try:
@@ -155,7 +157,9 @@ class FleetRuntime:
         try:
             return await self._yard.ask(verb, _ask_s(context), effect_key=context.effect_key, **args)
         except YardRefused as error:
-            raise ToolFailed(f"the yard refused: {error}") from None
+            # It looks at the key before anything else; a fault of its provider comes before it looks.
+            kind = ToolFailed if error.yard_code == PROVIDER_ERROR else NeverDone
+            raise kind(f"the yard refused: {error}") from None
         except Unavailable as error:
             raise OutcomeUnknown(f"the yard was asked to {verb} and gave no answer: {error}") from None
 

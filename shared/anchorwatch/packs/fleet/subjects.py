@@ -22,3 +22,5 @@ RESULTS_SPEC = StreamSpec(
 
 WORK = ConsumerSpec(stream=JOBS, filters=(JOB.filter(),), durable="fleet-workers", ack_wait_s=5.0)
 """The one consumer that all workers share: a job goes to one of them, and to another when that one dies."""
+PROVIDER_ERROR = "provider_error"
+"""The yard's code for a fault of its provider: it came before the yard looked at the effect key."""

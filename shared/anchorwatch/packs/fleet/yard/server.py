@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from anchorwatch.bus.port import Bus, Subscription
 from anchorwatch.core.errors import AnchorWatchError, BadInput
 from anchorwatch.packs.fleet.instances import Priority, decode_report
-from anchorwatch.packs.fleet.subjects import REPORT, YARD
+from anchorwatch.packs.fleet.subjects import PROVIDER_ERROR, REPORT, YARD
 from anchorwatch.packs.fleet.yard.faults import ANY_VERB, Faults
 from anchorwatch.packs.fleet.yard.roster import Roster
 from anchorwatch.packs.fleet.yard.yard import Yard
@@ -130,9 +130,7 @@ class YardServer:
             if fault.mode == "silent":
                 return None
             if fault.mode == "error":
-                return _encode(
-                    {"ok": False, "code": "provider_error", "message": "the provider has a bad day"}
-                )
+                return _encode({"ok": False, "code": PROVIDER_ERROR, "message": "the provider has a bad day"})
             if fault.mode == "slow":
                 await asyncio.sleep(fault.slow_s)
         answer = await self._try(verb, payload)
