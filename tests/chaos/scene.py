@@ -99,7 +99,10 @@ class Told(Actor):
 
     async def say(self, *steps: Step, more: str = "") -> int:
         """A person's message that has these steps done; ``more`` makes it longer. Its sequence."""
-        return await self.tell(Stimulus(order(*steps) + more))
+        # An effect that is unknown blocks its resource for every session of the pack: each has items of its own.
+        steps = tuple([(tool, f"{self.name}-{item}", mode) for tool, item, mode in step] for step in steps)
+        # Not urgent: what is, would join a turn that runs, behind its first step.
+        return await self.tell(Stimulus(order(*steps) + more, priority="P1"))
 
     async def publish(self, data: str = "") -> None:
         """An event for it."""

@@ -18,6 +18,10 @@ from tests.support.waiting import eventually
 
 DEATH_S_MAX = 20.0
 LARGE = " " * 40_000
+TALK = " please tell me more" * 100
+BUDGET = 2_000
+OUTGROWS = (Edge.PLANNER_COMPACTION_BEFORE, Edge.PLANNER_COMPACTION_AFTER)
+"""Here the conversation outgrows a budget of so few tokens after some turns."""
 SNAPSHOT_CALLS = 16
 SNAPSHOT_STEPS = 6
 
@@ -68,13 +72,13 @@ class Case:
                     ("fire", "c", "ok"),
                     ("look", "d", "ok"),
                 ],
-                [("build", "e", "ok"), ("fire", "f", "ok")],
+                [("build", "e", "ok"), ("fire", "f", "lost")],
             )
         else:
             await self.actor.say(
                 [("set", "a", "artifact")],
                 [("build", "b", "lost_once")],
-                [("fire", "c", "ok")],
+                [("fire", "c", "lost")],
                 [("look", "d", "ok")],
             )
         await self.actor.publish("a note")
@@ -146,11 +150,45 @@ async def too_late(case: Case) -> None:
     await case.back()
 
 
+async def settled(case: Case) -> None:
+    """A person settles an effect that is unknown."""
+    mesh, actor = case.scene.mesh, case.actor
+    await actor.make()
+    calls = [("fire", "a", "lost"), ("set", "b", "ok")] if case.parallel else [("fire", "a", "lost")]
+    await actor.say(calls)
+    call = (await actor.rest()).commands[0].call
+    body = {"call": f"{actor.name}/{call}", "verdict": "done", "note": "it was seen"}
+
+    async def resolve() -> None:
+        with mesh.api() as api:
+            await asyncio.to_thread(api.post, "/api/effects/resolve", body, key=actor.name)
+
+    await case.arm()
+    await _dies_during(case, resolve())
+
+
+async def compacted(case: Case) -> None:
+    """A conversation that no longer fits becomes shorter."""
+    await case.actor.make()
+    await case.arm()
+    armed = case.scene.mesh.children[case.instance]
+
+    async def talk() -> None:
+        while case.scene.mesh.children[case.instance] is armed and armed.exit_code is None:
+            await case.actor.say(more=TALK)
+            await case.actor.rest()
+
+    await _dies_during(case, talk())
+
+
 PLAYS: Mapping[str, Callable[[Case], Awaitable[None]]] = {
     "planner.takeover": taken_over,
     "planner.snapshot": snapshot,
     "executor.release": released,
     "executor.late": too_late,
+    "gateway.resolve": settled,
+    "planner.resolution": settled,
+    "planner.compaction": compacted,
 }
 """By ``<service>.<act>``: how an edge is reached that the usual play does not come to."""
 

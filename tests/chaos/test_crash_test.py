@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anchorwatch.cli.demo.stage import of_session
+from anchorwatch.mesh.credentials import SERVICES
 
+from tests.support.waiting import until
+
+SERVICES_AND_MORE = len(SERVICES) + 1
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = [[["set", "a", "ok"], ["build", "b", "lost_once"]], [["fire", "c", "ok"], ["set", "d", "artifact"]]]
 
@@ -23,7 +28,9 @@ def install(directory: Path) -> dict[str, str]:
     (info / "entry_points.txt").write_text(
         "[anchorwatch.packs]\ntold = tests.support.told:TOLD\ncareless = tests.support.bad_packs:CARELESS\n"
     )
-    return {**os.environ, "PYTHONPATH": f"{directory}{os.pathsep}{ROOT}"}
+    temporary = directory.with_name("tmp")
+    temporary.mkdir()
+    return {**os.environ, "PYTHONPATH": f"{directory}{os.pathsep}{ROOT}", "TMPDIR": str(temporary)}
 
 
 def agent_file(tmp_path: Path, pack: str) -> Path:
@@ -38,10 +45,13 @@ def agent_file(tmp_path: Path, pack: str) -> Path:
     return file
 
 
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "anchorwatch.cli.main", "crash-test", *words]
+
+
 def crash_test(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-P", "-m", "anchorwatch.cli.main", "crash-test", *words],
-        capture_output=True, text=True, check=False, env=install(tmp_path / "site"), cwd=tmp_path, timeout=280,
+        command(*words), capture_output=True, text=True, check=False, env=install(tmp_path / "site"), cwd=tmp_path, timeout=280,
     )  # fmt: skip
 
 
@@ -61,7 +71,7 @@ def test_a_pack_that_keeps_its_promises_passes(tmp_path: Path) -> None:
     assert told["kills"] >= len(told["edges"]["reached"]) > 30
     assert told["worst"] is None
     assert (tmp_path / "world" / "effects.jsonl").exists()
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["agent.toml", "site", "world"]
+    assert list((tmp_path / "tmp").iterdir()) == [], "its own directory is gone"
 
 
 @pytest.mark.slow
@@ -82,6 +92,17 @@ def test_a_pack_that_breaks_them_is_found_out(tmp_path: Path) -> None:
     )
     assert told["data_dir"] == str(kept)
     assert (kept / "seed-3" / "calls.jsonl").exists()
+
+
+def test_killed_itself_it_leaves_nothing_running(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        command("--agent", str(agent_file(tmp_path, "told"))), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env=install(tmp_path / "site"), cwd=tmp_path, start_new_session=True,
+    ) as running:  # fmt: skip
+        until(lambda: len(of_session(running.pid)) > SERVICES_AND_MORE, 60, "its processes run")
+        running.kill()
+        running.wait()
+        until(lambda: of_session(running.pid) == [], 10, "all of them are gone")
 
 
 @pytest.mark.parametrize(

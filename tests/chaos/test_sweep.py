@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from anchorwatch.core.agents import Limits
 from anchorwatch.edges import Edge
 from anchorwatch.mesh.credentials import SERVICES
 
 from tests.chaos.scene import Scene, playing
-from tests.chaos.sweeping import Case, play
+from tests.chaos.sweeping import BUDGET, OUTGROWS, Case, play
 
 REACHED_AGAIN = frozenset(
     {
@@ -48,7 +49,10 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 async def test_a_process_killed_at_an_edge_breaks_no_promise(scene: Scene, edge: Edge, commands: str) -> None:
     parallel = commands == "parallel"
     async with scene.mesh.bus() as bus:
-        case = Case(scene, scene.actor(bus), edge, 2 if parallel and edge in REACHED_AGAIN else 1, parallel)
+        limits = {"limits": Limits(context_tokens_max=BUDGET)} if edge in OUTGROWS else {}
+        case = Case(
+            scene, scene.actor(bus, **limits), edge, 2 if parallel and edge in REACHED_AGAIN else 1, parallel
+        )
         await play(case)
         assert await case.actor.violations() == []
         await case.actor.leave()

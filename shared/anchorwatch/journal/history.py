@@ -45,12 +45,13 @@ class AnchorRecord:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Which anchor a step of a run was shown; None when the step says nothing about it."""
+    """Which anchor a step of a run was shown; None when the step says nothing about it. ``joined``: what was said meanwhile."""
 
     sequence: int
     run: int
     step: int
     proof: PromptProof | None
+    joined: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +134,19 @@ class History:
         return next((each for each in self.of_kind(Kind.TURN_ENDED) if each.anchor.run_id == run), None)
 
     def taken(self, run: int) -> tuple[Input, ...]:
-        """The inputs that a run took up, by what its acquire pinned."""
+        """The inputs that a run took up: by what its acquire pinned, and what joined it at a step."""
         begun = self.acquired(run)
         if begun is None or begun.anchor.turn is None:
             return ()
         after, through = begun.anchor.inputs_through, begun.anchor.turn.inputs_through
-        return tuple(each for each in self.inputs if after < each.sequence <= through)
+        joined = {sequence for prompt in self.prompts if prompt.run == run for sequence in prompt.joined}
+        # What had joined a turn before is not taken again.
+        before = set(begun.anchor.inputs_joined)
+        return tuple(
+            each
+            for each in self.inputs
+            if each.sequence in joined or (after < each.sequence <= through and each.sequence not in before)
+        )
 
     def claims_of(self, call: CallId) -> tuple[Claim, ...]:
         return tuple(each for each in self.claims if each.call == call)
@@ -222,7 +230,7 @@ class _Found:
 
     def _take_head(self, recorded: Recorded, run: int, head: StepHead | None) -> None:
         if head is not None:
-            self.prompts.append(Prompt(recorded.sequence, run, head.step, head.prompt))
+            self.prompts.append(Prompt(recorded.sequence, run, head.step, head.prompt, head.joined))
 
     def history(self, last_sequence: int) -> History:
         return History(

@@ -25,6 +25,8 @@ from anchorwatch.service.readiness import READY_FD
 
 WARM = "anchorwatch.cli.crash_test.warm"
 END_S_MAX = 10.0
+STDERR = 2
+FDS_MAX = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,9 @@ class Nursery:
 def live(birth: Birth, ready: Connection) -> None:
     """The life of a process, in the process itself. Never returns."""
     end_with_parent(os.getppid())
+    # The fork server ends with whoever started it: when nobody holds its pipe open any more. That must not be this process.
+    os.closerange(STDERR + 1, ready.fileno())
+    os.closerange(ready.fileno() + 1, FDS_MAX)
     # Ctrl-C reaches the foreground alone, which ends the others in order.
     os.setpgid(0, 0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):

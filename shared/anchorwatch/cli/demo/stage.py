@@ -134,7 +134,7 @@ class Stage:
 
     def processes(self) -> list[int]:
         """Every process of the mesh that runs, whoever its parent is. Empty where the system cannot tell."""
-        return sorted(pid for session in self._sessions for pid in _of_session(session))
+        return sorted(pid for session in self._sessions for pid in of_session(session))
 
     def _gone(self) -> list[int]:
         """What is still there after a moment."""
@@ -154,7 +154,7 @@ def _kill(pids: list[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _of_session(session: int) -> list[int]:
+def of_session(session: int) -> list[int]:
     """The pids of a session's processes; one that ended and was not waited for is none."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):

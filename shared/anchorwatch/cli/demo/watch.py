@@ -53,6 +53,7 @@ class Follower:
         self._bus = bus
         self._everything = SessionSubjects(ref).everything
         self._records: list[Stored] = []
+        self._history = History()
 
     async def history(self) -> History:
         """All that has happened so far.
@@ -66,4 +67,7 @@ class Follower:
             page = await self._bus.range(journal_stream(), self._everything, start)
             self._records += page.messages
             more = page.more
-        return read_history(self._records)
+        # Whoever waits asks often, and mostly nothing has come.
+        if self._records and self._records[-1].sequence > self._history.last_sequence:
+            self._history = read_history(self._records)
+        return self._history

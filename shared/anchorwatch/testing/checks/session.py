@@ -21,11 +21,11 @@ def at_rest(history: History, through: int = 0, channels: Sequence[str] = ()) ->
     if not history.anchors:
         return False
     anchor = history.anchors[-1].anchor
-    newest = max((each.sequence for each in history.inputs), default=0)
+    waiting = {each.sequence for each in history.inputs} | ({through} - {0})
+    waiting = {each for each in waiting if each > anchor.inputs_through} - set(anchor.inputs_joined)
     decided = {each.call for each in history.commands}
     settled = {each.outcome.call for each in history.outcomes}
-    rest = anchor.status == "idle" and anchor.inputs_through >= max(newest, through) and decided <= settled
-    return rest and _all_told(history, channels)
+    return anchor.status == "idle" and not waiting and decided <= settled and _all_told(history, channels)
 
 
 def _all_told(history: History, channels: Sequence[str]) -> bool:
