@@ -6,7 +6,7 @@ hand through is kept as JSON text.
 
 from __future__ import annotations
 
-VERSION = 2
+VERSION = 3
 
 TABLES = """
 CREATE TABLE progress (
@@ -58,6 +58,18 @@ CREATE TABLE inputs (
 CREATE INDEX inputs_session ON inputs (workspace, session, sequence);
 CREATE INDEX inputs_pending ON inputs (workspace, session, sequence) WHERE disposition = 'pending';
 CREATE INDEX inputs_run ON inputs (workspace, session, run_id);
+
+-- Wakes that are no inputs: outcomes of commands, and what people ordered.
+CREATE TABLE answers (
+    sequence INTEGER PRIMARY KEY,
+    workspace TEXT NOT NULL, session TEXT NOT NULL, input_id TEXT NOT NULL,
+    kind TEXT NOT NULL, priority INTEGER NOT NULL, accepted_at_ms INTEGER NOT NULL, expires_at_ms INTEGER,
+    source TEXT NOT NULL, type TEXT NOT NULL, text TEXT NOT NULL, who TEXT NOT NULL,
+    disposition TEXT NOT NULL, run_id INTEGER, turn_id TEXT, reason TEXT NOT NULL
+);
+CREATE INDEX answers_session ON answers (workspace, session, sequence);
+CREATE INDEX answers_pending ON answers (workspace, session, run_id) WHERE disposition = 'pending';
+CREATE VIEW wakes AS SELECT * FROM inputs UNION ALL SELECT * FROM answers;
 
 -- A record may hold several items: its sequence, and the place in it.
 CREATE TABLE items (

@@ -128,7 +128,7 @@ async def test_a_long_content_is_kept_as_an_artifact_and_its_receipt_is_the_same
     assert kept.headers["content-disposition"] == "attachment"
     listed = (await house.http.get("/api/artifacts")).json()["data"]
     assert [each["artifact_id"] for each in listed] == [first["artifact_id"]]
-    wake = (await house.http.get("/api/sessions/fleet/wakes")).json()["data"][0]
+    wake = (await house.http.get("/api/sessions/fleet/wakes?kind=message")).json()["data"][0]
     assert first["artifact_id"] in wake["text"]
 
 

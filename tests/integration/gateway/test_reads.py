@@ -43,7 +43,7 @@ async def test_every_list_is_whole_over_its_pages(house: House) -> None:
     ]
     backwards = await all_pages(house, "/api/sessions/fleet/turns", order="desc")
     assert backwards == turns[::-1]
-    wakes = await all_pages(house, "/api/sessions/fleet/wakes")
+    wakes = await all_pages(house, "/api/sessions/fleet/wakes", kind="message")
     assert [(each["text"], each["disposition"], each["run_id"]) for each in wakes] == [
         (f"look {run}", "ran", run) for run in range(1, 6)
     ]

@@ -149,7 +149,8 @@ class Book:
     def _fold(self, ref: SessionRef, stored: Stored) -> None:
         recorded = read_session_record(stored)
         if recorded is not None:
-            self._states[ref] = apply(self.state(ref), Recorded(*_fields(recorded)))
+            folded = apply(self.state(ref), Recorded(*_fields(recorded)))
+            self._states[ref] = folded.reading_through(stored.sequence)
 
 
 def _fields(recorded: Recorded) -> tuple[Any, ...]:

@@ -47,6 +47,10 @@ class Projected:
         given = {"workspace": "default", "session": "fleet", **params}
         return self.store.read(lambda db: QUESTIONS[verb](db, given))[0]
 
+    def inputs(self, **params: Any) -> list[dict[str, Any]]:
+        """The wakes that are inputs."""
+        return [each for each in self.list("wakes", **params) if each["kind"] not in ("control", "outcome")]
+
     def list(self, verb: str, **params: Any) -> list[dict[str, Any]]:
         page = self.ask(verb, **params)
         assert page["next"] is None

@@ -81,7 +81,7 @@ def test_a_cancelled_turn_keeps_its_wakes(projected: Projected, book: Book) -> N
     book.do(FLEET, Control(Kind.CANCELLED, "test", book.now_ms, "enough"))
     turn = projected.ask("turn", turn="turn_a")
     assert (turn["status"], turn["outcome"], turn["reason"]) == ("cancelled", "cancelled", "enough")
-    assert [wake["disposition"] for wake in projected.list("wakes")] == ["ran"]
+    assert [wake["disposition"] for wake in projected.inputs()] == ["ran"]
 
 
 def test_each_wake_has_one_disposition(projected: Projected, book: Book) -> None:
@@ -92,7 +92,7 @@ def test_each_wake_has_one_disposition(projected: Projected, book: Book) -> None
     book.acquire(FLEET, "turn_a")
     book.say(FLEET, "k-3")
     book.step(FLEET, "set")
-    wakes = projected.list("wakes")
+    wakes = projected.inputs()
     assert [(wake["input_id"], wake["disposition"], wake["run_id"]) for wake in wakes] == [
         ("k-1", "ran", 1),
         ("k-2", "coalesced", 1),
@@ -100,7 +100,7 @@ def test_each_wake_has_one_disposition(projected: Projected, book: Book) -> None
         ("e-2", "expired", 1),
         ("k-3", "pending", None),
     ]
-    assert [wake["input_id"] for wake in projected.list("wakes", disposition="pending")] == ["k-3"]
+    assert [wake["input_id"] for wake in projected.inputs(disposition="pending")] == ["k-3"]
     assert projected.ask("session")["pending_inputs"] == 1
 
 
@@ -112,7 +112,7 @@ def test_a_pending_wake_says_when_it_is_due(projected: Projected, book: Book) ->
     book.end(FLEET)
     for priority in (0, 1, 2):
         book.say(FLEET, f"l-{priority}", priority=priority)
-    wakes = {wake["input_id"]: wake for wake in projected.list("wakes")}
+    wakes = {wake["input_id"]: wake for wake in projected.inputs()}
     check = projected.ask("session")["next_check_at"]
     waits = [from_iso(wakes[id_]["due_at"]) - from_iso(wakes[id_]["accepted_at"]) for id_ in ("l-0", "l-1")]
     assert waits == [WINDOWS.p0_ms, WINDOWS.p1_ms]
@@ -120,14 +120,14 @@ def test_a_pending_wake_says_when_it_is_due(projected: Projected, book: Book) ->
     assert "due_at" not in wakes["k-0"]
     book.acquire(FLEET, "turn_b")
     book.say(FLEET, "m-1")
-    assert projected.list("wakes", disposition="pending")[0]["due_at"] is None
+    assert projected.inputs(disposition="pending")[0]["due_at"] is None
 
 
 def test_a_deleted_session_refuses_what_waits_and_what_comes(projected: Projected, book: Book) -> None:
     book.say(FLEET, "k-1")
     book.do(FLEET, Control(Kind.DELETED, "test", book.now_ms))
     book.say(FLEET, "k-2")
-    wakes = projected.list("wakes")
+    wakes = projected.inputs()
     assert [(wake["disposition"], wake["reason"]) for wake in wakes] == [
         ("refused", "the session was deleted")
     ] * 2
@@ -169,7 +169,7 @@ def test_sessions_and_workspaces_are_apart(projected: Projected, book: Book) -> 
         book.acquire(ref, "turn_x")
         book.step(ref, "set")
     assert [each["name"] for each in projected.list("sessions")] == ["fleet", "other"]
-    assert projected.list("wakes") == projected.list("items") == projected.list("turns") == []
+    assert projected.inputs() == projected.list("items") == projected.list("turns") == []
     assert [each["call"] for each in projected.list("effects", session=None)] == ["other/1.1.1"]
 
 

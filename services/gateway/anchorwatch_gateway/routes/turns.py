@@ -82,10 +82,16 @@ async def timeline(
 
 @router.get("/{session}/wakes")
 async def wakes(
-    parts: PartsDep, ref: RefDep, window: WindowDep, response: Response, disposition: Word = None
+    parts: PartsDep,
+    ref: RefDep,
+    window: WindowDep,
+    response: Response,
+    disposition: Word = None,
+    kind: Word = None,
 ) -> Page:
-    """Every input, and what became of it; ``pending`` ones with the time they are due."""
-    return await reading.page(parts, response, "wakes", window, {**_of(ref), "disposition": disposition})
+    """Every input, outcome and order, and what became of it; ``pending`` inputs with the time they are due."""
+    narrowed = {"disposition": disposition, "kind": kind}
+    return await reading.page(parts, response, "wakes", window, {**_of(ref), **narrowed})
 
 
 def _of(ref: SessionRef) -> dict[str, str]:

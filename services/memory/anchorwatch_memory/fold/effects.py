@@ -17,7 +17,7 @@ from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.journal.effect_mapping import read_effect
 from anchorwatch.journal.timeline import Opened
 
-from anchorwatch_memory.fold import items, memories
+from anchorwatch_memory.fold import answers, items, memories
 from anchorwatch_memory.rows import as_json, insert
 
 GATED = "gated"
@@ -101,6 +101,7 @@ def enter(db: sqlite3.Connection, opened: Opened) -> None:
             db.execute("UPDATE effects SET state = 'pending' WHERE sequence = ?", (sequence,))
         case Outcome():
             _settle(db, opened, event, sequence)
+            answers.outcome(db, opened, event)
 
 
 def late(db: sqlite3.Connection, opened: Opened) -> None:

@@ -7,12 +7,12 @@ import sqlite3
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import Damaged
 from anchorwatch.core.names import SessionRef
-from anchorwatch.core.records import Kind
+from anchorwatch.core.records import CONTROLS, Kind
 from anchorwatch.core.session.events import StepHead
 from anchorwatch.journal.mapping import read_command, read_head
 from anchorwatch.journal.timeline import Opened
 
-from anchorwatch_memory.fold import inputs, items
+from anchorwatch_memory.fold import answers, inputs, items
 from anchorwatch_memory.fold.effects import decided
 from anchorwatch_memory.rows import as_json, insert
 
@@ -60,12 +60,15 @@ def enter(db: sqlite3.Connection, opened: Opened) -> None:
 
 def _anchor(db: sqlite3.Connection, opened: Opened, anchor: Anchor) -> None:
     record, sequence = opened.record, opened.stored.sequence
+    if record.kind in CONTROLS:
+        answers.ordered(db, opened, anchor)
     if record.kind == Kind.ACQUIRED and anchor.turn is not None:
         inputs.take(db, opened, anchor)
         _begin(db, opened, anchor)
     elif record.kind == Kind.TAKEN_OVER and anchor.turn is not None:
         _hold(db, opened, anchor)
     elif record.kind in _ENDS:
+        answers.settle(db, opened.register.ref, anchor.last_run_id, over=record.kind != Kind.TURN_ENDED)
         _end(db, opened, anchor)
     if record.kind == Kind.DELETED:
         inputs.refuse_rest(db, anchor)
@@ -203,6 +206,7 @@ def _step(
         usage=as_json(dict(head.usage)),
         rejected=as_json([list(each) for each in head.rejected]),
     )
+    answers.settle(db, ref, run_id)
     inputs.join(db, ref, (run_id, turn[0] if turn else None, head.step), head.joined)
     place = items.Place(run_id, turn[0] if turn else None, head.step)
     items.add(db, opened, [*items.of_head(head), *calls], place)

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from anchorwatch.core.anchor import Status
 from anchorwatch.core.effect.state import OutcomeState
 from anchorwatch.core.errors import BadInput, NotFound
+from anchorwatch.core.session.state import InputKind
 from anchorwatch.core.session.wakes import Disposition
 from anchorwatch.journal.deliveries import DeliveryState
 
@@ -18,6 +19,7 @@ SESSION_STATUSES: tuple[str, ...] = get_args(Status)
 TURN_STATUSES = ("in_progress", "waiting", "completed", "failed", "cancelled")
 ITEM_TYPES = ("message", "tool_call", "tool_result", "observation", "note")
 DISPOSITIONS: tuple[str, ...] = ("pending", *get_args(Disposition))
+WAKE_KINDS: tuple[str, ...] = (*get_args(InputKind), "outcome", "control")
 EFFECT_STATES: tuple[str, ...] = ("pending", "gated", "claimed", *get_args(OutcomeState))
 DELIVERY_STATES: tuple[str, ...] = get_args(DeliveryState)
 

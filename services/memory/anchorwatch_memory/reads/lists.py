@@ -7,10 +7,11 @@ import sqlite3
 from typing import Any
 
 from anchorwatch.codec import lift_anchor
+from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import BadInput, NotFound
-from anchorwatch.core.session.state import Input, SessionState
-from anchorwatch.core.session.wakes import NotBefore, Windows, due
-from anchorwatch.core.times import iso
+from anchorwatch.core.session.state import Input
+from anchorwatch.core.session.wakes import Windows, ready_at
+from anchorwatch.core.times import from_iso, iso
 
 from anchorwatch_memory.reads import show
 from anchorwatch_memory.reads.filters import (
@@ -19,6 +20,7 @@ from anchorwatch_memory.reads.filters import (
     EFFECT_STATES,
     ITEM_TYPES,
     SESSION_STATUSES,
+    WAKE_KINDS,
     Params,
     known_session,
     needed,
@@ -125,21 +127,28 @@ def wakes(db: sqlite3.Connection, params: Params, windows: Windows) -> Result:
 
     def shown(wake: Row) -> dict[str, Any]:
         entry = show.wake(wake)
-        if wake["disposition"] == "pending":
-            alone = SessionState(anchor=anchor, pending=(_input(wake),))
-            answer = due(alone, 0, windows)
-            entry["due_at"] = iso(answer.at_ms) if isinstance(answer, NotBefore) else None
+        if wake["disposition"] == "pending" and wake["kind"] != "outcome":
+            entry["due_at"] = _due_at(_input(wake), anchor, windows)
         return entry
 
-    listing = Listing("wakes", "inputs", "sequence", shown)
+    listing = Listing("wakes", "wakes", "sequence", shown)
     where = Where(
         {
             "workspace": row["workspace"],
             "session": row["session"],
             "disposition": one_of(params, "disposition", DISPOSITIONS),
+            "kind": one_of(params, "kind", WAKE_KINDS),
         }
     )
     return page(db, listing, where, read_window(params))
+
+
+def _due_at(wake: Input, anchor: Anchor, windows: Windows) -> str | None:
+    """When it is looked at by itself; None while its session runs, or is not to run."""
+    if anchor.status != "idle":
+        return None
+    at_ms = ready_at(wake, from_iso(anchor.next_check_at) if anchor.next_check_at else None, windows)
+    return iso(at_ms) if at_ms is not None else None
 
 
 def _input(row: Row) -> Input:

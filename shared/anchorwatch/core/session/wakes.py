@@ -53,7 +53,7 @@ def due(state: SessionState, now_ms: int, windows: Windows) -> Due | NotBefore |
     if anchor is None or anchor.status != "idle":
         return Never()
     check_ms = from_iso(anchor.next_check_at) if anchor.next_check_at else None
-    waits = [_due_at(wake, check_ms, windows) for wake in state.pending]
+    waits = [_ready_at(wake, check_ms, windows, now_ms) for wake in state.pending]
     ready = [at for at in waits if at is not None]
     if ready and min(ready) <= now_ms:
         return Due()
@@ -62,8 +62,25 @@ def due(state: SessionState, now_ms: int, windows: Windows) -> Due | NotBefore |
     return NotBefore(min(ready), check=False) if ready else Never()
 
 
-def _due_at(wake: Input, check_ms: int | None, windows: Windows) -> int | None:
-    if wake.kind in ("trigger", "tick"):
+def _ready_at(wake: Input, check_ms: int | None, windows: Windows, now_ms: int) -> int | None:
+    """When the wake is a reason to look. One that is out of date is none: the next turn disposes of it.
+
+    A wake from the future was accepted by a clock that was ahead, or this one was set back: it waits for no window.
+    """
+    if wake.expires_at_ms is not None and wake.expires_at_ms < now_ms:
+        return check_ms
+    ready = ready_at(wake, check_ms, windows)
+    window_ms = max(windows.p0_ms, windows.p1_ms)
+    return now_ms if ready is not None and wake.at_ms > now_ms + window_ms else ready
+
+
+def ready_at(wake: Input, check_ms: int | None, windows: Windows) -> int | None:
+    """The end of a wake's window; None: it waits for a check, and none is due.
+
+    A window begins with the first wake that waits in it, and is not prolonged by what comes later: a constant trickle
+    is looked at once in a window.
+    """
+    if wake.kind in ("trigger", "tick", "canary"):
         return wake.at_ms
     if wake.priority == P0:
         return wake.at_ms + windows.p0_ms

@@ -7,11 +7,20 @@ from anchorwatch.testing.checks.families import check_families
 from anchorwatch.testing.checks.session import at_rest, check_session
 from anchorwatch.testing.checks.steps import check_steps
 from anchorwatch.testing.checks.telling import check_telling
+from anchorwatch.testing.checks.wakes import check_wakes
 
 
 def check(evidence: Evidence) -> list[Violation]:
     """Everything that is wrong with what a run left behind; the session must be at rest (`at_rest`)."""
-    parts = (check_session, check_anchors, check_steps, check_effects, check_families, check_telling)
+    parts = (
+        check_session,
+        check_anchors,
+        check_steps,
+        check_effects,
+        check_families,
+        check_telling,
+        check_wakes,
+    )
     return [violation for part in parts for violation in part(evidence)]
 
 

@@ -9,8 +9,9 @@ from itertools import pairwise
 from anchorwatch.core.records import Kind
 from anchorwatch.journal.history import History
 from anchorwatch.testing.checks.evidence import Evidence, Violation
+from anchorwatch.testing.checks.wakes import ledger_of
 
-ENDS = (Kind.TURN_ENDED, Kind.CANCELLED, Kind.DELETED)
+ENDS = (Kind.TURN_ENDED, Kind.CANCELLED, Kind.DELETED, Kind.RESET)
 
 
 def at_rest(history: History, through: int = 0, channels: Sequence[str] = ()) -> bool:
@@ -56,8 +57,11 @@ def _inputs(evidence: Evidence) -> Iterator[Violation]:
             yield Violation("lost", f"the event {input_id} was stored, and is no input")
     runs = [each.anchor.run_id for each in history.of_kind(Kind.ACQUIRED)]
     taken = Counter(each.sequence for run in runs for each in history.taken(run))
+    cleared = {each.sequence for each in ledger_of(history).of("superseded")}
     for each in history.inputs:
         if taken[each.sequence] == 0:
+            if each.sequence in cleared:
+                continue
             yield Violation("lost", f"no turn took the input {each.input_id} at {each.sequence}")
         elif taken[each.sequence] > 1:
             yield Violation("duplicated", f"{taken[each.sequence]} turns took the input {each.input_id}")
