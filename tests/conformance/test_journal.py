@@ -6,6 +6,7 @@ The interleavings by which the protocol was broken before it was built (docs/pro
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 
 import pytest
 from anchorwatch.bus.port import Bus, Expect, Message
@@ -273,3 +274,23 @@ async def test_the_damage_of_one_session_is_not_another_s(shelf: Shelf) -> None:
     create = Create(other, "keeper@1", (), (), 1_000, "person")
     await shelf.journal.append(other, SessionState(), decide(SessionState(), create), 1_000)
     assert (await shelf.journal.load(other, 0)).anchor is not None
+
+
+async def test_commits_that_queue_up_go_together_and_one_stale_fence_stops_no_other(shelf: Shelf) -> None:
+    def write(number: int, head: int) -> Coroutine[None, None, int]:
+        subjects = SessionSubjects(SessionRef("default", f"{shelf.ref.session}-{number}"))
+        fence = Expect(subjects.planner_family, head)
+        return shelf.committer.commit([Write(subjects.log, b"%d" % number)], fence)
+
+    stood = await write(30, 0)
+    answers = await asyncio.gather(*(write(n, 0) for n in range(50)), return_exceptions=True)
+    assert [n for n, answer in enumerate(answers) if not isinstance(answer, int)] == [30]
+    assert isinstance(answers[30], Fenced)
+    for n, answer in enumerate(answers):
+        subject = SessionSubjects(SessionRef("default", f"{shelf.ref.session}-{n}")).log
+        page = await shelf.bus.last(shelf.committer.stream, [subject])
+        at = stood if n == 30 else answer
+        assert [(each.sequence, each.payload) for each in page.messages] == [(at, b"%d" % n)]
+    # Where nothing is refused, too.
+    again = await asyncio.gather(*(write(n, at) for n, at in enumerate(answers) if isinstance(at, int)))
+    assert len(set(again)) == len(again) == 49

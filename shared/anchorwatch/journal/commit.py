@@ -12,8 +12,9 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from anchorwatch.bus.port import Ack, BatchRefused, Bus, Expect, Message, Stored, WrongLastSequence
+from anchorwatch.bus.port import BatchRefused, Bus, Expect, Message, Stored, WrongLastSequence
 from anchorwatch.core.errors import Fenced, Unavailable
+from anchorwatch.journal.grouping import Grouping
 
 DEADLINE_S = 15.0
 """Long enough for a server restart or a leader election."""
@@ -36,7 +37,7 @@ class Write:
 
 
 class Committer:
-    """Writes to one journal stream."""
+    """Writes to one journal stream. One for each process: commits that queue up go together (`grouping`)."""
 
     def __init__(
         self, bus: Bus, stream: str, new_id: Callable[[], str] = lambda: secrets.token_hex(8)
@@ -44,6 +45,7 @@ class Committer:
         self._bus = bus
         self.stream = stream
         self._new_id = new_id
+        self._grouping = Grouping(bus, ATTEMPT_TIMEOUT_S)
 
     async def commit(self, writes: Sequence[Write], fence: Expect, deadline_s: float = DEADLINE_S) -> int:
         """Append ``writes`` in order, all or none, if the fence holds; returns the last one's sequence (they follow on).
@@ -77,7 +79,7 @@ class Committer:
     async def _until_known(self, messages: Sequence[Message], fence: Expect) -> int:
         while True:
             try:
-                ack = await self._send(messages)
+                ack = await self._grouping.send(messages)
                 if not ack.duplicate:
                     return ack.sequence
             except (WrongLastSequence, BatchRefused, Unavailable):
@@ -86,11 +88,6 @@ class Committer:
             if landed is not None:
                 return landed
             await asyncio.sleep(RETRY_PAUSE_S)
-
-    async def _send(self, messages: Sequence[Message]) -> Ack:
-        if len(messages) == 1:
-            return await self._bus.publish(messages[0], ATTEMPT_TIMEOUT_S)
-        return await self._bus.publish_batch(messages, ATTEMPT_TIMEOUT_S)
 
     async def _landed(self, messages: Sequence[Message], fence: Expect) -> int | None:
         """The last sequence of our write when it stands; None when the family has nothing behind the fence."""
