@@ -44,7 +44,7 @@ format: setup ## put the code in its one format
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
 
-bench: setup ## measure the durable turn beside a floor (about a minute; all of it: ARGS="--full")
+bench: setup ## measure the durable turn beside a floor (about a minute; all of it: ARGS="--full"; beside Restate: ARGS="--restate")
 	@exec $(BIN)/python -m tests.bench $(ARGS)
 
 demo: setup ## the incident, on real processes, checking itself (about a minute)

@@ -22,7 +22,9 @@ def main() -> int:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="about a minute (the default)")
     size.add_argument(
-        "--full", action="store_true", help="some five minutes: longer, with a lazy mesh and more kills"
+        "--full",
+        action="store_true",
+        help="some ten minutes: longer, with a lazy mesh, more kills, and a session of 5,000 turns",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     parser.add_argument("--history", type=int, metavar="N", help="turns of the one session that grows old")

@@ -18,6 +18,7 @@ from tests.bench.scene import Scene
 AROUND = 10
 LOADS = 5
 EARLY = 10
+AGES = (1, 100, 1_000, 5_000)
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,7 @@ async def history(mesh: Mesh, plan: Plan) -> History:
         load_ms[mark] = statistics.median([await mesh.load_ms("history") for _ in range(LOADS)])
         restarted_ms[mark] = await _first_after_restart(mesh)
         took.append(restarted_ms[mark] / 1000)
-    return History(
-        {turn: _around(took, turn) for turn in (1, 100, 1_000) if turn <= len(took)}, load_ms, restarted_ms
-    )
+    return History({turn: _around(took, turn) for turn in AGES if turn <= len(took)}, load_ms, restarted_ms)
 
 
 def _around(took: Sequence[float], turn: int) -> float:

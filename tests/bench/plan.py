@@ -19,7 +19,7 @@ class Plan:
     floor_measured_s: float = 3.0
     sequential: int = 100
     sequential_warm: int = 10
-    history: int = 1_000
+    history: int = 5_000
     recoveries: int = 3
     lazy_mesh: bool = True
     restate: bool = False

@@ -105,6 +105,7 @@ def ratios(results: Results) -> dict[str, Ratio]:
     turns, loads = sorted(history.turn_ms), sorted(history.load_ms)
     aging = history.turn_ms[turns[-1]] / history.turn_ms[turns[0]]
     loading = history.load_ms[loads[-1]] / history.load_ms[loads[0]]
+    restarting = history.restarted_ms[loads[-1]] / history.restarted_ms[loads[0]]
     of_lazy = _of(results, FLOOR_LAZY, lambda each: each.many.turns_a_second)
     of_fsync = _of(results, FLOOR_FSYNC, lambda each: each.many.turns_a_second)
     p50 = _of(results, FLOOR_FSYNC, lambda each: statistics.median(each.alone))
@@ -117,6 +118,9 @@ def ratios(results: Results) -> dict[str, Ratio]:
         "p50_of_fsync_floor": _at_most("p50 alone, of the fsync floor's", p50, OF_FSYNC_FLOOR_P50_MAX),
         "p99_of_p50": _at_most("p99 alone, of p50", p99, P99_OF_P50_MAX),
         "turn_by_age": _at_most(f"turn {turns[-1]} of one session, of turn {turns[0]}", aging, FLAT_MAX),
+        "restart_by_age": _at_most(
+            f"restarted planner's turn {loads[-1]}, of turn {loads[0]}", restarting, FLAT_MAX
+        ),
         "load_by_age": _at_most(f"loading at turn {loads[-1]}, of turn {loads[0]}", loading, FLAT_MAX),
         "bytes_a_turn": _at_most("bytes a turn on disk", bytes_a_turn(mesh), BYTES_A_TURN_MAX),
         "recovery_s": _at_most("recovery beyond process start, s", beyond, RECOVERY_S_MAX),
