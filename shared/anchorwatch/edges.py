@@ -91,6 +91,8 @@ class Edge(StrEnum):
     GATEWAY_RESOLVE_AFTER = "gateway.resolve.after"
     GATEWAY_CONTROL_BEFORE = "gateway.control.before"
     GATEWAY_CONTROL_AFTER = "gateway.control.after"
+    GATEWAY_SWITCH_BEFORE = "gateway.switch.before"
+    GATEWAY_SWITCH_AFTER = "gateway.switch.after"
     GATEWAY_EVENT_BEFORE = "gateway.event.before"
     GATEWAY_EVENT_AFTER = "gateway.event.after"
 

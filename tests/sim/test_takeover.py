@@ -28,6 +28,7 @@ from anchorwatch_planner.cache import Cache
 from anchorwatch_planner.evidence import Cause
 from anchorwatch_planner.look import Looker, Parts
 from anchorwatch_planner.schedules import Schedules
+from anchorwatch_planner.switchboard import Switchboard
 from anchorwatch_planner.verdict import Held, Verdict
 
 from tests.support.packs import BenchPack, bench_agent
@@ -71,7 +72,7 @@ def planner(mesh: SimMesh, instance: str) -> tuple[Looker, Slow]:
     thinker, clock = Slow(sessions, identity.execution_id), LoopClock(mesh.server)
     parts = Parts(
         sessions, committer, Cache(8), Schedules(bus, clock), thinker, Alive(), identity, clock, Windows(0, 0),
-        structlog.get_logger(),
+        Switchboard(bus, clock, structlog.get_logger()), structlog.get_logger(),
     )  # fmt: skip
     return Looker(parts), thinker
 

@@ -15,6 +15,7 @@ from anchorwatch_gateway.routes import (
     controls,
     events,
     integrity,
+    kill_switches,
     letters,
     lists,
     operations,
@@ -45,6 +46,18 @@ def build(parts: Parts) -> ASGIApp:
     )
     app.state.parts = parts
     errors.install(app, parts.log)
-    for module in (sessions, controls, turns, showing, integrity, events, lists, letters, agents, operations):
+    for module in (
+        sessions,
+        controls,
+        kill_switches,
+        turns,
+        showing,
+        integrity,
+        events,
+        lists,
+        letters,
+        agents,
+        operations,
+    ):
         app.include_router(module.router)
     return Guard(app, parts.token, parts.counters.count_request, parts.log)

@@ -113,6 +113,14 @@ class ResetBody(Reason):
     confirmation: str | None = Field(max_length=80)
 
 
+class Kill(Reason):
+    """Which kill switch is turned: of a session or an agent (``name``), or of the workspace."""
+
+    scope: Literal["session", "agent", "workspace"]
+    name: Name | None = None
+    on: bool
+
+
 class NewEvent(_Body):
     """Something that happened outside."""
 

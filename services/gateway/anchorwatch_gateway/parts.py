@@ -13,6 +13,7 @@ from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.journal.orders import OrderJournal
 from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.journal.switches import SwitchJournal
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import Clock, ServiceContext
 from anchorwatch.settings import Settings
@@ -42,6 +43,7 @@ class Parts:
     journal: SessionJournal
     orders: OrderJournal
     effects: EffectJournal
+    switches: SwitchJournal
     artifacts: ArtifactJournal
     agents: AgentDirectory
     memory: MemoryClient
@@ -82,6 +84,7 @@ async def assemble(context: ServiceContext) -> Parts:
         journal=journal,
         orders=OrderJournal(context.bus, committer, journal),
         effects=EffectJournal(context.bus, committer, writer),
+        switches=SwitchJournal(context.bus, committer, writer),
         artifacts=ArtifactJournal(context.bus, committer, writer),
         agents=await AgentDirectory.open(context.bus),
         memory=MemoryClient(context.bus),

@@ -31,6 +31,7 @@ from anchorwatch_planner.cache import Cache
 from anchorwatch_planner.evidence import Cause, holder, takeover_reason
 from anchorwatch_planner.resolutions import Resolutions
 from anchorwatch_planner.schedules import Schedules
+from anchorwatch_planner.switchboard import Switchboard
 from anchorwatch_planner.verdict import REPLACED_RETRY_S, Later, Verdict, left_to_holder
 
 ROUNDS_MAX = 64
@@ -68,6 +69,7 @@ class Parts:
     identity: Identity
     clock: Clock
     windows: Windows
+    switches: Switchboard
     log: structlog.stdlib.BoundLogger
 
 
@@ -84,6 +86,7 @@ class Looker:
         self._identity = parts.identity
         self._clock = parts.clock
         self._windows = parts.windows
+        self._switches = parts.switches
         self._log = parts.log
         self._resolutions = Resolutions(parts.committer, parts.clock, parts.identity.execution_id)
 
@@ -161,6 +164,9 @@ class Looker:
         self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], evidence: Sequence[Cause]
     ) -> tuple[Verdict, bool]:
         status = state.anchor.status if state.anchor else "none"
+        if state.anchor is not None and self._switches.holds(ref, state.anchor.agent) is not None:
+            # Whatever waits is in the journal; when the switch is turned off, every session is looked at.
+            return None, False
         if status == "idle":
             return await self._rest(ref, state, causes, _newest(causes))
         if status == "active":

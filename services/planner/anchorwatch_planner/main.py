@@ -35,6 +35,7 @@ from anchorwatch_planner.corrections import Corrections
 from anchorwatch_planner.evidence import Cause, CauseKind
 from anchorwatch_planner.minds import Build, Minds
 from anchorwatch_planner.sweep import sweep
+from anchorwatch_planner.switchboard import Switchboard
 from anchorwatch_planner.wiring import SHARD, wire
 
 BATCH = 32
@@ -67,7 +68,9 @@ async def run(context: ServiceContext, build: Build | None = None) -> None:
     find = partial(directory.get, age_max_s=DEFINITION_AGE_S_MAX)
     minds = Minds(find, context.settings, build, corrections.following)
     in_hand = KeepAlive()
-    wired = wire(context, minds, build)
+    switches = Switchboard(context.bus, context.clock, context.log)
+    await switches.read()
+    wired = wire(context, minds, build, switches)
     actors = Actors(wired.looker.look, context.log, in_hand, concurrency=CONCURRENCY)
     wakes, ticks = (Intake(context.bus, spec, context.stopping) for spec in (WAKES, FALLEN_DUE))
     await wakes.open()
@@ -80,11 +83,15 @@ async def run(context: ServiceContext, build: Build | None = None) -> None:
         async with asyncio.TaskGroup() as tasks:
             keeping = tasks.create_task(in_hand.run(), name="keep")
             sweeping = tasks.create_task(_sweep(context, actors), name="sweep")
+            following = tasks.create_task(
+                switches.follow(lambda: _released(context, actors)), name="switches"
+            )
             tasks.create_task(_take(context, wakes, lambda delivery: _post_wake(actors, delivery)))
             tasks.create_task(_take(context, ticks, lambda delivery: _post_tick(actors, delivery)))
             await context.stopping.wait()
             keeping.cancel()
             sweeping.cancel()
+            following.cancel()
     finally:
         await answering.close()
         await actors.close()
@@ -92,6 +99,11 @@ async def run(context: ServiceContext, build: Build | None = None) -> None:
         await ticks.close()
         await minds.close()
         await corrections.close()
+
+
+async def _released(context: ServiceContext, actors: Actors) -> None:
+    """A kill switch was turned off: what waited for it is looked at."""
+    await sweep(context.bus, actors, starting=True)
 
 
 async def _take(context: ServiceContext, intake: Intake, post: Callable[[Delivery], Awaitable[None]]) -> None:

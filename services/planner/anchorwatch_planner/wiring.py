@@ -24,6 +24,7 @@ from anchorwatch_planner.look import Looker, Parts
 from anchorwatch_planner.mind import Bounds, Mind
 from anchorwatch_planner.minds import Build, Minds
 from anchorwatch_planner.schedules import Schedules
+from anchorwatch_planner.switchboard import Switchboard
 from anchorwatch_planner.think import Thinker
 
 SHARD = "0"
@@ -38,7 +39,7 @@ class Wired:
     answers: Answers
 
 
-def wire(context: ServiceContext, minds: Minds, build: Build) -> Wired:
+def wire(context: ServiceContext, minds: Minds, build: Build, switches: Switchboard) -> Wired:
     """A planner's parts. ``build`` makes the model of an agent."""
     settings, bus, identity, clock = context.settings, context.bus, context.identity, context.clock
     committer = Committer(bus, journal_stream(SHARD))
@@ -75,6 +76,7 @@ def wire(context: ServiceContext, minds: Minds, build: Build) -> Wired:
         identity=identity,
         clock=clock,
         windows=Windows(round(settings.debounce_p0_s * 1000), round(settings.debounce_p1_s * 1000)),
+        switches=switches,
         log=context.log,
     )
     answers = Answers(

@@ -90,6 +90,14 @@ DEAD_LETTERS: Sequence[Column] = (
     ("message", lambda row: f"{row['message']['stream']} {row['message']['sequence']}"),
     ("error", lambda row: f"{row['error']['code']}: {row['error']['text']}"),
 )
+SWITCHES: Sequence[Column] = (
+    ("of", _field("scope")),
+    ("name", _field("name")),
+    ("is", lambda row: "on" if row["on"] else "off"),
+    ("since", _time("at")),
+    ("by", _field("by")),
+    ("reason", _field("reason")),
+)
 
 
 BLOCKS: Sequence[Column] = (

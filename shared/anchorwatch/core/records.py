@@ -64,6 +64,7 @@ class Kind:
     OUTCOME = "outcome"
     # the workspace's own
     BLOCK = "block"
+    SWITCH = "switch"
     # the rest
     LATE = "late"
     ARTIFACT = "artifact"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
 
+from anchorwatch.bus.port import Stored
 from anchorwatch.core.effect import blocking
 from anchorwatch.core.effect.blocking import Blocked, Clear, Waits
 from anchorwatch.core.effect.decide import Go, Hold, Stale, after_claim
@@ -18,6 +20,7 @@ from anchorwatch.execution.job import Job
 from anchorwatch.journal.blocks import BlockJournal, Entry, read_block, resource_of
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.journal.switches import first_on, subjects_of
 from anchorwatch.service.context import Clock
 
 
@@ -47,21 +50,23 @@ class Leave:
     async def fence(self, job: Job, state: EffectState, at_least: int) -> Go | Stale | Hold:
         """What the anchor says, read up to ``at_least``."""
         try:
-            anchor, _ = await self.sessions.read_anchor(job.ref, at_least)
+            switches = subjects_of(job.ref, job.command.agent)
+            anchor, found = await self.sessions.read_beside(job.ref, switches, at_least)
         except NotFound:
             return _erased(state)
-        return after_claim(state, job.call.run, anchor)
+        return _held(after_claim(state, job.call.run, anchor), found)
 
     async def under_claim(self, job: Job, pack: str, state: EffectState) -> Go | Stale | Hold | Blocked:
         """What the anchor and the register of its resource say, in one answer that reaches up to the standing claim."""
         assert state.claim is not None  # noqa: S101 - the caller claimed it
         resource = resource_of(job.ref, pack, job.command.resource)
-        subjects = [resource.subject] if resource.name else []
+        subjects = subjects_of(job.ref, job.command.agent) + ([resource.subject] if resource.name else [])
         try:
             anchor, found = await self.sessions.read_beside(job.ref, subjects, state.claim.sequence)
         except NotFound:
             return _erased(state)
-        fence = after_claim(state, job.call.run, anchor)
+        fence = _held(after_claim(state, job.call.run, anchor), found)
+        found = tuple(each for each in found if each.subject == resource.subject)
         if not isinstance(fence, Go) or not found:
             return fence
         mine = Entry(job.ref.session, job.call, job.pool)
@@ -82,6 +87,12 @@ class Leave:
     async def _look(self, job: Job, entry: Entry, reach: int) -> EffectState:
         ref = SessionRef(job.ref.workspace, entry.session, job.ref.shard)
         return await self.effects.look(ref, entry.pool, entry.call, reach)
+
+
+def _held(fence: Go | Stale | Hold, found: Sequence[Stored]) -> Go | Stale | Hold:
+    """The fence's answer, and then the kill switches': what is below the fence need not wait for anybody."""
+    switch = first_on(found) if isinstance(fence, Go) else None
+    return fence if switch is None else Hold(str(switch))
 
 
 def _erased(state: EffectState) -> Stale:

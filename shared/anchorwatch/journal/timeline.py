@@ -174,7 +174,7 @@ def _entry(stored: Stored, register: Register, record: Record) -> Entry | None:
     body = record.body
     who = str(body.get("by") or record.writer)
     match record.kind:
-        case Kind.SNAPSHOT | Kind.CONTROL | Kind.BLOCK:
+        case Kind.SNAPSHOT | Kind.CONTROL | Kind.BLOCK | Kind.SWITCH:
             return None
         case Kind.INPUT:
             what, ids = _input(body), {"input_id": register.path[1]}

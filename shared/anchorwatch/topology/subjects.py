@@ -76,6 +76,9 @@ WORKSPACE = "_workspace"
 """Stands where a session's name would, in the registers of the workspace itself: no session can be named so."""
 BLOCK = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.block.{{resource}}")
 
+SWITCH = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.switch.{{scope}}.{{name}}")
+SWITCHED = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.switched.{{control_id}}")
+
 EVENT_ALL = "aw.event.>"
 EVENT_WORKSPACE = Subject("aw.event.{workspace}.>")
 KEY_ALL = Subject("$KV.{bucket}.>")
@@ -187,7 +190,7 @@ class Register:
         """The family and, of ``p`` and ``fx``, the register in it.
 
         ``in``, ``p.anchor``, ``p.log``, ``p.cmd``, ``ctl``, ``fx.gate``, ``fx.claim``, ``fx.done``, ``late``, ``art``, ``sent``;
-        of the workspace itself ``block``.
+        of the workspace itself ``block``, ``switch`` and ``switched``.
         """
         head = self.path[0]
         if head == "p":

@@ -118,3 +118,26 @@ async def test_a_deleted_session_takes_no_order_and_its_name_is_not_used_again(h
     for verb in ("pause", "delete", "undo-reset"):
         assert (await ask(house, verb, status=410))["code"] == "session_deleted"
     assert (await ask(house, "reset", {"confirmation": None}, status=410))["code"] == "session_deleted"
+
+
+async def test_a_kill_switch_is_turned_for_something_that_is_there_and_shows_who_did(house: House) -> None:
+    await house.make_session()
+    headers = {"Idempotency-Key": "k"}
+    body = {"scope": "session", "name": "fleet", "on": True, "reason": "smoke"}
+    first = (await house.http.post("/api/kill-switches", json=body, headers=headers)).json()
+    assert (first["on"], first["by"], first["replayed"]) == (True, "a person", False)
+    again = (await house.http.post("/api/kill-switches", json=body, headers=headers)).json()
+    assert again == {**first, "replayed": True}
+    listed = (await house.http.get("/api/kill-switches")).json()["data"]
+    assert [(each["scope"], each["name"], each["on"], each["reason"]) for each in listed] == [
+        ("session", "fleet", True, "smoke")
+    ]
+    for wrong, status in (
+        ({"scope": "session", "name": "nobody", "on": True}, 404),
+        ({"scope": "agent", "name": "nobody", "on": True}, 404),
+        ({"scope": "agent", "on": True}, 422),
+        ({"scope": "workspace", "name": "x", "on": True}, 422),
+        ({"scope": "session", "name": "fleet", "on": True}, 409),
+    ):
+        answer = await house.http.post("/api/kill-switches", json=wrong)
+        assert answer.status_code == status, answer.text

@@ -1,0 +1,76 @@
+"""Kill switches: who turned them, and whether they are on."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from anchorwatch.codec import canonical_json, sha256_hex
+from anchorwatch.core.errors import BadInput
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.times import iso
+from anchorwatch.edges import Edge, reached
+from anchorwatch.journal.inputs import input_id
+from anchorwatch.journal.orders import Asked
+from anchorwatch.journal.switches import WHOLE, Switch
+
+from anchorwatch_gateway.bodies import Kill
+from anchorwatch_gateway.caller import BY
+from anchorwatch_gateway.parts import Parts
+from anchorwatch_gateway.sessions import find
+
+
+async def listed(parts: Parts, workspace: str) -> list[dict[str, Any]]:
+    """Every switch of the workspace that was ever turned.
+
+    Raises:
+        Unavailable, Damaged.
+    """
+    return [_show(each) for each in await parts.switches.all(workspace)]
+
+
+async def turn(
+    parts: Parts, workspace: str, wish: Kill, key: str | None, body: object
+) -> tuple[dict[str, Any], str]:
+    """Turn a switch; returns (how it stands, the request's key).
+
+    Raises:
+        BadInput: the scope needs a name, or has none. NotFound: there is no such session or agent. Refused: it is so
+        already. IdempotencyConflict, Fenced, Unavailable, Damaged.
+    """
+    name = await _name(parts, workspace, wish)
+    key = key or secrets.token_urlsafe(18)
+    control_id = input_id("c", workspace, "kill-switch", key)
+    asked = Asked(control_id, BY, sha256_hex(canonical_json(body)))
+    wanted = Switch(workspace, wish.scope, name, wish.on, BY, parts.clock.now_ms(), wish.reason)
+    reached(Edge.GATEWAY_SWITCH_BEFORE)
+    switch, replayed = await parts.switches.turn(wanted, asked, deadline_s=parts.commit_deadline_s)
+    reached(Edge.GATEWAY_SWITCH_AFTER)
+    return {**_show(switch), "replayed": replayed, "idempotency_key": key}, key
+
+
+async def _name(parts: Parts, workspace: str, wish: Kill) -> str:
+    if (wish.name is None) != (wish.scope == "workspace"):
+        raise BadInput(
+            f"the kill switch of {'a workspace has no' if wish.name else f'a {wish.scope} needs a'} name",
+            hint="name the session or the agent; the workspace is the request's",
+        )
+    if wish.name is None:
+        return WHOLE
+    if wish.scope == "agent":
+        await parts.agents.get(workspace, wish.name)
+    else:
+        await find(parts, SessionRef(workspace, wish.name))
+    return wish.name
+
+
+def _show(switch: Switch) -> dict[str, Any]:
+    return {
+        "scope": switch.scope,
+        "name": None if switch.scope == "workspace" else switch.name,
+        "on": switch.on,
+        "by": switch.by,
+        "at": iso(switch.at_ms),
+        "reason": switch.reason,
+        "sequence": switch.sequence,
+    }

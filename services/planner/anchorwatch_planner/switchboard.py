@@ -1,0 +1,95 @@
+"""Which kill switches are on: followed as they are turned, so that no turn has to ask.
+
+It may be a moment behind. That does no harm: executors read the switches behind each claim, and start nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+
+import structlog
+from anchorwatch.bus.port import Bus, Consumer, ConsumerSpec, Stored
+from anchorwatch.core.errors import AnchorWatchError, Damaged
+from anchorwatch.core.names import SessionRef
+from anchorwatch.journal.switches import Switch, read_switch, subjects_of
+from anchorwatch.service.context import Clock
+from anchorwatch.topology.streams import journal_stream
+from anchorwatch.topology.subjects import SWITCH
+
+BATCH, WAIT_S, AGAIN_S = 32, 20.0, 1.0
+SHARD = "0"
+FILTER = SWITCH.filter(shard=SHARD)
+
+
+class Switchboard:
+    """The switches of all workspaces."""
+
+    def __init__(self, bus: Bus, clock: Clock, log: structlog.stdlib.BoundLogger) -> None:
+        self._bus = bus
+        self._clock = clock
+        self._log = log
+        self._on: dict[str, Switch] = {}
+        self._through = 0
+
+    async def read(self) -> None:
+        """Read where all switches stand.
+
+        Raises:
+            Unavailable: the bus is away.
+        """
+        page = await self._bus.last(journal_stream(SHARD), [FILTER])
+        self._take(page.messages)
+        self._through = max(self._through, page.up_to)
+
+    def holds(self, ref: SessionRef, agent: str) -> Switch | None:
+        """The switch that holds a session of that agent, if one does."""
+        if not self._on:
+            return None
+        return next((self._on[each] for each in subjects_of(ref, agent) if each in self._on), None)
+
+    async def follow(self, released: Callable[[], Awaitable[None]]) -> None:
+        """Follow the switches without end; ``released`` is called when one was turned off."""
+        consumer: Consumer | None = None
+        try:
+            while True:
+                try:
+                    consumer = consumer or await self._attach()
+                    await self._next(consumer, released)
+                except AnchorWatchError as error:
+                    # The bus is away, or has forgotten the consumer: attach anew, behind what is known.
+                    self._log.info("switches are read anew", code=error.code)
+                    consumer = None
+                    await self._clock.sleep(AGAIN_S)
+        finally:
+            if consumer is not None:
+                with contextlib.suppress(AnchorWatchError):
+                    await consumer.close()
+
+    async def _next(self, consumer: Consumer, released: Callable[[], Awaitable[None]]) -> None:
+        deliveries = await consumer.fetch(BATCH, WAIT_S)
+        before = set(self._on)
+        self._take([each.stored for each in deliveries])
+        for each in deliveries:
+            await each.ack()
+        if before - set(self._on):
+            await released()
+
+    async def _attach(self) -> Consumer:
+        spec = ConsumerSpec(journal_stream(SHARD), (FILTER,), durable=None, start_sequence=self._through + 1)
+        return await self._bus.consumer(spec)
+
+    def _take(self, messages: list[Stored] | tuple[Stored, ...]) -> None:
+        for stored in messages:
+            if stored.sequence <= self._through:
+                continue
+            self._through = stored.sequence
+            try:
+                switch = read_switch(stored)
+            except Damaged as error:
+                self._log.error("a kill switch cannot be read", sequence=stored.sequence, why=str(error))
+                continue
+            if switch.on:
+                self._on[stored.subject] = switch
+            else:
+                self._on.pop(stored.subject, None)

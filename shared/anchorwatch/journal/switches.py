@@ -1,0 +1,152 @@
+"""Kill switches: of a session, an agent, a workspace. While one is on, no turn of its sessions starts, and no command.
+
+Each is a register of the workspace, and its last record counts. An executor reads those of a command together with the
+anchor, behind its claim, in one answer; so a claim that is younger than a switch is given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from anchorwatch.bus.port import Bus, Expect, Stored
+from anchorwatch.codec import decode, encode
+from anchorwatch.core.errors import Damaged, Fenced, IdempotencyConflict, Refused
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Kind, Record
+from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
+from anchorwatch.journal.orders import Asked
+from anchorwatch.topology.subjects import SWITCH, SWITCHED
+
+Scope = Literal["session", "agent", "workspace"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+WHOLE = "all"
+RACES_LOST_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A kill switch as its last record says. ``name``: of the session or agent; of a workspace's, `WHOLE`."""
+
+    workspace: str
+    scope: Scope
+    name: str
+    on: bool
+    by: str = ""
+    at_ms: int = 0
+    reason: str = ""
+    sequence: int = 0
+
+    def __str__(self) -> str:
+        of = f"{self.scope} {self.name}" if self.name != WHOLE else f"workspace {self.workspace}"
+        return f"the kill switch of {of} is {'on' if self.on else 'off'}"
+
+
+def subjects_of(ref: SessionRef, agent: str) -> list[str]:
+    """The switches that a session of ``agent`` (with or without its version) obeys."""
+    names: dict[Scope, str] = {
+        "session": ref.session,
+        "agent": agent.partition("@")[0],
+        "workspace": WHOLE,
+    }
+    return [
+        SWITCH.at(shard=ref.shard, workspace=ref.workspace, scope=scope, name=name)
+        for scope, name in names.items()
+    ]
+
+
+def read_switch(stored: Stored) -> Switch:
+    """The switch in a message of its register.
+
+    Raises:
+        Damaged: it cannot be trusted.
+    """
+    tokens = SWITCH.parse(stored.subject)
+    record = decode(stored.payload)
+    try:
+        scope = next(each for each in SCOPES if tokens is not None and each == tokens["scope"])
+        name, workspace = (tokens or {})["name"], (tokens or {})["workspace"]
+        on, by, reason = bool(record.body["on"]), str(record.body["by"]), str(record.body.get("reason", ""))
+    except (KeyError, StopIteration) as error:
+        raise Damaged(f"sequence {stored.sequence}: a field is missing or odd: {error!r}") from None
+    return Switch(workspace, scope, name, on, by, record.at_ms, reason, stored.sequence)
+
+
+def first_on(found: Iterable[Stored]) -> Switch | None:
+    """One of these switches that is on, if any is; messages of other registers are passed by."""
+    switches = (read_switch(stored) for stored in found if SWITCH.parse(stored.subject) is not None)
+    return next((switch for switch in switches if switch.on), None)
+
+
+class SwitchJournal:
+    """Reads and turns switches. ``writer`` names the process in the records."""
+
+    def __init__(self, bus: Bus, committer: Committer, writer: str) -> None:
+        self._bus = bus
+        self._committer = committer
+        self._writer = writer
+
+    async def all(self, workspace: str, shard: str = "0") -> list[Switch]:
+        """Every switch of a workspace that was ever turned, by scope and name."""
+        page = await self._bus.last(self._committer.stream, [SWITCH.filter(shard=shard, workspace=workspace)])
+        return sorted(map(read_switch, page.messages), key=lambda each: (each.scope, each.name))
+
+    async def turn(
+        self, wanted: Switch, asked: Asked, shard: str = "0", deadline_s: float = DEADLINE_S
+    ) -> tuple[Switch, bool]:
+        """Turn a switch as ``wanted`` says: (what stands, whether the same request had done so before).
+
+        Raises:
+            Refused: it is so already. IdempotencyConflict: the key was used for another request. Fenced. Unavailable.
+        """
+        subject = SWITCH.at(shard=shard, workspace=wanted.workspace, scope=wanted.scope, name=wanted.name)
+        receipt = SWITCHED.at(shard=shard, workspace=wanted.workspace, control_id=asked.control_id)
+        for _ in range(RACES_LOST_MAX):
+            page = await self._bus.last(self._committer.stream, [subject, receipt])
+            found = {each.subject: each for each in page.messages}
+            if receipt in found:
+                return await self._before(subject, found[receipt], asked), True
+            standing = read_switch(found[subject]) if subject in found else None
+            if (standing.on if standing else False) == wanted.on:
+                raise Refused(
+                    str(standing) if standing else f"{wanted.scope} {wanted.name} has no kill switch on"
+                )
+            try:
+                return await self._write(wanted, asked, (subject, receipt), standing, deadline_s), False
+            except Fenced:
+                continue
+        raise Fenced(f"the kill switch of {wanted.scope} {wanted.name} is being turned by others")
+
+    async def _write(
+        self,
+        wanted: Switch,
+        asked: Asked,
+        subjects: tuple[str, str],
+        standing: Switch | None,
+        deadline_s: float,
+    ) -> Switch:
+        subject, receipt = subjects
+        body = {"on": wanted.on, "by": asked.by, "reason": wanted.reason, "control": asked.control_id}
+        said, _ = encode(Record(Kind.SWITCH, wanted.at_ms, self._writer, body))
+        proof = {"by": asked.by, "body_sha256": asked.body_sha256}
+        given, _ = encode(Record(Kind.CONTROL, wanted.at_ms, self._writer, proof))
+        last = await self._committer.commit(
+            [Write(subject, said), Write(receipt, given, Expect(receipt, 0))],
+            Expect(subject, standing.sequence if standing else 0),
+            deadline_s,
+        )
+        return read_switch(Stored(subject, last - 1, wanted.at_ms, said))
+
+    async def _before(self, subject: str, receipt: Stored, asked: Asked) -> Switch:
+        first = decode(receipt.payload).body["body_sha256"]
+        if first != asked.body_sha256:
+            raise IdempotencyConflict(
+                "the key was used before with another request",
+                hint="use a new key for a new request",
+                first_body_sha256=first,
+            )
+        page = await self._bus.range(self._committer.stream, subject, receipt.sequence - 1, limit=1)
+        if not page.messages:
+            raise Damaged(f"sequence {receipt.sequence}: no switch stands before this receipt")
+        return read_switch(page.messages[0])
