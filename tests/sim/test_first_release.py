@@ -10,6 +10,7 @@ from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState
+from anchorwatch.journal.integrity.repair import Order
 from anchorwatch.journal.timeline import narrate, open_record
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.packs import registry
@@ -18,6 +19,7 @@ from anchorwatch.testing.mesh import WORKSPACE, SimMesh
 from anchorwatch_memory.store import MEMORY, Store
 
 from tests.sim.test_planner import ScriptedPack
+from tests.sim.test_repair import repairer
 from tests.support.kept_journal import read_kept
 from tests.support.packs import Sink, bench_agent
 
@@ -112,5 +114,20 @@ def test_a_session_of_it_goes_on_with_a_further_turn(tmp_path: Path, session: st
         assert (anchor.run_id, anchor.last_run_outcome, state.pending) == (runs, "success", ())
         item = "m1" if session == "midway" else f"run-{runs}"
         assert [effect["item"] for effect in Sink(tmp_path).effects()].count(item) == 1
+
+    run_virtual(main(), 1)
+
+
+def test_a_session_that_the_first_release_quarantined_is_repaired_and_runs(tmp_path: Path) -> None:
+    async def main() -> None:
+        mesh = await mesh_of_today(tmp_path)
+        ref = SessionRef(WORKSPACE, "held")
+        for service in ("observer", "planner", "executor"):
+            await mesh.add(service)
+        shown = await repairer(mesh).plan(ref)
+        await repairer(mesh).carry_out(ref, Order(shown.digest, "ann", "", mesh.server.now_ms()))
+        anchor = await mesh.until_rest(ref, 1, within_s=120)
+        await mesh.close()
+        assert (anchor.run_id, anchor.last_run_outcome) == (1, "success")
 
     run_virtual(main(), 1)

@@ -18,6 +18,7 @@ TOKEN_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"
 EVENT_TYPE_PATTERN = r"^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}$"
 EVENT_ID_PATTERN = r"^[\x21-\x7e]{1,128}$"
 LAST_ID_PATTERN = r"^[0-9]{1,16}$"
+PLAN_PATTERN = r"^[0-9a-f]{64}$"
 FORMS = {
     r"\S": "more than white space",
     KEY_PATTERN: "1-255 printable ASCII characters, the first no space",
@@ -25,6 +26,7 @@ FORMS = {
     EVENT_TYPE_PATTERN: "1-8 words of letters, digits, '_' and '-' with dots between, such as instance.dead",
     EVENT_ID_PATTERN: "1-128 printable ASCII characters without a space",
     LAST_ID_PATTERN: "a journal sequence",
+    PLAN_PATTERN: "64 hexadecimal digits, as `plan` of the repair that was shown",
 }
 """What each pattern stands for, in words."""
 
@@ -119,6 +121,13 @@ class Kill(Reason):
     scope: Literal["session", "agent", "workspace"]
     name: Name | None = None
     on: bool
+
+
+class Repair(_Body):
+    """Which plan of a repair is confirmed."""
+
+    plan: str = Field(pattern=PLAN_PATTERN, description="`plan` of the repair that was shown")
+    note: str = Field("", max_length=500)
 
 
 class NewEvent(_Body):

@@ -21,6 +21,7 @@ CREATE TABLE sessions (
     agent TEXT NOT NULL, status TEXT NOT NULL, anchor TEXT NOT NULL,
     created_at_ms INTEGER NOT NULL, changed_at_ms INTEGER NOT NULL, sequence INTEGER NOT NULL,
     run_id INTEGER NOT NULL, runs_without_progress INTEGER NOT NULL,
+    quarantine TEXT,
     PRIMARY KEY (workspace, session)
 ) WITHOUT ROWID;
 

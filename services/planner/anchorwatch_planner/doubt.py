@@ -52,21 +52,27 @@ class DoubtingLooker:
             return await self._in_doubt(ref, causes)
 
     async def _in_doubt(self, ref: SessionRef, causes: Sequence[Cause]) -> Verdict:
-        try:
-            await self._looker.reread(ref, causes)
-        except NewerSchema:
-            raise
-        except Damaged as damage:
-            written = await quarantine(
-                self._bus,
-                self._committer,
-                ref,
-                damage,
-                at_ms=self._clock.now_ms(),
-                writer=self._identity.execution_id,
-            )
-            if written:
-                self._log.error("session quarantined", session=str(ref), code=damage.code, why=str(damage))
-            return None
-        # It was only what this process knew from before, or it has been repaired.
-        return Later(AGAIN_S)
+        held = max((cause.sequence for cause in causes), default=0)
+
+        why = ""
+
+        async def read(at_least: int) -> None:
+            nonlocal why
+            try:
+                await self._looker.reread(ref, max(held, at_least))
+            except Damaged as damage:
+                why = str(damage)
+                raise
+
+        done = await quarantine(
+            self._bus,
+            self._committer,
+            ref,
+            read,
+            at_ms=self._clock.now_ms(),
+            writer=self._identity.execution_id,
+        )
+        if done == "written":
+            self._log.error("session quarantined", session=str(ref), why=why)
+        # Whole: it was only what this process knew from before, or it has been repaired.
+        return Later(AGAIN_S) if done == "whole" else None

@@ -121,14 +121,14 @@ class Looker:
             state = known if known and self._is_mine(known) else await self._read(ref, at_least)
         return Later(REPLACED_RETRY_S)
 
-    async def reread(self, ref: SessionRef, causes: Sequence[Cause]) -> None:
+    async def reread(self, ref: SessionRef, at_least: int) -> None:
         """Forget what is known of the session, and read it from the journal.
 
         Raises:
             Damaged: it is the journal that cannot be read. Unavailable.
         """
         self._cache.drop(ref)
-        await self._read(ref, _newest(causes))
+        await self._read(ref, at_least)
 
     async def _read(self, ref: SessionRef, at_least: int) -> SessionState:
         known = self._cache.get(ref)

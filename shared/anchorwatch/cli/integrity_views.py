@@ -49,3 +49,21 @@ def summary(found: Row) -> str:
     if found["findings"]:
         return f"{session}: {records} records, whole but for what was accepted{state}"
     return f"{session}: {records} records, whole{state}"
+
+
+def show_plan(plan: Row) -> None:
+    """What a repair would do: each finding with what it will mean, then what becomes of the session."""
+    for remedy in plan["remedies"]:
+        show_finding(remedy)
+        print(f"    {remedy['meaning']}")
+    if not plan["restarts"]:
+        print(f"{plan['session']} runs; nothing of it changes but what is accepted")
+        return
+    if plan["ends_turn"]:
+        print(
+            f"turn {plan['run_id']} ({plan['ends_turn']}) ends failed; none of its commands starts any more"
+        )
+    for call in plan["unclear"]:
+        print(f"{call} is left to a person: `anchorwatch effects {call}`")
+    print(f"objectives and constraints are those of the anchor at {plan['anchor_of']}")
+    print(f"{plan['session']} goes on behind sequence {plan['behind']}, with run {plan['run_id'] + 1}")

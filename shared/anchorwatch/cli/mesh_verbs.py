@@ -74,7 +74,7 @@ def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     from anchorwatch.cli import running
 
     data = running.data_directory(data_dir)
-    state = running.status(data) | {"dead_letters_open": running.open_letters(data)}
+    state = running.status(data) | running.attention(data)
     typer.echo(json.dumps(state, indent=2) if as_json else running.status_text(state))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from anchorwatch.mesh.state import MeshFile, read_mesh
 # Services, then the yard, then NATS: each may take as long as the supervisor allows.
 STOP_S_MAX = 30.0
 LOOK_S = 0.05
-LETTERS_MAX = 1_000
+SHOWN_MAX = 1_000
 """More are not counted: so many are looked at in the list."""
 
 
@@ -62,23 +63,27 @@ def status(data: DataDir) -> dict[str, Any]:
     return control.ask(data, {"verb": "status"})
 
 
-def open_letters(data: DataDir) -> int | None:
-    """How many dead letters wait for a person; None when that cannot be seen now."""
+def attention(data: DataDir) -> dict[str, Any]:
+    """What waits for a person: how many dead letters are open, and which sessions are quarantined, since which record and why.
+
+    Null where it cannot be seen now.
+    """
     from anchorwatch.cli.api import Api
 
+    found: dict[str, Any] = {"dead_letters_open": None, "quarantined": None}
     mesh = read_mesh(data)
     if mesh is None:
-        return None
-    try:
-        with Api(mesh.api_url, mesh.token, retry_s=0.0) as api:
-            return len(api.pages("/api/dead-letters", LETTERS_MAX, state="open"))
-    except AnchorWatchError:
-        return None
+        return found
+    with contextlib.suppress(AnchorWatchError), Api(mesh.api_url, mesh.token, retry_s=0.0) as api:
+        found["dead_letters_open"] = len(api.pages("/api/dead-letters", SHOWN_MAX, state="open"))
+        held = api.pages("/api/sessions", SHOWN_MAX, status="quarantined")
+        found["quarantined"] = [{"session": each["name"], **(each["quarantine"] or {})} for each in held]
+    return found
 
 
 def status_text(state: dict[str, Any]) -> str:
     """The status, for people."""
-    from anchorwatch.cli.show import local_time, table
+    from anchorwatch.cli.show import local_time, one_line, table
 
     rows = [
         [
@@ -94,6 +99,8 @@ def status_text(state: dict[str, Any]) -> str:
     head = f"{'ready' if state['ready'] else 'not ready'}: {state['api_url']} · {state['nats_url']} · pid {state['pid']}"
     if state.get("dead_letters_open"):
         head += f"\ndead letters: {state['dead_letters_open']} open; `anchorwatch dead-letters` shows them"
+    for held in state.get("quarantined") or []:
+        head += f"\nquarantined: {held['session']}: {one_line(held.get('reason', ''))}"
     return head + "\n" + table(["process", "state", "pid", "since", "restarts", "log"], rows)
 
 

@@ -36,6 +36,7 @@ SESSIONS: Sequence[Column] = (
     ("last outcome", _field("last_run_outcome")),
     ("last run", _time("last_run_timestamp")),
     ("next check", _time("next_check_at")),
+    ("refuses to run", lambda row: (row.get("quarantine") or {}).get("reason", "")),
 )
 AGENTS: Sequence[Column] = (
     ("agent", _field("name")),

@@ -6,4 +6,5 @@
 - `effects`: load a command's effect; append to its family. `late`: what came after another outcome.
 - `inputs`: accept an input; first write wins, and gives the same receipt for ever.
 - `artifacts`, `deliveries`: registers that are written once. `timeline`: records as sentences.
+- `quarantine`: a session that cannot be read refuses to run. `integrity`: what is wrong with it, and its repair.
 """

@@ -12,7 +12,16 @@ from typing import Any
 
 from anchorwatch.bus.port import Bus, Stored
 from anchorwatch.codec import decode
-from anchorwatch.core.errors import Damaged, Fenced, IdempotencyConflict, NotFound, Refused, Unavailable
+from anchorwatch.core.errors import (
+    Damaged,
+    Fenced,
+    IdempotencyConflict,
+    NewerSchema,
+    NotFound,
+    Refused,
+    SessionQuarantined,
+    Unavailable,
+)
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.commands import Order
@@ -78,7 +87,7 @@ class OrderJournal:
             found = await self.find(ref, asked)
             if found is not None:
                 return found
-            state = await self._sessions.load(ref, at_least)
+            state = await self._load(ref, at_least)
             try:
                 wanted = order(state)
                 change = _only(decide(state, wanted))
@@ -101,6 +110,18 @@ class OrderJournal:
         raise Fenced(
             f"the session {ref.session} is being written by others all the time", hint="pause it first"
         )
+
+    async def _load(self, ref: SessionRef, at_least: int) -> SessionState:
+        try:
+            return await self._sessions.load(ref, at_least)
+        except NewerSchema:
+            raise
+        except Damaged as damage:
+            # Its planner says so in the anchor, as soon as it looks; nothing is ordered of it until it is repaired.
+            raise SessionQuarantined(
+                f"the session {ref.session} is damaged: {damage.message}",
+                hint=f"`anchorwatch journal verify {ref.session}` says what, `anchorwatch repair {ref.session}` mends it",
+            ) from None
 
     async def find(self, ref: SessionRef, asked: Asked) -> Done | None:
         """What was done for the same request before, as far as the answering server knows.

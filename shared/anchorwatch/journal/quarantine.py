@@ -6,7 +6,8 @@ says. Where that is not the register's last, the fence is as high as anything in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Literal
 
 from anchorwatch.bus.port import Bus, Expect, Stored
 from anchorwatch.codec import decode, decode_anchor, encode_anchor, sha256_hex
@@ -24,35 +25,60 @@ REASON_CHARS_MAX = 500
 _RUN_OF_FX, _RUN_OF_LATE = 2, 1
 
 
+Read = Callable[[int], Awaitable[object]]
+"""Load the session anew, complete at least up to that sequence; it raises `Damaged`."""
+Verdict = Literal["written", "stands", "whole"]
+
+
 async def quarantine(
-    bus: Bus, committer: Committer, ref: SessionRef, damage: Damaged, *, at_ms: int, writer: str
-) -> bool:
-    """Record that the session refuses to run; False when it stands there already, or the session was deleted.
+    bus: Bus, committer: Committer, ref: SessionRef, read: Read, *, at_ms: int, writer: str
+) -> Verdict:
+    """Record that the session refuses to run, if ``read`` says that it cannot be loaded; what was done.
+
+    It is read after the record that the quarantine is fenced on: a repair meanwhile is not undone by what was seen
+    before it. ``stands``: it is quarantined already, or was deleted. ``whole``: it can be loaded after all.
 
     Raises:
-        Damaged: no anchor of the session can be read, or one is of a newer release; nothing was written.
+        Damaged: no anchor of the session can be read; nothing was written. NewerSchema: a newer release must look.
         Unavailable. Fenced: others kept writing to the session.
     """
     subjects = SessionSubjects(ref)
     for _ in range(ATTEMPTS_MAX):
         last = (await bus.last(committer.stream, [subjects.planner_family])).messages
-        if not last:
+        head = max(last, key=lambda stored: stored.sequence, default=None)
+        damage = await _damage(read, head.sequence if head else 0)
+        if damage is None:
+            return "whole"
+        if head is None:
             raise damage
-        head = max(last, key=lambda stored: stored.sequence)
         anchor = await _believed(bus, committer.stream, ref, last)
         if anchor.status in ("quarantined", "deleted"):
-            return False
-        reason = damage.message[:REASON_CHARS_MAX]
-        body = {"reason": reason, "damage": {"sequence": damage.sequence, "register": damage.register}}
-        record = Record(Kind.QUARANTINED, at_ms, writer, body, link(head))
-        payload, _ = encode_anchor(quarantined(anchor), record)
+            return "stands"
         try:
             fence = Expect(subjects.planner_family, head.sequence)
-            await committer.commit([Write(subjects.anchor, payload)], fence)
-            return True
+            write = Write(subjects.anchor, _record(anchor, damage, head, at_ms, writer))
+            await committer.commit([write], fence)
+            return "written"
         except Fenced:
             continue
     raise Fenced(f"{ref} is being written by others")
+
+
+async def _damage(read: Read, at_least: int) -> Damaged | None:
+    try:
+        await read(at_least)
+    except NewerSchema:
+        raise
+    except Damaged as damage:
+        return damage
+    return None
+
+
+def _record(anchor: Anchor, damage: Damaged, head: Stored, at_ms: int, writer: str) -> bytes:
+    reason = damage.message[:REASON_CHARS_MAX]
+    body = {"reason": reason, "damage": {"sequence": damage.sequence, "register": damage.register}}
+    record = Record(Kind.QUARANTINED, at_ms, writer, body, link(head))
+    return encode_anchor(quarantined(anchor), record)[0]
 
 
 def link(stored: Stored) -> str:

@@ -203,6 +203,8 @@ class SessionJournal:
             if ".p." in stored.subject and stored.sequence <= state.head:
                 # It was folded, and checked, when it was read or written.
                 continue
+            if stored.sequence in state.passed_over:
+                continue
             recorded = read_session_record(stored)
             if recorded is None:
                 continue

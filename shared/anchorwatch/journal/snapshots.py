@@ -47,6 +47,7 @@ def state_body(state: SessionState) -> dict[str, Any]:
             for each in state.archives
         ],
         "critical": list(state.critical),
+        "passed_over": list(state.passed_over),
         "spent": asdict(state.spent),
         "unsettled": [
             [each.call.run, each.call.step, each.call.n, each.pool, each.resource] for each in state.unsettled
@@ -73,6 +74,7 @@ def read_state(body: Body, sequence: int) -> SessionState:
             for each in body.get("archives", ())
         ),
         critical=tuple(body["critical"]),
+        passed_over=tuple(body.get("passed_over", ())),
         spent=_read_spent(body.get("spent")),
         unsettled=tuple(
             Unsettled(CallId(run, step, n), pool, resource)

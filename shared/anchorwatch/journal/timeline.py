@@ -138,7 +138,7 @@ def _anchor_entry(stored: Stored, ref: SessionRef, anchor: Anchor, record: Recor
             what = f"turn {anchor.last_run_id} ended: {anchor.last_run_outcome}"
         case Kind.CANCELLED:
             what = f"turn {anchor.last_run_id} was cancelled"
-        case Kind.PAUSED | Kind.RESUMED | Kind.DELETED | Kind.QUARANTINED:
+        case Kind.PAUSED | Kind.RESUMED | Kind.DELETED | Kind.QUARANTINED | Kind.REPAIRED:
             what = f"the session was {record.kind}"
         case Kind.DIRECTIVES | Kind.STEERED | Kind.WAKES_CLEARED | Kind.RESET | Kind.RESET_UNDONE:
             what = _ordered(record)

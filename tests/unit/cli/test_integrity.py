@@ -67,3 +67,59 @@ def test_programs_get_the_whole_answer(run: Run, remote: Gateway) -> None:
     remote.answer("GET /api/sessions/fleet/verify", (200, found))
     ran = run("journal", "verify", "fleet", "--json")
     assert (ran.code, json.loads(ran.out)) == (1, found)
+
+
+PLAN: dict[str, Any] = {
+    "session": "fleet",
+    "plan": "ab" * 32,
+    "behind": 90,
+    "status": "quarantined",
+    "restarts": True,
+    "ends_turn": "turn_1",
+    "run_id": 7,
+    "fence": 8,
+    "objectives": [],
+    "constraints": [],
+    "anchor_of": 88,
+    "unclear": ["fleet/7.1.1"],
+    "remedies": [{**FINDING, "meaning": "the conversation goes on without it"}],
+}
+DONE = {"session": "fleet", "plan": "ab" * 32, "sequence": 92, "by": "a person", "replayed": False}
+
+
+def test_a_dry_run_shows_what_a_repair_means_and_does_nothing(run: Run, remote: Gateway) -> None:
+    remote.answer("GET /api/sessions/fleet/repair", (200, PLAN))
+    ran = run("repair", "fleet", "--dry-run")
+    assert ran.code == 0
+    assert "sequence 7 (p.log): unreadable" in ran.out
+    assert "the conversation goes on without it" in ran.out
+    assert "turn 7 (turn_1) ends failed" in ran.out
+    assert "anchorwatch effects fleet/7.1.1" in ran.out
+    assert [asked.method for asked in remote.asked] == ["GET"]
+    assert json.loads(run("repair", "fleet", "--dry-run", "--json").out) == PLAN
+
+
+def test_a_repair_confirms_the_plan_that_was_shown(run: Run, remote: Gateway) -> None:
+    remote.answer("GET /api/sessions/fleet/repair", (200, PLAN))
+    remote.answer("POST /api/sessions/fleet/repair", (200, DONE))
+    ran = run("repair", "fleet", "--yes", "--note", "the disk was replaced")
+    assert ran.code == 0
+    assert "repaired by a person (journal sequence 92)" in ran.out
+    assert remote.asked[-1].body == {"plan": PLAN["plan"], "note": "the disk was replaced"}
+
+
+def test_without_a_terminal_a_repair_is_not_assumed(run: Run, remote: Gateway) -> None:
+    remote.answer("GET /api/sessions/fleet/repair", (200, PLAN))
+    ran = run("repair", "fleet")
+    assert ran.code == 5
+    assert "--yes" in ran.err
+    assert [asked.method for asked in remote.asked] == ["GET"]
+
+
+def test_a_session_that_has_changed_is_said_so(run: Run, remote: Gateway) -> None:
+    problem = {"code": "changed_since", "message": "the session fleet is not as it was", "hint": "look again"}
+    remote.answer("GET /api/sessions/fleet/repair", (200, PLAN))
+    remote.answer("POST /api/sessions/fleet/repair", (409, problem))
+    ran = run("repair", "fleet", "--yes")
+    assert ran.code == 5
+    assert "not as it was (look again)" in ran.err

@@ -17,6 +17,8 @@ from anchorwatch_memory.rows import insert
 
 PENDING = "pending"
 DELETED_REASON = "the session was deleted"
+UNREADABLE_REASON = "its record cannot be read"
+TAKEN_UNREAD_REASON = "the beginning of its turn cannot be read"
 
 
 def accept(db: sqlite3.Connection, opened: Opened) -> None:
@@ -120,4 +122,36 @@ def refuse_rest(db: sqlite3.Connection, anchor: Anchor) -> None:
         "UPDATE inputs SET disposition = 'refused', reason = ?"
         " WHERE workspace = ? AND session = ? AND disposition = 'pending'",
         (DELETED_REASON, anchor.workspace, anchor.session),
+    )
+
+
+def account(db: sqlite3.Connection, opened: Opened, anchor: Anchor) -> None:
+    """A repair: what cannot be read is refused, and what counts as taken by a turn that cannot be told of ran in it."""
+    ref = opened.register.ref
+    for sequence, register, _ in opened.record.body.get("means", ()):
+        head, _, input_id = str(register).partition(".")
+        if head != "in":
+            continue
+        insert(
+            db,
+            "inputs",
+            sequence=sequence,
+            workspace=ref.workspace,
+            session=ref.session,
+            input_id=input_id,
+            kind="unreadable",
+            priority=1,
+            accepted_at_ms=opened.record.at_ms,
+            expires_at_ms=None,
+            source="",
+            type="",
+            text="",
+            who="",
+            disposition="refused",
+            reason=UNREADABLE_REASON,
+        )
+    db.execute(
+        "UPDATE inputs SET disposition = 'ran', run_id = ?, reason = ?"
+        " WHERE workspace = ? AND session = ? AND disposition = 'pending' AND sequence <= ?",
+        (anchor.last_run_id, TAKEN_UNREAD_REASON, ref.workspace, ref.session, anchor.inputs_through),
     )

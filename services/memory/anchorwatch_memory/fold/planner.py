@@ -9,6 +9,7 @@ from anchorwatch.core.errors import Damaged
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import CONTROLS, Kind
 from anchorwatch.core.session.events import StepHead
+from anchorwatch.core.times import iso
 from anchorwatch.journal.mapping import read_command, read_head
 from anchorwatch.journal.timeline import Opened
 
@@ -17,7 +18,7 @@ from anchorwatch_memory.fold.effects import decided
 from anchorwatch_memory.rows import as_json, insert
 
 UNREADABLE = "?"
-_ENDS = frozenset({Kind.TURN_ENDED, Kind.CANCELLED, Kind.DELETED, Kind.RESET})
+_ENDS = frozenset({Kind.TURN_ENDED, Kind.CANCELLED, Kind.DELETED, Kind.RESET, Kind.REPAIRED})
 DISPOSES = {Kind.RESET: "a reset disposed of it", Kind.WAKES_CLEARED: "a person cleared what waited"}
 _STATUS_OF_OUTCOME = {"failed": "failed", "over_budget": "failed", "cancelled": "cancelled"}
 
@@ -72,16 +73,18 @@ def _anchor(db: sqlite3.Connection, opened: Opened, anchor: Anchor) -> None:
         _end(db, opened, anchor)
     if record.kind == Kind.DELETED:
         inputs.refuse_rest(db, anchor)
+    if record.kind == Kind.REPAIRED:
+        inputs.account(db, opened, anchor)
     elif record.kind in DISPOSES:
         inputs.supersede(db, anchor, DISPOSES[record.kind])
     elif record.kind == Kind.STEERED and anchor.turn is not None:
         said = items.Item("message", "user", {"kind": "message", "text": record.body["text"]})
         items.add(db, opened, [said], items.Place(anchor.run_id, anchor.turn.id, None))
     db.execute(
-        "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT DO UPDATE SET agent = excluded.agent, status = excluded.status, anchor = excluded.anchor,"
         " changed_at_ms = excluded.changed_at_ms, sequence = excluded.sequence, run_id = excluded.run_id,"
-        " runs_without_progress = excluded.runs_without_progress",
+        " runs_without_progress = excluded.runs_without_progress, quarantine = excluded.quarantine",
         (
             opened.register.ref.workspace,
             opened.register.ref.session,
@@ -93,7 +96,24 @@ def _anchor(db: sqlite3.Connection, opened: Opened, anchor: Anchor) -> None:
             sequence,
             anchor.run_id,
             anchor.runs_without_progress,
+            _quarantine(opened),
         ),
+    )
+
+
+def _quarantine(opened: Opened) -> str | None:
+    """Since which record, when and why, while it lasts."""
+    body = opened.record.body
+    if opened.record.kind != Kind.QUARANTINED:
+        return None
+    damage = body.get("damage", {})
+    return as_json(
+        {
+            "sequence": damage.get("sequence"),
+            "register": damage.get("register"),
+            "reason": str(body.get("reason", "")),
+            "since": iso(opened.record.at_ms),
+        }
     )
 
 

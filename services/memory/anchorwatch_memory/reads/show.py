@@ -41,6 +41,7 @@ def session(row: Row) -> dict[str, Any]:
         "workspace": row["workspace"],
         **agent(row["agent"]),
         "status": row["status"],
+        "quarantine": json.loads(row["quarantine"]) if row["quarantine"] else None,
         **{name: anchor[name] for name in shown},
         "turn_id": anchor["turn"]["id"] if anchor["turn"] else None,
         "created_at": iso(row["created_at_ms"]),

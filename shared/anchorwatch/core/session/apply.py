@@ -148,7 +148,8 @@ def _order(state: SessionState, event: AnchorChanged, sequence: int) -> SessionS
         said = Input(sequence, event.control_id or f"steer-{sequence}", "message", 0, event.at_ms, text)
         turn = replace(state.turn, steered=(*state.turn.steered, said))
         return replace(state, turn=turn, critical=_critical(state.critical, [said]))
-    if event.kind in _ENDS_TURN and state.turn is not None:
+    ends = event.kind in _ENDS_TURN or (event.kind == Kind.REPAIRED and event.anchor.turn is None)
+    if ends and state.turn is not None:
         state = _end_turn(state, state.turn, event)
     if event.kind == Kind.RESET:
         state = archive(state, sequence)

@@ -1,14 +1,18 @@
-"""The anchor of a session whose journal is damaged: what it says while nothing runs, and what is said where it was lost.
+"""The anchor of a session whose journal is damaged: while nothing runs, where it was lost, and after a repair.
 
 A fence is never invented lower than anything that the journal shows: a run, once it may have begun, is never begun again.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from anchorwatch.core.anchor import Anchor, Fence
-from anchorwatch.core.session.rest import disposed
+from anchorwatch.core.anchor import Anchor, Fence, Status
+from anchorwatch.core.session.conversation import past_turn, remember
+from anchorwatch.core.session.critical import critical_lines
+from anchorwatch.core.session.rest import disposed, rest
+from anchorwatch.core.session.state import SessionState, Turn
+from anchorwatch.core.times import iso
 
 LOST = "what it recorded cannot be read"
 
@@ -58,3 +62,45 @@ def rebuilt(base: Anchor, lost: Lost) -> Anchor:
         }
     fence = max(base.fence.run, run_id + 1)
     return base.model_copy(update={**changes, "fence": Fence(run=fence)})
+
+
+def repaired(state: SessionState, believed: Anchor, was: Status, reason: str, at_ms: int) -> Anchor:
+    """The anchor after a repair of a session that did not run: its turn ended `failed`, it looks again at once.
+
+    ``believed``: what is safe to believe; ``was``: what the session was before its quarantine. One that a person had
+    paused stays paused.
+    """
+    ended = rest(state, believed, "failed", reason, at_ms) if believed.turn else {}
+    fence = Fence(run=max(believed.fence.run, believed.run_id + 1))
+    return believed.model_copy(
+        update={
+            **ended,
+            "status": "paused" if was == "paused" else "idle",
+            "execution_id": None,
+            "generation": believed.generation + 1,
+            "fence": fence,
+            "next_check_at": iso(at_ms),
+        }
+    )
+
+
+def at_rest(state: SessionState, after: Anchor) -> SessionState:
+    """What a repair's snapshot holds: the fold of what could be read, with its turn ended as ``after`` says.
+
+    What people labelled in the inputs that count as taken holds, whether or not a model was ever shown it.
+    """
+    outcome, reason = after.last_run_outcome or "failed", after.last_run_reason
+    rested = replace(state, turn=None, anchor=after)
+    taken = tuple(each for each in state.pending if not rested.takes(each.sequence))
+    turn = state.turn
+    if taken:
+        turn = turn or Turn(after.last_run_id, "", taken[0].at_ms, 0, 0, ())
+        turn = replace(turn, inputs=(*turn.inputs, *taken))
+    said = (line for each in taken if each.kind == "message" for line in critical_lines(each.text))
+    kept = replace(
+        state,
+        turn=None,
+        pending=tuple(each for each in state.pending if rested.takes(each.sequence)),
+        critical=tuple(dict.fromkeys((*state.critical, *said))),
+    )
+    return remember(kept, past_turn(turn, outcome, reason, None)) if turn else kept

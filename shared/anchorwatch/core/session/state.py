@@ -168,6 +168,7 @@ class SessionState:
     together with ``history`` it is never more than a history may be. ``critical``: every line that people labelled
     so, word for word; none is ever dropped. ``snapshot_age``: planner records since the last snapshot.
     ``unsettled``: in the journal's order; later commands on a resource wait for these.
+    ``passed_over``: sequences of records that cannot be read, and that a repair has accepted so.
     """
 
     anchor: Anchor | None = None
@@ -188,6 +189,7 @@ class SessionState:
     spent: Spent = field(default_factory=Spent)
     snapshot_sequence: int = 0
     snapshot_age: int = 0
+    passed_over: tuple[int, ...] = ()
 
     def takes(self, sequence: int) -> bool:
         """Whether an input at ``sequence`` has no disposition yet, as far as the anchor and the running turn say."""

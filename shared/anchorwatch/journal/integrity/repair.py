@@ -1,0 +1,211 @@
+"""Repairs in the journal: planned, shown, confirmed, and written with who did it.
+
+What nobody can tell of an effect is written first, each behind its own records; then, in one atomic write behind the last
+planner record, the snapshot from which loading starts, the anchor `repaired` with what was accepted, and the receipt. A repair
+that was killed in between is asked for again, under the same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from anchorwatch.bus.port import Bus, Expect
+from anchorwatch.codec import decode, encode
+from anchorwatch.core.effect.state import Outcome
+from anchorwatch.core.errors import ChangedSince, Fenced
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Kind, Record
+from anchorwatch.core.session import SessionState
+from anchorwatch.core.session.events import AnchorChanged, PlannerEvent, SnapshotTaken
+from anchorwatch.core.session.quarantine import at_rest, repaired
+from anchorwatch.journal.blocks import BlockJournal, Entry, Resource
+from anchorwatch.journal.commit import Committer, Write
+from anchorwatch.journal.effect_mapping import effect_body
+from anchorwatch.journal.integrity.families import Family
+from anchorwatch.journal.integrity.plan import Plan, plan
+from anchorwatch.journal.integrity.report import Examination
+from anchorwatch.journal.integrity.verify import verify
+from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.topology.subjects import SessionSubjects
+
+ERROR = "damaged_record"
+REASON = "the journal was damaged"
+_ID_CHARS = 24
+
+PackOf = Callable[[str, str], Awaitable[str]]
+"""(workspace, agent) -> the name of its pack; empty where nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Who confirmed which plan, when (Unix milliseconds), and what they say of it."""
+
+    plan: str
+    by: str
+    note: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """A repair that stands, at the sequence of its anchor. ``replayed``: it stood before."""
+
+    sequence: int
+    by: str
+    replayed: bool
+
+
+class Repairer:
+    """Plans repairs and carries them out. ``writer`` names the process in the records."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        committer: Committer,
+        sessions: SessionJournal,
+        blocks: BlockJournal,
+        writer: str,
+        pack_of: PackOf,
+    ) -> None:
+        self._bus = bus
+        self._committer = committer
+        self._sessions = sessions
+        self._blocks = blocks
+        self._writer = writer
+        self._pack_of = pack_of
+
+    async def plan(self, ref: SessionRef) -> Plan:
+        """What a repair would do now.
+
+        Raises:
+            NotFound, Unavailable, and those of `plan`.
+        """
+        return plan(await self._examine(ref))
+
+    async def carry_out(self, ref: SessionRef, order: Order) -> Repaired:
+        """Do what the confirmed plan says; the same plan again finds that it was done.
+
+        Raises:
+            ChangedSince: the plan is not of the session as it is now; nothing of it is recorded but effects that are
+            `unknown` either way. NotFound, Unavailable, TooLarge, and those of `plan`.
+        """
+        done = await self._find(ref, order)
+        if done is not None:
+            return done
+        examination = await self._examine(ref)
+        agreed = plan(examination)
+        if agreed.digest != order.plan:
+            raise _changed(ref)
+        for family in agreed.unclear:
+            await self._settle(agreed, family, order)
+        try:
+            return await self._append(examination, agreed, order)
+        except Fenced:
+            done = await self._find(ref, order)
+            if done is None:
+                raise _changed(ref) from None
+            return replace(done, replayed=False)
+
+    async def _examine(self, ref: SessionRef) -> Examination:
+        return await verify(self._bus, self._committer.stream, self._sessions, ref)
+
+    async def _find(self, ref: SessionRef, order: Order) -> Repaired | None:
+        subject = SessionSubjects(ref).control(_control_id(order))
+        page = await self._bus.last(self._committer.stream, [subject])
+        if not page.messages:
+            return None
+        receipt = page.messages[0]
+        # It stands directly behind its anchor, in the same atomic write.
+        return Repaired(receipt.sequence - 1, str(decode(receipt.payload).body["by"]), replayed=True)
+
+    async def _append(self, examination: Examination, agreed: Plan, order: Order) -> Repaired:
+        anchor, events = agreed.believed, list[PlannerEvent]()
+        state = examination.examiner.state
+        if agreed.restarts:
+            anchor = repaired(state, agreed.believed, agreed.was, order.note or REASON, order.at_ms)
+        if agreed.reloads:
+            events.append(SnapshotTaken(_snapshot(examination, agreed, at_rest(state, anchor))))
+        events.append(
+            AnchorChanged(
+                Kind.REPAIRED,
+                anchor,
+                order.at_ms,
+                reason=order.note,
+                by=order.by,
+                control_id=_control_id(order),
+                more=_said(agreed),
+            )
+        )
+        behind = SessionState(head=agreed.head, head_digest=agreed.head_digest)
+        receipt = {"by": order.by, "body_sha256": order.plan}
+        after = await self._sessions.append(agreed.ref, behind, events, order.at_ms, receipt=receipt)
+        return Repaired(after.head, order.by, replayed=False)
+
+    async def _settle(self, agreed: Plan, family: Family, order: Order) -> None:
+        """Record what nobody can tell; the index of what blocks a resource has it first, as of any that is unknown."""
+        ref, command = agreed.ref, family.command
+        done = Outcome(
+            call=family.call,
+            tool=command.tool if command else "",
+            state="unknown" if family.may_have_run else "refused",
+            text="its records cannot be read",
+            data={},
+            error=ERROR if family.may_have_run else "",
+            rule="" if family.may_have_run else ERROR,
+            resource=command.resource if command else "",
+            effect_key=command.effect_key if command else "",
+            turn_id=command.turn_id if command else "",
+        )
+        if family.may_have_run and command and command.resource:
+            pack = await self._pack_of(ref.workspace, command.agent)
+            if pack:
+                resource = Resource(ref.workspace, pack, command.resource)
+                await self._blocks.enter(resource, Entry(ref.session, family.call, family.pool), order.at_ms)
+        register, kind, body = effect_body(done)
+        payload, _ = encode(Record(kind, order.at_ms, self._writer, body))
+        subjects = SessionSubjects(ref)
+        fence = Expect(subjects.effect_family(family.pool, family.call), family.head)
+        try:
+            await self._committer.commit(
+                [Write(subjects.effect(family.pool, family.call, register), payload)], fence
+            )
+        except Fenced:
+            # Somebody had more to say of it: then the plan is of what was, and is not carried out.
+            raise _changed(ref) from None
+
+
+def _snapshot(examination: Examination, agreed: Plan, state: SessionState) -> SessionState:
+    return replace(
+        state,
+        anchor=agreed.believed,
+        anchor_sequence=agreed.believed_from,
+        told=state.told or agreed.believed,
+        told_sequence=state.told_sequence or agreed.believed_from,
+        head=agreed.head,
+        head_digest=agreed.head_digest,
+        read_through=examination.through,
+        passed_over=tuple(sorted({*state.passed_over, *agreed.passed_over})),
+    )
+
+
+def _said(agreed: Plan) -> dict[str, object]:
+    """What the record says beside the anchor: the plan, and each finding that it accepts, with what that means."""
+    return {
+        "plan": agreed.digest,
+        "accepted": [remedy.finding.id for remedy in agreed.remedies],
+        "means": [
+            [remedy.finding.sequence, remedy.finding.register, remedy.meaning] for remedy in agreed.remedies
+        ],
+    }
+
+
+def _control_id(order: Order) -> str:
+    return f"repair-{order.plan[:_ID_CHARS]}"
+
+
+def _changed(ref: SessionRef) -> ChangedSince:
+    return ChangedSince(
+        f"the session {ref.session} is not as it was when the repair was shown",
+        hint=f"look again: `anchorwatch repair {ref.session} --dry-run`",
+    )
