@@ -7,22 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anchorwatch.bus.port import Expect
-from anchorwatch.codec import canonical_json, encode, sha256_hex
+from anchorwatch.codec import canonical_json, sha256_hex
 from anchorwatch.core.errors import NotFound
 from anchorwatch.core.names import SessionRef
-from anchorwatch.core.records import Kind, Record
+from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.commands import CHECK_IN_MS, Order, Reset
-from anchorwatch.core.session.events import AnchorChanged
 from anchorwatch.core.session.preview import confirmed, preview
 from anchorwatch.core.times import iso
 from anchorwatch.edges import Edge, reached
-from anchorwatch.journal.commit import Write
 from anchorwatch.journal.inputs import input_id
-from anchorwatch.journal.mapping import input_body
-from anchorwatch.journal.orders import Asked, Done
-from anchorwatch.topology.subjects import SessionSubjects
+from anchorwatch.journal.orders import Asked, Done, canary, canary_id
 
 from anchorwatch_gateway.caller import BY
 from anchorwatch_gateway.late_calls import Fate, fates
@@ -31,7 +26,6 @@ from anchorwatch_gateway.replies import Control, Shown
 from anchorwatch_gateway.sessions import find_living
 
 ENDS_TURN = frozenset({Kind.CANCELLED, Kind.RESET, Kind.DELETED})
-CANARY = "canary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +66,7 @@ async def order(parts: Parts, request: Request, make: Make) -> Control:
         request.ref,
         Asked(control_id, BY, digest),
         lambda state: make(state, given),
-        also=lambda change: _canary(request.ref, change, parts.writer),
+        also=lambda change: canary(request.ref, change, parts.writer),
         deadline_s=parts.commit_deadline_s,
     )
     reached(Edge.GATEWAY_CONTROL_AFTER)
@@ -136,20 +130,6 @@ async def _check_in_ms(parts: Parts, ref: SessionRef) -> int:
     return round((agent.heartbeat_s or parts.settings.heartbeat_s) * 1000)
 
 
-def _canary(ref: SessionRef, change: AnchorChanged, writer: str) -> Sequence[Write]:
-    """The input that has a turn run behind a reset: it stands or falls with it."""
-    if change.kind != Kind.RESET:
-        return ()
-    body = input_body(CANARY, 0, by=change.by)
-    payload, _ = encode(Record(Kind.INPUT, change.at_ms, writer, body))
-    subject = SessionSubjects(ref).input(_canary_id(change))
-    return (Write(subject, payload, Expect(subject, 0)),)
-
-
-def _canary_id(change: AnchorChanged) -> str:
-    return f"{CANARY}-{change.anchor.reset_count}"
-
-
 async def _reply(parts: Parts, ref: SessionRef, done: Done, key: str) -> Control:
     change = done.change
     ended: Sequence[Fate] = ()
@@ -167,7 +147,7 @@ async def _reply(parts: Parts, ref: SessionRef, done: Done, key: str) -> Control
         idempotency_key=key,
         run_id=change.anchor.run_id,
         more={name: value for name, value in change.more.items() if name != "text"},
-        canary=_canary_id(change) if change.kind == Kind.RESET else None,
+        canary=canary_id(change) if change.kind == Kind.RESET else None,
         never_start=[fate.call for fate in ended if fate.state == "never_starts"],
         too_late=[fate.to_json() for fate in ended if fate.state == "may_have_run"],
     )

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anchorwatch.bus.port import Bus, Stored
-from anchorwatch.codec import decode
+from anchorwatch.bus.port import Bus, Expect, Stored
+from anchorwatch.codec import decode, encode
 from anchorwatch.core.errors import (
     Damaged,
     Fenced,
@@ -23,16 +23,18 @@ from anchorwatch.core.errors import (
     Unavailable,
 )
 from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Kind, Record
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.commands import Order
 from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.events import AnchorChanged
 from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
-from anchorwatch.journal.mapping import read_session_record
+from anchorwatch.journal.mapping import input_body, read_session_record
 from anchorwatch.journal.sessions import STALE_ATTEMPTS_MAX, SessionJournal
 from anchorwatch.topology.subjects import SessionSubjects
 
 RACES_LOST_MAX = 16
+CANARY = "canary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,21 @@ class OrderJournal:
             if page.up_to >= receipt.sequence:
                 raise Damaged(f"sequence {receipt.sequence}: no anchor stands before this receipt")
         raise Unavailable(f"no server has answered up to sequence {receipt.sequence}")
+
+
+def canary(ref: SessionRef, change: AnchorChanged, writer: str) -> Sequence[Write]:
+    """The input that has a turn run behind a reset: it is to stand or fall with it. Behind other changes, none."""
+    if change.kind != Kind.RESET:
+        return ()
+    body = input_body(CANARY, 0, by=change.by)
+    payload, _ = encode(Record(Kind.INPUT, change.at_ms, writer, body))
+    subject = SessionSubjects(ref).input(canary_id(change))
+    return (Write(subject, payload, Expect(subject, 0)),)
+
+
+def canary_id(change: AnchorChanged) -> str:
+    """The id of the input behind a reset."""
+    return f"{CANARY}-{change.anchor.reset_count}"
 
 
 def _only(events: Sequence[Any]) -> AnchorChanged:

@@ -23,7 +23,7 @@ from anchorwatch.core.session.decide import decide
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.inputs import Receipt, accept
 from anchorwatch.journal.mapping import input_body
-from anchorwatch.journal.orders import Asked, Done, OrderJournal
+from anchorwatch.journal.orders import Asked, Done, OrderJournal, canary
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.runner import ensure_topology, find
@@ -93,7 +93,12 @@ class SimMesh:
     async def order(self, ref: SessionRef, key: str, make: Callable[[SessionState, str], Order]) -> Done:
         """Order something, as the gateway does: ``make`` is given the session as it is, and the id of the receipt."""
         asked = Asked(f"c-{key}", "outside", key)
-        return await self.orders.carry_out(ref, asked, lambda state: make(state, asked.control_id))
+        return await self.orders.carry_out(
+            ref,
+            asked,
+            lambda state: make(state, asked.control_id),
+            also=lambda change: canary(ref, change, "outside"),
+        )
 
     async def control(self, ref: SessionRef, kind: str, key: str, turn_id: str | None = None) -> Done:
         """Pause, resume, cancel or delete."""
