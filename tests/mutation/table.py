@@ -37,6 +37,7 @@ _DECIDE = "shared/anchorwatch/core/session/decide.py"
 _REST = "shared/anchorwatch/core/session/rest.py"
 _APPLY = "shared/anchorwatch/core/session/apply.py"
 _ACTION = "shared/anchorwatch/core/effect/decide.py"
+_BLOCKING = "shared/anchorwatch/core/effect/blocking.py"
 _TAKEOVER = "services/planner/anchorwatch_planner/evidence.py"
 
 _WRITES = (
@@ -205,4 +206,56 @@ _EFFECTS = (
     ),
 )
 
-MUTATIONS = (*_WRITES, *_TURNS, *_HOLDERS, *_EFFECTS)
+_RESOURCES = (
+    _one(
+        "an earlier command is not waited for",
+        _BLOCKING,
+        "if state.outcome is None:",
+        "if False:",
+        "tests/unit/core/test_blocking.py",
+    ),
+    _one(
+        "an unknown effect of the session blocks nothing",
+        _BLOCKING,
+        "if state.unknown:",
+        "if False:",
+        "tests/unit/core/test_blocking.py",
+    ),
+    _one(
+        "an unknown effect of another session blocks nothing",
+        _BLOCKING,
+        "other_blocks = state.unknown and state.outcome_sequence < mine.first_claim",
+        "other_blocks = False",
+        "tests/unit/core/test_blocking.py",
+    ),
+    _one(
+        "what began before a block is refused",
+        _BLOCKING,
+        "other_blocks = state.unknown and state.outcome_sequence < mine.first_claim",
+        "other_blocks = state.unknown",
+        "tests/unit/core/test_blocking.py",
+    ),
+    _one(
+        "a key from the model's words",
+        _DECIDE,
+        "intent = (call.verb or call.tool, call.resource)",
+        "intent = (call.verb or call.tool, str(call.args))",
+        "tests/unit/core/test_intents.py",
+    ),
+    _one(
+        "a later attempt speaks for the one whose answer was lost",
+        "shared/anchorwatch/execution/attempts.py",
+        "if not doubt or isinstance(error, NeverDone):",
+        "if error:",
+        "tests/unit/executor/test_attempts.py",
+    ),
+    _one(
+        "the request that settled an effect is not known again",
+        "shared/anchorwatch/core/effect/resolve.py",
+        'if outcome.state == "resolved":',
+        "if False:",
+        "tests/unit/core/test_resolve.py",
+    ),
+)
+
+MUTATIONS = (*_WRITES, *_TURNS, *_HOLDERS, *_EFFECTS, *_RESOURCES)

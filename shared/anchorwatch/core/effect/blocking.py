@@ -60,6 +60,7 @@ def under_claim(mine: EffectState, others: Iterable[tuple[str, EffectState]]) ->
     not run. One that became so later does not: the command had begun, and is settled as its class allows.
     """
     for name, state in others:
-        if state.outcome is not None and state.unknown and state.outcome_sequence < mine.first_claim:
+        other_blocks = state.unknown and state.outcome_sequence < mine.first_claim
+        if other_blocks and state.outcome is not None:
             return Blocked(name, state.outcome.tool)
     return Clear()
