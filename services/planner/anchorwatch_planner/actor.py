@@ -4,14 +4,14 @@ Messages that arrive while the session is looked at wait, unacked and kept in pr
 afterwards. A burst does not hold the consumer: of many waiting inputs only the newest is kept, since a look
 reads at least up to it and so sees those before. Nor does a session that cannot be looked at (its pack is
 missing, say): it is left alone for a while, longer each time, and of its inputs in hand only the newest comes
-again.
+again; before long that is written down (`troubles`), and none has to.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 from anchorwatch.bus.port import Delivery
@@ -21,6 +21,7 @@ from anchorwatch.edges import Edge, reached
 from anchorwatch.service.keepalive import KeepAlive
 
 from anchorwatch_planner.evidence import Cause
+from anchorwatch_planner.troubles import Troubles
 from anchorwatch_planner.verdict import Held, Verdict
 
 WAITING_MAX = 8
@@ -40,9 +41,10 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """The look did not come to an end: look again after ``delay_s``, and not before."""
+    """The look did not come to an end: look again after ``delay_s``, and not before. ``written``: others see to that."""
 
     delay_s: float
+    written: bool = False
 
 
 @dataclass(slots=True)
@@ -55,9 +57,16 @@ class Actors:
     """The mailboxes of a process. ``look`` is called for one session at most once at a time."""
 
     def __init__(
-        self, look: Look, log: structlog.stdlib.BoundLogger, in_hand: KeepAlive, *, concurrency: int
+        self,
+        look: Look,
+        log: structlog.stdlib.BoundLogger,
+        in_hand: KeepAlive,
+        *,
+        concurrency: int,
+        troubles: Troubles | None = None,
     ) -> None:
         self._look = look
+        self._troubles = troubles
         self._log = log
         self._boxes: dict[SessionRef, _Box] = {}
         self._slots = asyncio.Semaphore(concurrency)
@@ -116,8 +125,9 @@ class Actors:
     async def _look_safely(self, ref: SessionRef, letters: list[Letter]) -> Verdict | _Failed:
         attempt = max(letter.cause.attempt for letter in letters)
         failed = _Failed(min(RETRY_S * 2.0 ** min(attempt - 1, 10), RETRY_S_MAX))
+        causes = [letter.cause for letter in letters]
         try:
-            return await self._look(ref, [letter.cause for letter in letters])
+            return await self._look_guarded(ref, causes)
         except NewerSchema as error:
             # A planner of that release can: it comes again, to whoever is next.
             self._log.error(
@@ -132,14 +142,28 @@ class Actors:
             self._log.warning(
                 "look failed, will look again", session=str(ref), code=error.code, why=str(error)
             )
-            return failed
-        except Exception:  # noqa: BLE001 - a fault in one session must not stop the others
+            return replace(failed, written=await self._write_down(ref, causes, error))
+        except Exception as error:  # noqa: BLE001 - a fault in one session must not stop the others
             self._log.exception("look failed, will look again", session=str(ref))
-            return failed
+            return replace(failed, written=await self._write_down(ref, causes, error))
+
+    async def _look_guarded(self, ref: SessionRef, causes: list[Cause]) -> Verdict:
+        if self._troubles is None:
+            return await self._look(ref, causes)
+        async with self._troubles.guard(ref) as admitted:
+            verdict = await self._look(ref, causes) if admitted else None
+        if admitted and verdict is None:
+            await self._troubles.rested(ref)
+        return verdict
+
+    async def _write_down(self, ref: SessionRef, causes: list[Cause], error: Exception) -> bool:
+        return self._troubles is not None and await self._troubles.failed(ref, causes, error)
 
     async def _answer(self, letters: list[Letter], verdict: Verdict | _Failed) -> None:
         newest = max((letter.cause.sequence for letter in letters if letter.cause.kind == "in"), default=0)
         again = verdict.delay_s if verdict is not None else None
+        if isinstance(verdict, _Failed) and verdict.written:
+            again = None
         for letter in letters:
             if letter.delivery is None:
                 continue

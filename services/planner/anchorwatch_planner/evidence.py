@@ -19,7 +19,7 @@ from anchorwatch.bus.port import Stored
 from anchorwatch.core.session.state import Turn
 from anchorwatch.topology.subjects import parse_register
 
-CauseKind = Literal["in", "done", "gate", "control", "resumed", "tick", "sweep", "start"]
+CauseKind = Literal["in", "done", "gate", "control", "resumed", "tick", "sweep", "start", "retry"]
 
 
 @dataclass(frozen=True, slots=True)

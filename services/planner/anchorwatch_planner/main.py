@@ -9,6 +9,7 @@ from functools import partial
 from anchorwatch.bus.port import ConsumerSpec, Delivery, Stored
 from anchorwatch.codec import decode
 from anchorwatch.core.errors import AnchorWatchError, Damaged
+from anchorwatch.core.letters import DeadLetter
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.models import registry as models
@@ -18,6 +19,8 @@ from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.intake import Intake
 from anchorwatch.service.keepalive import ACK_WAIT_S, KeepAlive
 from anchorwatch.service.leases import Leases
+from anchorwatch.service.letters import DeadLetters
+from anchorwatch.service.orders import Orders
 from anchorwatch.topology.streams import TICKS, journal_stream
 from anchorwatch.topology.subjects import (
     ANCHOR,
@@ -36,6 +39,7 @@ from anchorwatch_planner.evidence import Cause, CauseKind
 from anchorwatch_planner.minds import Build, Minds
 from anchorwatch_planner.sweep import sweep
 from anchorwatch_planner.switchboard import Switchboard
+from anchorwatch_planner.troubles import SERVICE, Troubles
 from anchorwatch_planner.wiring import SHARD, wire
 
 BATCH = 32
@@ -71,7 +75,10 @@ async def run(context: ServiceContext, build: Build | None = None) -> None:
     switches = Switchboard(context.bus, context.clock, context.log)
     await switches.read()
     wired = wire(context, minds, build, switches)
-    actors = Actors(wired.looker.look, context.log, in_hand, concurrency=CONCURRENCY)
+    letters = DeadLetters(context)
+    troubles = Troubles(context, letters, wired.sessions)
+    actors = Actors(wired.looker.look, context.log, in_hand, concurrency=CONCURRENCY, troubles=troubles)
+    orders = Orders(context, letters, Retries(troubles, actors), SERVICE, f"dead-{SERVICE}")
     wakes, ticks = (Intake(context.bus, spec, context.stopping) for spec in (WAKES, FALLEN_DUE))
     await wakes.open()
     await ticks.open()
@@ -82,10 +89,11 @@ async def run(context: ServiceContext, build: Build | None = None) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             keeping = tasks.create_task(in_hand.run(), name="keep")
-            sweeping = tasks.create_task(_sweep(context, actors), name="sweep")
+            sweeping = tasks.create_task(_sweep(context, actors, troubles), name="sweep")
             following = tasks.create_task(
                 switches.follow(lambda: _released(context, actors)), name="switches"
             )
+            tasks.create_task(orders.run(), name="letters")
             tasks.create_task(_take(context, wakes, lambda delivery: _post_wake(actors, delivery)))
             tasks.create_task(_take(context, ticks, lambda delivery: _post_tick(actors, delivery)))
             await context.stopping.wait()
@@ -104,6 +112,21 @@ async def run(context: ServiceContext, build: Build | None = None) -> None:
 async def _released(context: ServiceContext, actors: Actors) -> None:
     """A kill switch was turned off: what waited for it is looked at."""
     await sweep(context.bus, actors, starting=True)
+
+
+class Retries:
+    """The letters of sessions, for `Orders`."""
+
+    def __init__(self, troubles: Troubles, actors: Actors) -> None:
+        self._troubles = troubles
+        self._actors = actors
+
+    async def take_up(self, letter: DeadLetter) -> float | None:
+        """Look at the session once more."""
+        return await self._troubles.take_up(letter, self._actors.post, self._actors.rest)
+
+    async def settle(self, letter: DeadLetter) -> None:
+        """Its inputs wait in the journal, and it is looked at again at each sweep."""
 
 
 async def _take(context: ServiceContext, intake: Intake, post: Callable[[Delivery], Awaitable[None]]) -> None:
@@ -140,12 +163,16 @@ async def _post_tick(actors: Actors, delivery: Delivery) -> None:
     await actors.post(ref, Cause("tick", 0, delivery.attempt), delivery)
 
 
-async def _sweep(context: ServiceContext, actors: Actors) -> None:
+async def _sweep(context: ServiceContext, actors: Actors, troubles: Troubles) -> None:
     monotonic = asyncio.get_running_loop().time
     leases = Leases(context.bus, context.identity, context.settings.lease_s, monotonic=monotonic)
     first = True
     while True:
         try:
+            await troubles.refresh()
+            for ref in troubles.known():
+                if not actors.busy(ref):
+                    await actors.post(ref, Cause("retry"))
             if first or await leases.hold("sweep"):
                 await sweep(context.bus, actors, starting=first)
             first = False

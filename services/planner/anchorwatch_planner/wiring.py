@@ -37,6 +37,7 @@ class Wired:
 
     looker: DoubtingLooker
     answers: Answers
+    sessions: SessionJournal
 
 
 def wire(context: ServiceContext, minds: Minds, build: Build, switches: Switchboard) -> Wired:
@@ -91,4 +92,4 @@ def wire(context: ServiceContext, minds: Minds, build: Build, switches: Switchbo
         log=context.log,
     )
     looker = DoubtingLooker(Looker(parts), bus, committer, identity, clock, context.log)
-    return Wired(looker, answers)
+    return Wired(looker, answers, sessions)

@@ -27,11 +27,11 @@ _TTL_S: Mapping[LetterState, int] = {"suspected": SUSPECTED_TTL_S, "done": DONE_
 
 @dataclass(frozen=True, slots=True)
 class Filed:
-    """A letter where it stands: ``head`` is its record's sequence in the stream (0: there is none), ``writer`` who wrote it."""
+    """A letter where it stands: ``head`` is its record's sequence in the stream (0: none). ``fresh``: just written here."""
 
     letter: DeadLetter | None = None
     head: int = 0
-    writer: str = ""
+    fresh: bool = False
 
 
 class LetterJournal:
@@ -70,7 +70,7 @@ class LetterJournal:
         payload, _ = encode(Record(Kind.DEAD_LETTER, at_ms, self._writer, _body(letter)))
         write = Write(subject, payload, ttl_s=_TTL_S.get(letter.state))
         sequence = await self._committer.commit([write], Expect(subject, head))
-        return Filed(letter, sequence, self._writer)
+        return Filed(letter, sequence, fresh=True)
 
     async def change(
         self, address: Address, change: Callable[[DeadLetter | None], DeadLetter | None], at_ms: int
@@ -108,7 +108,7 @@ def read_letter(stored: Stored) -> Filed:
         raise Damaged(f"a dead letter at {stored.sequence}: a field is missing or odd: {error!r}") from None
     if named != tokens or letter.state not in get_args(LetterState):
         raise Damaged(f"the dead letter at {stored.sequence} is of another register, or of no known state")
-    return Filed(letter, stored.sequence, record.writer)
+    return Filed(letter, stored.sequence)
 
 
 def _body(letter: DeadLetter) -> dict[str, Any]:

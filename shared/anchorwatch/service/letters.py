@@ -42,8 +42,7 @@ class DeadLetters:
         self._clock = context.clock
         self._log = context.log
         self._tries_max = context.settings.dead_letter_tries
-        self._writer = context.identity.execution_id
-        self.journal = LetterJournal(context.bus, self._writer)
+        self.journal = LetterJournal(context.bus, context.identity.execution_id)
         # What this process has come to an answer on, which no handler does that ends its process.
         self._answered: OrderedDict[Address, None] = OrderedDict()
         self._one = asyncio.Lock()
@@ -153,16 +152,14 @@ class DeadLetters:
             Unavailable.
         """
         assert filed.letter is not None  # noqa: S101 - it was read
-        address, head, now_ms = filed.letter.address, filed.head, self._clock.now_ms()
+        address, now_ms = filed.letter.address, self._clock.now_ms()
 
         def change(letter: DeadLetter | None) -> DeadLetter | None:
             if letter is None or letter.state not in machine.WAITING or filed.letter != letter:
                 return None
             return machine.started(letter, address, now_ms, self._tries_max)
 
-        after = await self.journal.change(address, change, now_ms)
-        if after.head != head:
-            self._tell(after, machine.CRASHED)
+        self._tell(await self.journal.change(address, change, now_ms), machine.CRASHED)
 
     async def handled(self, address: Address) -> None:
         """Its message was handled after all.
@@ -189,8 +186,7 @@ class DeadLetters:
 
     def _tell(self, filed: Filed, why: str) -> None:
         letter = filed.letter
-        # Of a letter that somebody else wrote, they told.
-        if letter is None or letter.state == "suspected" or filed.writer != self._writer:
+        if letter is None or letter.state == "suspected" or not filed.fresh:
             return
         told = self._log.error if letter.state == "open" else self._log.warning
         told(

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import contextvars
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -198,7 +198,7 @@ class Process:
         assert isinstance(presence, Presence)  # noqa: S101 - made above
         try:
             await _be_present(presence)
-            await _work(self._run, context, presence)
+            await _work(self._run, replace(context, crashes=presence.crashes), presence)
         except Exception as error:
             if life.dead:
                 return
