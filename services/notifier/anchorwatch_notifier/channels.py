@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import json
 import os
+from collections import OrderedDict
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from anchorwatch_notifier.notices import Notice
 from anchorwatch_notifier.posting import NotReached, Poster
 from anchorwatch_notifier.routes import Route
 
+OTHERS_KEPT_MAX = 65_536
 WEBHOOK_TIMEOUT_S = 10.0
 RETRY_AFTER_S_MAX = 24 * 3600.0
 _TOLD_TO_WAIT = frozenset({429, 503})
@@ -71,34 +73,57 @@ class LogChannel:
 
 
 class FileChannel:
-    """A line of JSON at the end of a file; each carries its delivery's id, so the file can be asked."""
+    """A line of JSON at the end of a file; each carries its delivery's id, so the file can be asked.
+
+    A process that was stopped between its claim and its line goes on after another has written the line. So whoever writes
+    first reads what others have written since, both under the file's lock.
+    """
 
     deduplicates: ClassVar[bool] = False
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        # What stood there before this process began is looked through by `arrived`, where a claim was left open.
+        self._read = path.stat().st_size if path.exists() else 0
+        self._of_others: OrderedDict[str, None] = OrderedDict()
 
     async def send(self, delivery_id: str, notice: Notice) -> None:
         line = json.dumps({"id": delivery_id, **notice.content()}, ensure_ascii=False).encode() + b"\n"
         try:
-            await asyncio.to_thread(self._append, line)
+            await asyncio.to_thread(self._append, delivery_id, line)
         except OSError as error:
             raise NotSent(f"cannot write: {error.strerror}") from None
 
-    def _append(self, line: bytes) -> None:
+    def _append(self, delivery_id: str, line: bytes) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("ab+") as file:
             # Another notifier may be in the middle of a line, which then only looks as if a crash had cut it short.
             fcntl.flock(file, fcntl.LOCK_EX)
             size = file.seek(0, os.SEEK_END)
+            self._read_others(size)
+            if delivery_id in self._of_others:
+                return
             if size and not self._ends_in_line(size):
                 # A line that a crash cut short stays by itself.
                 line = b"\n" + line
             file.write(line)
             file.flush()
+            self._read = size + len(line)
             # The disk may take its time, and others need not wait for it.
             fcntl.flock(file, fcntl.LOCK_UN)
             os.fsync(file.fileno())
+
+    def _read_others(self, size: int) -> None:
+        """Take note of the lines that others wrote since the last look. A file that became shorter is another one."""
+        start = self._read if self._read <= size else 0
+        if start < size:
+            with self._path.open("rb") as file:
+                file.seek(start)
+                for line in file:
+                    self._of_others[_id_of(line)] = None
+        while len(self._of_others) > OTHERS_KEPT_MAX:
+            self._of_others.popitem(last=False)
+        self._read = size
 
     def _ends_in_line(self, size: int) -> bool:
         with self._path.open("rb") as file:
@@ -122,12 +147,15 @@ class FileChannel:
 
 
 def _is_line_of(line: bytes, delivery_id: str) -> bool:
-    if delivery_id.encode() not in line:
-        return False
+    return delivery_id.encode() in line and _id_of(line) == delivery_id
+
+
+def _id_of(line: bytes) -> str:
+    """The delivery of a line; empty of one that was cut short."""
     try:
-        return bool(json.loads(line)["id"] == delivery_id)
+        return str(json.loads(line)["id"])
     except (ValueError, KeyError, TypeError):
-        return False
+        return ""
 
 
 class WebhookChannel:
