@@ -127,7 +127,7 @@ class Told(Actor):
 
     async def leave(self) -> None:
         """Let nobody look at it any more."""
-        await self.control("deleted")
+        await self.control("delete")
         agents = await self.bus.bucket(AGENTS_BUCKET)
         key = f"session.{self.ref.workspace}.{self.name}"
         entry = await agents.get(key)

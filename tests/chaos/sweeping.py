@@ -122,11 +122,11 @@ async def released(case: Case) -> None:
         [("set", "a", "ok"), ("build", "b", "ok")] if case.parallel else [("set", "a", "ok")]
     )
     await _decided(case)
-    await case.actor.control("paused")
+    await case.actor.control("pause")
     await case.arm()
     await case.death()
     await case.back()
-    await case.actor.control("resumed")
+    await case.actor.control("resume")
 
 
 async def too_late(case: Case) -> None:
@@ -181,11 +181,27 @@ async def compacted(case: Case) -> None:
     await _dies_during(case, talk())
 
 
+async def ordered(case: Case) -> None:
+    """A person pauses the session, and lets it go on."""
+    await case.actor.make()
+    await case.arm()
+
+    async def order() -> None:
+        await case.actor.control("pause")
+        await case.actor.say(
+            [("set", "a", "ok"), ("build", "b", "ok")] if case.parallel else [("set", "a", "ok")]
+        )
+        await case.actor.control("resume")
+
+    await _dies_during(case, order())
+
+
 PLAYS: Mapping[str, Callable[[Case], Awaitable[None]]] = {
     "planner.takeover": taken_over,
     "planner.snapshot": snapshot,
     "executor.release": released,
     "executor.late": too_late,
+    "gateway.control": ordered,
     "gateway.resolve": settled,
     "planner.resolution": settled,
     "planner.compaction": compacted,

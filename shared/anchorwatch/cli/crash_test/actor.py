@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -16,17 +14,11 @@ from anchorwatch.cli.crash_test.collecting import Acknowledged
 from anchorwatch.cli.crash_test.mesh import CrashMesh
 from anchorwatch.cli.demo.watch import Follower
 from anchorwatch.core.agents import AgentSpec
-from anchorwatch.core.errors import Fenced, Unavailable
 from anchorwatch.core.names import SessionRef
-from anchorwatch.core.session.decide import Control, decide
-from anchorwatch.journal.commit import Committer
-from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.packs.port import Stimulus
 from anchorwatch.service.agents import subscribed
-from anchorwatch.topology.streams import journal_stream
 
 WORKSPACE = "default"
-CONTROL_TRIES_MAX = 10
 T = TypeVar("T")
 
 
@@ -79,21 +71,10 @@ class Actor:
             self.acknowledged.event(stimulus.source, key)
         return int(stored["sequence"])
 
-    async def control(self, kind: str) -> None:
-        """What a person's control writes, such as ``paused``, ``resumed`` or ``deleted``.
-
-        Raises:
-            Unavailable: the bus is away, or others write all the time.
-        """
-        journal = SessionJournal(self.bus, Committer(self.bus, journal_stream()), "crash-test")
-        for _ in range(CONTROL_TRIES_MAX):
-            state = await journal.load(self.ref, 0)
-            now_ms = time.time_ns() // 1_000_000
-            control = Control(kind, "crash-test", now_ms)
-            with contextlib.suppress(Fenced):
-                await journal.append(self.ref, state, decide(state, control), now_ms)
-                return
-        raise Unavailable(f"{self.ref} is being written by others")
+    async def control(self, order: str) -> None:
+        """A person's order: ``pause``, ``resume``, ``delete``."""
+        key = f"{self.name}-{next(self._numbers)}"
+        await self._ask(lambda api: api.post(f"/api/sessions/{self.name}/{order}", {}, key=key))
 
     async def _ask(self, ask: Callable[[Api], T]) -> T:
         def asked() -> T:

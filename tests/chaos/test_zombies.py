@@ -1,0 +1,167 @@
+"""Processes stopped (SIGSTOP) where it hurts, replaced, and continued: nothing is done twice, and what they say is too late."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+from anchorwatch.core.records import Kind
+from anchorwatch.edges import Edge
+from anchorwatch.mesh.credentials import SERVICES
+from anchorwatch.service.leases import lease_key
+from anchorwatch.topology.streams import LEASES_BUCKET
+
+from tests.chaos.scene import Scene, Told, playing
+from tests.support.waiting import eventually
+
+STOPPED_S_MAX = 20.0
+LEASE_S = 2
+TWO = ("observer", "planner", "executor", "notifier")
+SETTINGS = {"ANCHORWATCH_LEASE_S": str(LEASE_S), "ANCHORWATCH_SWEEP_S": "1"}
+STEP = [("set", "a", "ok"), ("build", "b", "ok"), ("fire", "c", "ok")]
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    counts = {service: 2 if service in TWO else 1 for service in SERVICES}
+    with playing(tmp_path_factory.mktemp("zombies"), counts, **SETTINGS) as made:
+        yield made
+
+
+class Zombie:
+    """The first process of a service: it stops at an edge, and the second one takes its place.
+
+    Within the block; before and after it, both of them work.
+    """
+
+    def __init__(self, scene: Scene, edge: Edge) -> None:
+        self.instance, self.other = f"{edge.service}-1", f"{edge.service}-2"
+        self._mesh, self._edge = scene.mesh, edge
+
+    async def __aenter__(self) -> Self:
+        # It alone works for now, so that it is who comes to the edge.
+        self._mesh.kill(self.other)
+        self._mesh.start(self.instance, f"{self._edge}=stop")
+        await self._mesh.came(self.instance)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        for instance in (self.instance, self.other):
+            self._mesh.start(instance)
+            await self._mesh.ready(instance)
+
+    async def replaced(self) -> None:
+        """It has stopped, and another has begun."""
+        pid = self._mesh.children[self.instance].pid
+
+        async def stopped() -> bool:
+            return is_stopped(pid)
+
+        await eventually(stopped, STOPPED_S_MAX, f"{self.instance} stops at {self._edge}")
+        self._mesh.start(self.other)
+        await self._mesh.ready(self.other)
+
+    def comes_back(self) -> None:
+        """It goes on where it stopped, and from here on it works alone again."""
+        self._mesh.go_on(self.instance)
+        self._mesh.kill(self.other)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+@pytest.mark.parametrize(
+    "edge",
+    [
+        Edge.OBSERVER_INPUT_BEFORE,
+        Edge.OBSERVER_ACK_BEFORE,
+        Edge.PLANNER_ACQUIRE_BEFORE,
+        Edge.PLANNER_STEP_BEFORE,
+        Edge.PLANNER_END_BEFORE,
+        Edge.EXECUTOR_CLAIM_BEFORE,
+        Edge.EXECUTOR_EFFECT_BEFORE,
+        Edge.EXECUTOR_EFFECT_AFTER,
+        Edge.EXECUTOR_OUTCOME_BEFORE,
+        Edge.NOTIFIER_CLAIM_BEFORE,
+        Edge.NOTIFIER_SEND_BEFORE,
+        Edge.NOTIFIER_DELIVERY_BEFORE,
+    ],
+    ids=str,
+)
+async def test_a_process_that_was_replaced_and_goes_on_does_nothing_twice(scene: Scene, edge: Edge) -> None:
+    async with scene.mesh.bus() as bus:
+        session = scene.actor(bus)
+        await session.make()
+        await session.rest()
+        async with Zombie(scene, edge) as zombie:
+            await session.say(STEP)
+            await session.publish("a note")
+            await zombie.replaced()
+            await session.rest()
+            zombie.comes_back()
+            await session.say([("set", "d", "ok")])
+            await session.publish("another note")
+            assert await session.violations() == []
+        await session.leave()
+
+
+@pytest.mark.parametrize("tool", ["set", "build", "fire"])
+@pytest.mark.parametrize("edge", [Edge.EXECUTOR_EFFECT_BEFORE, Edge.EXECUTOR_OUTCOME_BEFORE], ids=str)
+async def test_the_outcome_of_an_executor_that_was_replaced_is_kept_as_late(
+    scene: Scene, edge: Edge, tool: str
+) -> None:
+    async with scene.mesh.bus() as bus:
+        session = scene.actor(bus)
+        await session.make()
+        async with Zombie(scene, edge) as zombie:
+            await session.say([(tool, "a", "ok")])
+            await zombie.replaced()
+            before = await session.rest()
+            assert before.late == ()
+            zombie.comes_back()
+            await is_late(session)
+            history = await session.rest()
+            assert [each.outcome for each in history.outcomes] == [each.outcome for each in before.outcomes]
+            assert len(session.world.effects()) == 1
+            assert await session.violations() == []
+        await session.leave()
+
+
+async def test_whoever_holds_the_lease_of_the_sweep_may_be_stopped(scene: Scene) -> None:
+    """Another one takes the lease, and finds the turn that nobody is watching."""
+    async with scene.mesh.bus() as bus:
+        session = scene.actor(bus)
+        await session.make()
+        await session.rest()
+        async with Zombie(scene, Edge.PLANNER_ACQUIRE_AFTER) as zombie:
+            leases = await bus.bucket(LEASES_BUCKET)
+
+            async def sweeps() -> bool:
+                entry = await leases.get(lease_key("sweep"))
+                return entry is not None and json.loads(entry.value)["instance"] == zombie.instance
+
+            await eventually(sweeps, 20, "it holds the lease of the sweep")
+            await session.say(STEP)
+            await zombie.replaced()
+            history = await session.rest()
+            assert len(history.of_kind(Kind.TAKEN_OVER)) == 1
+            zombie.comes_back()
+            await session.say([("set", "d", "ok")])
+            assert await session.violations() == []
+        await session.leave()
+
+
+async def is_late(session: Told) -> None:
+    async def there() -> bool:
+        history = await session.journal.history()
+        return [each.outcome.owner.instance for each in history.late] == ["executor-1"]
+
+    await eventually(there, 20, "its late outcome is recorded")
