@@ -10,10 +10,12 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.commands import Reset, Steer
+from anchorwatch.core.times import from_iso
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.testing.mesh import SimMesh
 
 from tests.sim.test_planner import Decide, agent, mesh_test, obedient, once
+from tests.support.packs import Sink
 
 
 def listening(heard: list[tuple[int, list[str]]]) -> Decide:
@@ -169,3 +171,22 @@ def test_a_hundred_resets_under_load_never_paralyse_lose_no_input_and_lower_no_r
         assert anchor.run_id == anchor.run_count
 
     mesh_test(seed, body, debounce_p0_s=0.5, debounce_p1_s=1)
+
+
+def test_a_session_that_goes_in_circles_does_not_count_as_success_and_slows_down(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        Sink(tmp_path).set_world(at_ms=4_000_000_000_000)
+        await mesh.open("observer", "planner", ("executor", obedient))
+        ref = await mesh.session("s", agent(tmp_path, once("fire"), heartbeat_s=300))
+        outcomes: list[str | None] = []
+        for run in range(1, 8):
+            anchor = await mesh.until_rest(ref, run, within_s=400)
+            outcomes.append(anchor.last_run_outcome)
+        assert outcomes == ["success"] * 4 + ["unresolved"] * 3
+        assert "7 turns in a row" in anchor.last_run_reason
+        ended = [each for each in await mesh.anchors(ref) if each["record"]["kind"] == Kind.TURN_ENDED][-3:]
+        waits = [from_iso(each["next_check_at"]) - each["record"]["at_ms"] for each in ended]
+        assert waits == sorted(waits)
+        assert waits[0] < waits[-1]
+
+    mesh_test(11, body)

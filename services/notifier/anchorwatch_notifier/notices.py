@@ -36,7 +36,6 @@ NoticeKind = Literal[
 KINDS: tuple[NoticeKind, ...] = get_args(NoticeKind)
 Severity = Literal["info", "warning", "critical"]
 NO_PROGRESS_RUNS = 3
-NO_PROGRESS_EVERY = 10
 """After the first alarm, each so many further runs without progress raise another."""
 TEXT_CHARS_MAX = 1_000
 _BAD: Mapping[RunOutcome, tuple[NoticeKind, Severity]] = {
@@ -138,7 +137,8 @@ def _turn_ended(register: Register, stored: Stored, anchor: Anchor, record: Reco
         kinds.append(kind)
     stuck = anchor.runs_without_progress
     title = f"{anchor.session}: turn {anchor.last_run_id} ended {outcome}"
-    if stuck == NO_PROGRESS_RUNS or (stuck > NO_PROGRESS_RUNS and stuck % NO_PROGRESS_EVERY == 0):
+    # Once a streak: whoever was told knows, and each turn's own end is told beside it.
+    if stuck == NO_PROGRESS_RUNS and outcome in _BAD:
         kinds.append("no_progress")
         severity = "critical"
         title += f", the {stuck}th in a row without progress"

@@ -16,6 +16,7 @@ from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.apply import asked
+from anchorwatch.core.session.cycling import CIRCLES_MAX, circles
 from anchorwatch.core.session.decide import CommitStep, EndTurn, PlannedCall, decide
 from anchorwatch.core.session.events import StepHead
 from anchorwatch.core.session.outcome import judge
@@ -197,6 +198,12 @@ class Thinker:
         facts = self._facts(state, mind, observation)
         acting = frozenset(tool.name for tool in mind.tools if tool.mutating and tool.risk is not Risk.NONE)
         outcome, reason = judge(turn, mind.pack.emergency(facts), acting)
+        count = circles(state, acting)
+        if outcome == "success" and count >= CIRCLES_MAX:
+            outcome, reason = (
+                "unresolved",
+                f"the same decision on the same sight, {count} turns in a row: {reason}",
+            )
         return await self._end(ref, state, mind, observation, outcome, reason, head)
 
     async def _end(

@@ -78,7 +78,7 @@ def late() -> Stored:
         (ended("over_budget", 2), ("over_budget", "turn_ended"), "warning"),
         (ended("unresolved", 3), ("turn_unresolved", "no_progress", "turn_ended"), "critical"),
         (ended("unresolved", 4), ("turn_unresolved", "turn_ended"), "critical"),
-        (ended("failed", 10), ("turn_failed", "no_progress", "turn_ended"), "critical"),
+        (ended("failed", 10), ("turn_failed", "turn_ended"), "warning"),
         (anchor_record(Kind.QUARANTINED, "damage"), ("session_quarantined",), "critical"),
         (effect_record(GateAsked("rule", "b", 1)), ("approval_wanted",), "warning"),
         (effect_record(outcome("unknown")), ("effect_unknown",), "critical"),
