@@ -11,6 +11,7 @@ import structlog
 from anchorwatch.bus.port import ConsumerSpec
 from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.decide import EndTurn, decide
@@ -50,6 +51,7 @@ class Slow:
     def __init__(self, sessions: SessionJournal, me: str) -> None:
         self.thinking = asyncio.Event()
         self.told = asyncio.Event()
+        self.seen: Observation | None = None
         self._sessions = sessions
         self._me = me
 
@@ -57,7 +59,14 @@ class Slow:
         del ref, state
         return AgentSpec(name="bench", pack="bench", version=1)
 
-    async def step(self, ref: SessionRef, state: SessionState) -> SessionState:
+    async def observe(self, ref: SessionRef, agent: str, state: SessionState) -> Observation:
+        del ref, agent, state
+        return Observation("quiet", {}, 0, "d", 60.0)
+
+    async def step(
+        self, ref: SessionRef, state: SessionState, seen: Observation | None = None
+    ) -> SessionState:
+        self.seen = seen
         self.thinking.set()
         await self.told.wait()
         end = EndTurn(self._me, "success", "", {}, FAR_MS, None, None, 0)
@@ -92,6 +101,8 @@ def test_a_planner_that_was_replaced_leaves_turn_and_message_to_who_holds_them(
         await slow.thinking.wait()
         second = asyncio.create_task(two.look(ref, [Cause("in", wake.sequence, attempts[1])]))
         await slower.thinking.wait()
+        assert slow.seen is not None, "seen while the turn was acquired"
+        assert slower.seen is None, "who takes over looks for itself"
         slow.told.set()
         left = await first
         assert isinstance(left, Held)

@@ -4,6 +4,7 @@
 - `actor`: one mailbox for each session; what arrives while a session is looked at waits there.
 - `look`: what a planner does with a session: is it time, whose turn is it, what is next.
 - `doubt`: a look that meets what it cannot read: quarantine.
+- `thinker`: what a looker asks of whoever thinks.
 - `think`: one step of a turn: observe, build the request, ask the model, commit.
 - `prompt`: the request, from state to messages. Pure.
 - `evidence`: may this planner take a turn over? Pure.

@@ -6,15 +6,15 @@ and after a lost fence, and a message is acked only when the look came to rest.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
-from typing import Protocol
 
 import structlog
-from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.errors import Fenced, Refused, TooLarge
+from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.decide import Acquire, TakeOver, decide
@@ -32,28 +32,13 @@ from anchorwatch_planner.evidence import Cause, holder, takeover_reason
 from anchorwatch_planner.resolutions import Resolutions
 from anchorwatch_planner.schedules import Schedules
 from anchorwatch_planner.switchboard import Switchboard
+from anchorwatch_planner.thinker import Thinker
 from anchorwatch_planner.verdict import REPLACED_RETRY_S, Later, Verdict, left_to_holder
 
 ROUNDS_MAX = 64
 SNAPSHOT_AGE = 96
 SWEEP_PATIENCE_MS = 5_000
 """What fell due less than this ago is on its way to a planner by its own message; a sweep leaves it alone."""
-
-
-class Thinker(Protocol):
-    """One step of a turn."""
-
-    async def step(self, ref: SessionRef, state: SessionState) -> SessionState:
-        """Take the running turn one step further, or to its end; returns the state with what was committed.
-
-        Raises:
-            Fenced: somebody else holds the session. Refused: it was paused. Unavailable.
-        """
-        ...
-
-    async def agent(self, ref: SessionRef, state: SessionState) -> AgentSpec:
-        """The newest version of the session's agent."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +173,8 @@ class Looker:
                     if not receipt.replayed:
                         return None, False
                     woken_by = receipt.sequence
-                await self._acquire(ref, state, woken_by, now_ms)
-                return None, True
+                state, seen = await self._acquire(ref, state, woken_by, now_ms)
+                return await self._step(ref, state, seen)
             case NotBefore(at_ms=at_ms, check=True) if at_ms <= horizon_ms:
                 # The run too: a clock that was set back must not find the tick of a turn that is over in place of its own.
                 runs = state.anchor.run_id if state.anchor else 0
@@ -201,7 +186,10 @@ class Looker:
                 pass
         return None, False
 
-    async def _acquire(self, ref: SessionRef, state: SessionState, woken_by: int, now_ms: int) -> None:
+    async def _acquire(
+        self, ref: SessionRef, state: SessionState, woken_by: int, now_ms: int
+    ) -> tuple[SessionState, Observation]:
+        """Start the turn; and how the world is, which is asked while the server stores that."""
         agent = await self._thinker.agent(ref, state)
         run_id = state.anchor.run_id + 1 if state.anchor else 1
         command = Acquire(
@@ -213,13 +201,22 @@ class Looker:
             at_ms=now_ms,
         )
         events = decide(state, command)
-        reached(Edge.PLANNER_ACQUIRE_BEFORE)
-        state = await self._sessions.append(ref, state, events, now_ms)
-        reached(Edge.PLANNER_ACQUIRE_AFTER)
+        seeing = asyncio.create_task(
+            self._thinker.observe(ref, agent.name, state), name=f"observation of {ref}"
+        )
+        try:
+            reached(Edge.PLANNER_ACQUIRE_BEFORE)
+            state = await self._sessions.append(ref, state, events, now_ms)
+            reached(Edge.PLANNER_ACQUIRE_AFTER)
+        except BaseException:
+            seeing.cancel()
+            await asyncio.gather(seeing, return_exceptions=True)
+            raise
         self._cache.put(ref, state)
         self._log.info(
             "turn started", session=str(ref), run=run_id, inputs=len(state.turn.inputs) if state.turn else 0
         )
+        return state, await seeing
 
     async def _accept_tick(self, ref: SessionRef, input_id: str, now_ms: int) -> Receipt:
         body = input_body("tick", P1, type_=input_id.partition("-")[0])
@@ -243,7 +240,12 @@ class Looker:
             if reason is None:
                 return left_to_holder(turn, causes), False
             state = await self._take_over(ref, state, causes, reason)
-        state = await self._thinker.step(ref, state)
+        return await self._step(ref, state)
+
+    async def _step(
+        self, ref: SessionRef, state: SessionState, seen: Observation | None = None
+    ) -> tuple[Verdict, bool]:
+        state = await self._thinker.step(ref, state, seen)
         self._cache.put(ref, state)
         if state.turn is None:
             await self._after_turn(ref, state)

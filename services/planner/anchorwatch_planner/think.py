@@ -75,8 +75,15 @@ class Thinker:
         """
         return (await self._mind(ref, state, newest=True)).agent
 
-    async def step(self, ref: SessionRef, state: SessionState) -> SessionState:
-        """Take the running turn one step further, or to its end.
+    async def observe(self, ref: SessionRef, agent: str, state: SessionState) -> Observation:
+        """How the world is for an agent, by its name; looked at after this was called."""
+        known = state.anchor.facts if state.anchor else {}
+        return shortened(await self._observe(ref.workspace, agent, tuple(known)))
+
+    async def step(
+        self, ref: SessionRef, state: SessionState, seen: Observation | None = None
+    ) -> SessionState:
+        """Take the running turn one step further, or to its end. ``seen``: an observation made for this step.
 
         Raises:
             Fenced: somebody else holds the session. Refused: it was paused. Unavailable.
@@ -85,8 +92,7 @@ class Thinker:
         if turn is None:
             raise Fenced("the turn has ended")
         mind = await self._mind(ref, state)
-        known = state.anchor.facts if state.anchor else {}
-        observation = shortened(await self._observe(ref.workspace, mind.agent.name, tuple(known)))
+        observation = seen or await self.observe(ref, mind.agent.name, state)
         if stop := self._at_a_bound(state, turn, mind):
             return await self._end(ref, state, mind, observation, *stop)
         try:
