@@ -19,7 +19,7 @@ from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.inputs import input_id
 from anchorwatch.journal.orders import Asked, Done, canary, canary_id
 
-from anchorwatch_gateway.caller import BY
+from anchorwatch_gateway.caller import by
 from anchorwatch_gateway.late_calls import Fate, fates
 from anchorwatch_gateway.parts import Parts
 from anchorwatch_gateway.replies import Control, Shown
@@ -60,11 +60,11 @@ async def order(parts: Parts, request: Request, make: Make) -> Control:
     key = request.key or secrets.token_urlsafe(18)
     control_id = input_id("c", request.ref.workspace, request.ref.session, key)
     digest = sha256_hex(canonical_json({"verb": request.verb, "body": request.body}))
-    given = Given(BY, parts.clock.now_ms(), control_id, await _check_in_ms(parts, request.ref))
+    given = Given(by(), parts.clock.now_ms(), control_id, await _check_in_ms(parts, request.ref))
     reached(Edge.GATEWAY_CONTROL_BEFORE)
     done = await parts.orders.carry_out(
         request.ref,
-        Asked(control_id, BY, digest),
+        Asked(control_id, by(), digest),
         lambda state: make(state, given),
         also=lambda change: canary(request.ref, change, parts.writer),
         deadline_s=parts.commit_deadline_s,

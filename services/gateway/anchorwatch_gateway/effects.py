@@ -16,7 +16,7 @@ from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.effects import EffectJournal
 
 from anchorwatch_gateway.bodies import VERDICTS, ResolveEffect
-from anchorwatch_gateway.caller import BY
+from anchorwatch_gateway.caller import by
 from anchorwatch_gateway.parts import Parts
 from anchorwatch_gateway.replies import Settled
 
@@ -76,7 +76,7 @@ async def _settle(
     instance, _, incarnation = parts.writer.rpartition(":")
     for _ in range(RACES_MAX):
         state = await effects.look(ref, pool, call, newest)
-        events = decide_resolve(name, state, asked, BY, Owner(instance, incarnation))
+        events = decide_resolve(name, state, asked, by(), Owner(instance, incarnation))
         if not events:
             return state, True
         try:

@@ -15,7 +15,7 @@ import structlog
 from anchorwatch.core.errors import AnchorWatchError, TooLarge
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from anchorwatch_gateway import strict_json
+from anchorwatch_gateway import caller, strict_json
 from anchorwatch_gateway.errors import BadRequest, HeadersTooLarge, Unauthorized, from_error
 
 BODY_BYTES_MAX = 1024 * 1024
@@ -23,7 +23,7 @@ HEADER_BYTES_MAX = 16 * 1024
 DRAIN_BYTES_MAX = 8 * BODY_BYTES_MAX
 DRAIN_S_MAX = 2.0
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json"})
-ONCE_ONLY = (b"authorization", b"idempotency-key", b"content-length")
+ONCE_ONLY = (b"authorization", b"idempotency-key", b"content-length", b"anchorwatch-by")
 
 Counted = Callable[[str, str, int], None]
 """Told of each answer: method, route, status."""
@@ -70,6 +70,7 @@ class Guard:
                 raise BadRequest(f"the header {name.decode()} stands more than once")
         if scope["path"] not in OPEN_PATHS:
             self._authenticate(dict(headers))
+            caller.note(dict(headers))
         body = await incoming.read(dict(headers).get(b"content-length", b""))
         if body and scope["method"] in ("POST", "PUT", "PATCH"):
             scope.setdefault("state", {})["json"] = strict_json.parse(body)

@@ -19,7 +19,7 @@ from anchorwatch.journal.mapping import input_body
 from anchorwatch.topology.subjects import SessionSubjects
 
 from anchorwatch_gateway.bodies import PRIORITIES, NewInput, Trigger
-from anchorwatch_gateway.caller import BY
+from anchorwatch_gateway.caller import by
 from anchorwatch_gateway.parts import Parts
 from anchorwatch_gateway.replies import Receipt
 from anchorwatch_gateway.sessions import find_living
@@ -73,7 +73,7 @@ async def _accept(
         await _check_first(parts, request.ref, id_, digest)
         text, artifact_id = await _keep(parts, request.ref, id_, text)
         data = {"artifact_id": artifact_id}
-    body = input_body(kind, priority, text=text, data=data, body_sha256=digest, by=BY)
+    body = input_body(kind, priority, text=text, data=data, body_sha256=digest, by=by())
     try:
         reached(Edge.GATEWAY_INPUT_BEFORE)
         receipt = await journal.accept(
@@ -124,7 +124,7 @@ async def _keep(parts: Parts, ref: SessionRef, id_: str, text: str) -> tuple[str
         TooLarge: its labelled lines do not fit into a record.
     """
     opening, labelled = shorten(text)
-    origin = Provenance(maker=id_, acting_as=BY, derived_from=(id_,))
+    origin = Provenance(maker=id_, acting_as=by(), derived_from=(id_,))
     reached(Edge.GATEWAY_ARTIFACT_BEFORE)
     kept = await parts.artifacts.keep(
         ref, "message.txt", "text/plain; charset=utf-8", text.encode(), origin, at_ms=parts.clock.now_ms()

@@ -10,7 +10,7 @@ from anchorwatch.journal.blocks import BlockJournal
 from anchorwatch.journal.integrity.repair import Order, Repairer
 
 from anchorwatch_gateway.bodies import Repair
-from anchorwatch_gateway.caller import BY
+from anchorwatch_gateway.caller import by
 from anchorwatch_gateway.parts import Parts
 
 
@@ -33,7 +33,7 @@ async def carry_out(parts: Parts, ref: SessionRef, confirmed: Repair) -> dict[st
     Raises:
         ChangedSince: it is not what would be done now. And as `Repairer.carry_out`.
     """
-    order = Order(confirmed.plan, BY, confirmed.note, parts.clock.now_ms())
+    order = Order(confirmed.plan, by(), confirmed.note, parts.clock.now_ms())
     done = await repairer(parts).carry_out(ref, order)
     parts.seen.note(done.sequence)
     return {

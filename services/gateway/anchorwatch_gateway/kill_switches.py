@@ -15,7 +15,7 @@ from anchorwatch.journal.orders import Asked
 from anchorwatch.journal.switches import WHOLE, Switch
 
 from anchorwatch_gateway.bodies import Kill
-from anchorwatch_gateway.caller import BY
+from anchorwatch_gateway.caller import by
 from anchorwatch_gateway.parts import Parts
 from anchorwatch_gateway.sessions import find
 
@@ -41,8 +41,8 @@ async def turn(
     name = await _name(parts, workspace, wish)
     key = key or secrets.token_urlsafe(18)
     control_id = input_id("c", workspace, "kill-switch", key)
-    asked = Asked(control_id, BY, sha256_hex(canonical_json(body)))
-    wanted = Switch(workspace, wish.scope, name, wish.on, BY, parts.clock.now_ms(), wish.reason)
+    asked = Asked(control_id, by(), sha256_hex(canonical_json(body)))
+    wanted = Switch(workspace, wish.scope, name, wish.on, by(), parts.clock.now_ms(), wish.reason)
     reached(Edge.GATEWAY_SWITCH_BEFORE)
     switch, replayed = await parts.switches.turn(wanted, asked, deadline_s=parts.commit_deadline_s)
     reached(Edge.GATEWAY_SWITCH_AFTER)

@@ -14,7 +14,7 @@ from anchorwatch.core.letters import SHOWN, WAITING, Action, DeadLetter, Verb, o
 from anchorwatch.core.times import iso
 from anchorwatch.journal.letters import LetterJournal, find_message
 
-from anchorwatch_gateway.caller import BY
+from anchorwatch_gateway.caller import by
 from anchorwatch_gateway.parts import Parts
 from anchorwatch_gateway.reading import Window
 from anchorwatch_gateway.replies import Page
@@ -68,7 +68,7 @@ async def order(
         NotFound: there is no such letter, or its message is no more. Refused, IdempotencyConflict, Unavailable.
     """
     letter = await _find(parts, workspace, letter_id)
-    action = Action(verb, BY, parts.clock.now_ms(), key or secrets.token_urlsafe(18), note)
+    action = Action(verb, by(), parts.clock.now_ms(), key or secrets.token_urlsafe(18), note)
     if verb == "retry" and letter.address.handler != "session" and ordered(letter, action) is not None:
         await find_message(parts.bus, letter.address)
     journal = LetterJournal(parts.bus, parts.writer)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -31,6 +33,7 @@ RETRY_S_MAX = 8.0
 RETRY_PAUSE_S = 0.2
 PAGE_MAX = 200
 KEY_HEADER = "Idempotency-Key"
+NAME_HEADER = "Anchorwatch-By"
 
 _BY_STATUS: dict[int, type[AnchorWatchError]] = {
     HTTPStatus.BAD_REQUEST: BadInput,
@@ -64,7 +67,7 @@ class Api:
         self._retry_s = RETRY_S_MAX if retry_s is None else retry_s
         self._client = httpx2.Client(
             base_url=self._url,
-            headers={"Authorization": f"Bearer {token}"},
+            headers={"Authorization": f"Bearer {token}", **_name()},
             params={} if workspace is None else {"workspace": workspace},
             timeout=TIMEOUT_S,
             trust_env=False,
@@ -224,3 +227,12 @@ def _events(lines: Iterator[str]) -> Iterator[Event | None]:
             ident = value
         elif field == "data":
             data.append(value)
+
+
+def _name() -> dict[str, str]:
+    """The header that says who works here, for the records: the account's name, where it can be told and written."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError):
+        return {}
+    return {NAME_HEADER: name} if re.fullmatch(r"[A-Za-z0-9._@+-]{1,64}", name) else {}

@@ -141,3 +141,21 @@ async def test_a_kill_switch_is_turned_for_something_that_is_there_and_shows_who
     ):
         answer = await house.http.post("/api/kill-switches", json=wrong)
         assert answer.status_code == status, answer.text
+
+
+async def test_who_gives_an_order_is_recorded_by_the_name_that_they_say(house: House) -> None:
+    await house.make_session()
+    paused = await house.http.post(
+        "/api/sessions/fleet/pause",
+        json={},
+        headers={b"Anchorwatch-By": "Zoë O-Neil".encode(), b"Idempotency-Key": b"k"},
+    )
+    assert (paused.status_code, paused.json()["by"]) == (200, "Zoë O-Neil")
+    again = await house.http.post(
+        "/api/sessions/fleet/pause", json={}, headers={"Anchorwatch-By": "bob", "Idempotency-Key": "k"}
+    )
+    assert (again.json()["by"], again.json()["replayed"]) == ("Zoë O-Neil", True), "the first one gave it"
+    for odd in (b"x" * 65, b"bob\tadmin", b"a,b", b"\xff"):
+        refused = await house.http.post("/api/sessions/fleet/resume", headers={b"Anchorwatch-By": odd})
+        assert (refused.status_code, refused.json()["code"]) == (400, "bad_request")
+    assert (await house.http.get("/api/sessions/fleet/anchor")).json()["status"] == "paused"
