@@ -182,18 +182,36 @@ async def compacted(case: Case) -> None:
 
 
 async def ordered(case: Case) -> None:
-    """A person pauses the session, and lets it go on."""
+    """A person pauses the session, resets it in the middle of a turn, and lets it go on."""
     await case.actor.make()
-    await case.arm()
+    await case.actor.say(
+        [("set", "a", "ok"), ("build", "b", "ok")] if case.parallel else [("set", "a", "ok")]
+    )
+    await _decided(case)
+    await case.arm(reach=2 if case.parallel else 1)
 
     async def order() -> None:
         await case.actor.control("pause")
-        await case.actor.say(
-            [("set", "a", "ok"), ("build", "b", "ok")] if case.parallel else [("set", "a", "ok")]
-        )
+        await case.actor.reset()
+        await case.actor.say([("set", "c", "ok")])
         await case.actor.control("resume")
 
     await _dies_during(case, order())
+
+
+async def switched(case: Case) -> None:
+    """A person turns the session's kill switch on, and off again."""
+    await case.actor.make()
+    await case.arm()
+
+    async def turn() -> None:
+        await case.actor.kill_switch(on=True)
+        await case.actor.say(
+            [("set", "a", "ok"), ("build", "b", "ok")] if case.parallel else [("set", "a", "ok")]
+        )
+        await case.actor.kill_switch(on=False)
+
+    await _dies_during(case, turn())
 
 
 PLAYS: Mapping[str, Callable[[Case], Awaitable[None]]] = {
@@ -202,6 +220,7 @@ PLAYS: Mapping[str, Callable[[Case], Awaitable[None]]] = {
     "executor.release": released,
     "executor.late": too_late,
     "gateway.control": ordered,
+    "gateway.switch": switched,
     "gateway.resolve": settled,
     "planner.resolution": settled,
     "planner.compaction": compacted,

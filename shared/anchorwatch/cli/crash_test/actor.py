@@ -76,6 +76,17 @@ class Actor:
         key = f"{self.name}-{next(self._numbers)}"
         await self._ask(lambda api: api.post(f"/api/sessions/{self.name}/{order}", {}, key=key))
 
+    async def reset(self) -> None:
+        """Reset the session, whatever there is."""
+        key, body = f"{self.name}-{next(self._numbers)}", {"confirmation": None}
+        await self._ask(lambda api: api.post(f"/api/sessions/{self.name}/reset", body, key=key))
+
+    async def kill_switch(self, *, on: bool) -> None:
+        """Turn the session's kill switch."""
+        key = f"{self.name}-{next(self._numbers)}"
+        body = {"scope": "session", "name": self.name, "on": on}
+        await self._ask(lambda api: api.post("/api/kill-switches", body, key=key))
+
     async def _ask(self, ask: Callable[[Api], T]) -> T:
         def asked() -> T:
             with self.mesh.api() as api:
