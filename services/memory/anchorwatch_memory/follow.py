@@ -11,6 +11,7 @@ from anchorwatch.core.errors import AnchorWatchError, NotFound, Unavailable
 from anchorwatch.edges import Edge, reached
 from anchorwatch.service.context import Clock
 
+from anchorwatch_memory.faults import Faults
 from anchorwatch_memory.port import Projections, ProjectionsDamaged
 from anchorwatch_memory.store import START, Position
 
@@ -39,7 +40,9 @@ class Follower:
         projections: Projections,
         clock: Clock,
         log: structlog.stdlib.BoundLogger,
+        faults: Faults | None = None,
     ) -> None:
+        self._faults = faults
         self._bus = bus
         self._stream = stream
         self._filter = filter_
@@ -51,11 +54,18 @@ class Follower:
         self._position = START
         self._moved = asyncio.Condition()
         self._damage: ProjectionsDamaged | None = None
+        # Whether there may be records that could not be entered, and have no letter.
+        self._faulty = True
 
     @property
     def sequence(self) -> int:
         """The last journal sequence that is in the projections."""
         return self._position.sequence
+
+    @property
+    def rebuilding(self) -> bool:
+        """Whether the file is about to be made anew."""
+        return self._damage is not None
 
     async def start(self) -> None:
         """Compare file, consumer and journal, and attach.
@@ -94,6 +104,7 @@ class Follower:
         if not deliveries:
             return 0
         await self._take(deliveries)
+        await self._tell_faults()
         # Only now: what is acked is never delivered again.
         for delivery in deliveries:
             reached(Edge.MEMORY_ACK_BEFORE)
@@ -128,7 +139,14 @@ class Follower:
             reached(Edge.MEMORY_STORE_BEFORE)
             position = await self._projections.project(new)
             reached(Edge.MEMORY_STORE_AFTER)
+            self._faulty |= position.faulty
             await self._set(position)
+
+    async def _tell_faults(self) -> None:
+        """A letter is written before the ack; after a death in between, at the next records."""
+        if self._faulty and self._faults is not None:
+            await self._faults.tell()
+        self._faulty = False
 
     async def _complete(self, delivered: Sequence[Stored]) -> list[Stored]:
         """What was delivered, with what is missing before and between, read from the stream.

@@ -12,13 +12,17 @@ from anchorwatch.journal.commit import Committer
 from anchorwatch.packs.port import PackRuntime
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
+from anchorwatch.service.letters import DeadLetters
+from anchorwatch.service.orders import Orders
 from anchorwatch.topology.streams import journal_stream
 from anchorwatch.topology.subjects import RPC_MEMORY
 
 from anchorwatch_memory.answers import Answers
+from anchorwatch_memory.faults import SERVICE, Faults
 from anchorwatch_memory.fold.memories import POOL
 from anchorwatch_memory.follow import Follower
 from anchorwatch_memory.port import InThreads, Projections
+from anchorwatch_memory.rebuilding import Rebuilding
 from anchorwatch_memory.tools import MemoryTools
 
 SHARD = "0"
@@ -35,6 +39,8 @@ async def run(context: ServiceContext) -> None:
 
 async def run_on(context: ServiceContext, projections: Projections) -> None:
     """As `run`, on projections that are given."""
+    letters = DeadLetters(context)
+    faults = Faults(context.bus, journal_stream(SHARD), projections, letters)
     follower = Follower(
         context.bus,
         journal_stream(SHARD),
@@ -43,13 +49,17 @@ async def run_on(context: ServiceContext, projections: Projections) -> None:
         projections,
         context.clock,
         context.log,
+        faults,
     )
+    rebuilding = Rebuilding(follower, faults, letters)
+    orders = Orders(context, letters, rebuilding, SERVICE, f"dead-{SERVICE}-{context.identity.instance}")
     await follower.start()
     answers = Answers(projections, follower, _windows(context), context.log)
     asked = await context.bus.subscribe(RPC_MEMORY.filter(), answers.handle, QUEUE)
     try:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(follower.run(context.stopping), name="follow")
+            tasks.create_task(orders.run(), name="letters")
             tasks.create_task((await _pool(context, projections, follower)).run(), name="pool memory")
     finally:
         await asked.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,11 +20,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far the projections are: the last journal message in them."""
+    """How far the projections are: the last journal message in them.
+
+    ``faulty``: a message that was entered on the way there could not be (`fold`).
+    """
 
     sequence: int
     subject: str
     time_ms: int
+    faulty: bool = field(default=False, compare=False)
 
 
 START = Position(0, "", 0)
@@ -45,17 +49,17 @@ class Store:
     def project(self, messages: Iterable[Stored]) -> Position:
         """Enter messages that follow the position, in order, all in one transaction with the new position."""
         with _transaction(self._db, "IMMEDIATE"):
-            position = self.position()
+            position, whole = self.position(), True
             for stored in messages:
                 if stored.sequence <= position.sequence:
                     continue
-                fold(self._db, stored)
+                whole &= fold(self._db, stored)
                 position = Position(stored.sequence, stored.subject, stored.time_ms)
             self._db.execute(
                 "UPDATE progress SET sequence = ?, subject = ?, time_ms = ?",
                 (position.sequence, position.subject, position.time_ms),
             )
-        return position
+        return replace(position, faulty=not whole)
 
     def read(self, query: Callable[[sqlite3.Connection], T]) -> tuple[T, int]:
         """The query's answer, and the sequence up to which it is complete; one snapshot for both."""

@@ -135,6 +135,15 @@ def failed(
     return replace(after, due_at_ms=now_ms + round(pause_s(tries) * 1000))
 
 
+def shown(letter: DeadLetter | None, address: Address, fault: Fault, now_ms: int) -> DeadLetter | None:
+    """The letter opened at once, for a failure that would be the same again; None where it is open, or was dropped."""
+    if letter is None or letter.state == "suspected":
+        return _opened(DeadLetter(address, "failing", 1, now_ms, now_ms, now_ms, fault))
+    if letter.state in ("open", "dropped"):
+        return None
+    return _opened(replace(letter, tries=letter.tries + 1, last_at_ms=now_ms, fault=fault))
+
+
 def started(letter: DeadLetter | None, address: Address, now_ms: int, tries_max: int) -> DeadLetter:
     """The letter before a handler is started that may end its process: open when ``tries_max`` such starts gave no answer."""
     fault = Fault(CRASHED, "its handler was started again and again, and never came to an answer")

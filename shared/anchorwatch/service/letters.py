@@ -15,7 +15,7 @@ from dataclasses import replace
 from anchorwatch.bus.port import Stored
 from anchorwatch.core import letters as machine
 from anchorwatch.core.errors import Unavailable
-from anchorwatch.core.letters import Address, DeadLetter, fault_of
+from anchorwatch.core.letters import Address, DeadLetter, Fault, fault_of
 from anchorwatch.journal.letters import Filed, LetterJournal, find_message
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.logs import without_secrets
@@ -67,6 +67,19 @@ class DeadLetters:
             return False
         self._tell(filed, fault.text)
         return True
+
+    async def show(self, address: Address, fault: Fault) -> None:
+        """Open the letter of a message at once: trying again by itself would be the same.
+
+        Raises:
+            Unavailable.
+        """
+        fault = replace(fault, text=without_secrets(fault.text))
+        now_ms = self._clock.now_ms()
+        filed = await self.journal.change(
+            address, lambda letter: machine.shown(letter, address, fault, now_ms), now_ms
+        )
+        self._tell(filed, fault.text)
 
     def suspicious(self, address: Address, attempt: int) -> bool:
         """Whether a message was delivered more often than it may fail, and no handler of this process came to an answer yet."""

@@ -15,6 +15,7 @@ from anchorwatch_memory.fold import effects, inputs, kept, planner
 from anchorwatch_memory.rows import as_json, insert
 
 BROKEN_CHAIN = "the planner record before this one is missing or was altered"
+FAULT = "fault"
 _ODD = (
     *ODD,
     sqlite3.IntegrityError,
@@ -25,9 +26,13 @@ _ODD = (
 """What a record raises that is whole, and does not hold what its kind must hold."""
 
 
-def fold(db: sqlite3.Connection, stored: Stored) -> None:
-    """Enter one message. Whatever it holds, all of it is entered or none, and the timeline has its line."""
+def fold(db: sqlite3.Connection, stored: Stored) -> bool:
+    """Enter one message. Whatever it holds, all of it is entered or none, and the timeline has its line.
+
+    False: a fault of this code kept it out, and the line, of kind `FAULT`, says so.
+    """
     db.execute("SAVEPOINT record")
+    whole = True
     try:
         opened = open_record(stored)
         entry = _enter(db, opened, tell(opened))
@@ -35,9 +40,16 @@ def fold(db: sqlite3.Connection, stored: Stored) -> None:
         entry = _refuse(db, stored, error.message)
     except _ODD as error:
         entry = _refuse(db, stored, f"a field is missing or odd: {error!r}")
+    except sqlite3.Error:
+        raise
+    except Exception as error:  # noqa: BLE001 - it would be the same for ever, and all that comes behind it would wait
+        db.execute("ROLLBACK TO record")
+        what = f"the record at {stored.sequence} could not be entered"
+        entry, whole = replace(damaged(stored, repr(error)), kind=FAULT, what=what), False
     if entry is not None:
         _write_entry(db, entry)
     db.execute("RELEASE record")
+    return whole
 
 
 def _enter(db: sqlite3.Connection, opened: Opened, entry: Entry | None) -> Entry | None:
