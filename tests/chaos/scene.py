@@ -54,18 +54,23 @@ class Scene:
 
 
 @contextmanager
-def playing(root: Path, counts: Mapping[str, int], **settings: str) -> Iterator[Scene]:
+def playing(
+    root: Path,
+    counts: Mapping[str, int],
+    settings: Mapping[str, str] | None = None,
+    kind: type[CrashMesh] = CrashMesh,
+) -> Iterator[Scene]:
     """A scene for the length of a block. Afterwards nothing of it runs, and nothing in it had a fault."""
     root.mkdir(parents=True, exist_ok=True)
     with Receivers(root / "told") as receivers:
-        mesh = CrashMesh(
+        mesh = kind(
             root,
             counts,
             {
                 **QUICK,
                 "ANCHORWATCH_NOTIFY": str(receivers.routes),
                 recording.VARIABLE: str(root / "calls.jsonl"),
-                **settings,
+                **(settings or {}),
             },
             modules=("tests.support.told",),
         )

@@ -28,7 +28,7 @@ STEP = [("set", "a", "ok"), ("build", "b", "ok"), ("fire", "c", "ok")]
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     counts = {service: 2 if service in TWO else 1 for service in SERVICES}
-    with playing(tmp_path_factory.mktemp("zombies"), counts, **SETTINGS) as made:
+    with playing(tmp_path_factory.mktemp("zombies"), counts, SETTINGS) as made:
         yield made
 
 

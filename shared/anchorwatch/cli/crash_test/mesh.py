@@ -58,6 +58,11 @@ class CrashMesh:
         return self._roster
 
     @property
+    def nats_url(self) -> str:
+        """Where its processes find the server."""
+        return self.roster.nats_url
+
+    @property
     def instances(self) -> tuple[str, ...]:
         """The names of all processes of services, such as ``executor-2``."""
         return tuple(f"{service}-{n}" for service, count in self.counts.items() for n in range(1, count + 1))
@@ -112,7 +117,7 @@ class CrashMesh:
         self._forget(instance)
         service = instance.rpartition("-")[0]
         command = self.roster.service(service, instance)
-        environment = {**command.environment, VARIABLE: failpoints}
+        environment = {**command.environment, f"{PREFIX}NATS_URL": self.nats_url, VARIABLE: failpoints}
         self.children[instance] = self._nursery.start((service,), environment, command.log)
         return self.children[instance]
 
@@ -184,7 +189,7 @@ class CrashMesh:
     async def bus(self, user: str = CLI) -> AsyncIterator[Bus]:
         """A connection as one of the mesh's users."""
         settings = load(
-            nats_url=self.roster.nats_url,
+            nats_url=self.nats_url,
             nats_user=user,
             nats_password=self.roster.credentials.passwords[user],
         )
