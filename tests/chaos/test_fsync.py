@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from anchorwatch.bus import jetstream
+from anchorwatch.cli.crash_test.mesh import CrashMesh
 from anchorwatch.cli.doctor_bus import ask_servers, judge
 from anchorwatch.core.errors import Unavailable
+from anchorwatch.mesh.credentials import SYSTEM
 
 from tests.support.nats_server import NatsServer, free_ports
 from tests.support.waiting import eventually
@@ -80,3 +82,15 @@ async def test_the_doctor_believes_what_each_server_says_of_itself(
     check = judge(answers, replicas=3)
     assert check.state == state
     assert said in check.detail
+
+
+async def test_the_embedded_server_says_that_it_syncs_each_write(tmp_path: Path) -> None:
+    mesh = CrashMesh(tmp_path, counts={})
+    try:
+        await mesh.open()
+        async with mesh.bus(SYSTEM) as bus:
+            answers = await ask_servers(bus)
+    finally:
+        mesh.close()
+    assert [each["data"]["config"]["sync_always"] for each in answers] == [True]
+    assert judge(answers, replicas=1).state == "passed"

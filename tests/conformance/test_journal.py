@@ -18,72 +18,24 @@ from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.decide import (
-    Acquire,
-    CommitStep,
     Control,
     Create,
-    EndTurn,
-    PlannedCall,
     TakeOver,
     decide,
 )
-from anchorwatch.core.session.events import StepHead
 from anchorwatch.journal.commit import Committer, Write
-from anchorwatch.journal.effects import EffectJournal
-from anchorwatch.journal.inputs import Receipt, accept
-from anchorwatch.journal.mapping import input_body
-from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.topology.streams import STREAMS, journal_stream
 from anchorwatch.topology.subjects import SessionSubjects
 
 from tests.conformance.worlds import World
-
-P1, P2 = "planner-1:aa", "planner-2:bb"
-
-
-class Shelf:
-    """The journal of this test: a session that no other test has."""
-
-    def __init__(self, bus: Bus, world: World) -> None:
-        self.bus = bus
-        self.ref = SessionRef("default", world.stream("s").replace("_", "-").lower())
-        self.committer = Committer(bus, journal_stream())
-        self.journal = SessionJournal(bus, self.committer, "test")
-        self.effects = EffectJournal(bus, self.committer, "test")
-
-    async def do(self, state: SessionState, command: object) -> SessionState:
-        return await self.journal.append(self.ref, state, decide(state, command), 2_000)  # type: ignore[arg-type]
-
-    async def created(self) -> SessionState:
-        return await self.do(SessionState(), Create(self.ref, "keeper@1", ("more",), (), 1_000, "person"))
-
-    async def load(self) -> SessionState:
-        return await self.journal.load(self.ref, 0)
-
-    async def say(self, id_: str, text: str = "hello") -> Receipt:
-        body = input_body("message", 0, text=text, body_sha256=sha256_hex(canonical_json(text)))
-        return await accept(self.committer, self.ref, id_, body, at_ms=1_500, writer="test")
+from tests.support.shelf import P1, P2, Shelf, acquire, end, step
 
 
 @pytest.fixture
 async def shelf(bus: Bus, world: World) -> Shelf:
     for spec in STREAMS:
         await bus.ensure_stream(spec)
-    return Shelf(bus, world)
-
-
-def acquire(state: SessionState, who: str) -> Acquire:
-    run = state.anchor.run_id + 1 if state.anchor else 1
-    return Acquire(f"turn_{run}", "keeper@1", who, state.read_through, state.read_through, 2_000)
-
-
-def step(number: int, who: str, count: int = 1) -> CommitStep:
-    calls = tuple(PlannedCall(n, "launch", {"count": n}, "", "default", "fleet") for n in range(1, count + 1))
-    return CommitStep(who, StepHead(number, "", None, None, calls=count), calls)
-
-
-def end(who: str) -> EndTurn:
-    return EndTurn(who, "success", "", {"tasks_queued": 59}, 9_000, None, None, 3_000)
+    return Shelf(bus, world.stream("s").replace("_", "-").lower())
 
 
 async def test_a_session_that_was_never_made_has_no_anchor(shelf: Shelf) -> None:

@@ -1,0 +1,204 @@
+"""The interleavings that broke the protocol before it was built (docs/protocol.md), on one real server and on three.
+
+Those in which the server is what matters; each writer speaks to a server of its own. The others are held by the machines' tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from anchorwatch.bus import jetstream
+from anchorwatch.bus.jetstream import JetStreamBus
+from anchorwatch.bus.port import Bus, Expect, KeyValue
+from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.errors import Fenced, Unavailable
+from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.core.records import Kind
+from anchorwatch.core.session import SessionState
+from anchorwatch.core.session.decide import Control, TakeOver
+from anchorwatch.journal.commit import Committer, Write
+from anchorwatch.service.context import WallClock
+from anchorwatch.service.runner import ensure_topology
+from anchorwatch.topology.streams import ANCHORS_BUCKET, TICKS, journal_stream
+from anchorwatch.topology.subjects import SessionSubjects
+from anchorwatch_planner.schedules import Schedules
+
+from tests.support.eventually import persist
+from tests.support.nats_server import Cluster, NatsServer, start_cluster
+from tests.support.shelf import P1, P2, Shelf, acquire, step
+from tests.support.waiting import eventually
+
+ROUNDS = 12
+ELECTION_S_MAX = 40.0
+STALE_READS = 200
+
+
+@dataclass
+class Place:
+    """Where a test runs: the servers, and a connection to each."""
+
+    cluster: Cluster
+    buses: list[JetStreamBus]
+
+    def shelf(self, session: str, n: int) -> Shelf:
+        """A session's journal, by the ``n``-th server."""
+        return Shelf(self.buses[n % len(self.buses)], session)
+
+    async def leader(self) -> NatsServer:
+        """The server that leads the journal; alone, it is the only one."""
+        if len(self.buses) == 1:
+            return self.cluster.servers[0]
+        name = await eventually(lambda: self.buses[0].leader(journal_stream()), ELECTION_S_MAX)
+        return self.cluster.named(name)
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids=["one", "three"])
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    directory: Path = tmp_path_factory.mktemp("servers")
+    made = start_cluster(directory) if request.param == 3 else Cluster([NatsServer(directory).start()])
+    try:
+        yield made
+    finally:
+        made.kill9()
+
+
+@pytest.fixture
+async def place(cluster: Cluster) -> AsyncIterator[Place]:
+    size = len(cluster.servers)
+    buses = [
+        await jetstream.connect(url, user=None, password=None, name=f"n{n}", replicas=size)
+        for n, url in enumerate(cluster.urls)
+    ]
+    await persist(lambda: ensure_topology(buses[0]), ELECTION_S_MAX)
+    yield Place(cluster, buses)
+    for bus in buses:
+        await bus.close()
+
+
+async def held(shelf: Shelf) -> SessionState:
+    """A session whose turn P1 holds."""
+    state = await shelf.created()
+    return await shelf.do(state, acquire(state, P1))
+
+
+async def test_interleaving_1_of_a_step_and_a_takeover_that_race_one_stands(place: Place) -> None:
+    for n in range(ROUNDS):
+        one, two = (place.shelf(f"race-{n}", which) for which in (n, n + 1))
+        state = await held(one)
+        raced = await asyncio.gather(
+            one.do(state, step(1, P1)), two.do(state, TakeOver(P2, 1, 2_500, "raced")), return_exceptions=True
+        )
+        assert sorted(type(each) is SessionState for each in raced) == [False, True]
+        assert [type(each) for each in raced if not isinstance(each, SessionState)] == [Fenced]
+        after = await one.journal.load(one.ref, state.head + 1)
+        assert after.head == state.head + 1, "nothing else was written"
+
+
+async def test_interleaving_2_a_step_that_races_a_cancel_stands_whole_or_not_at_all(place: Place) -> None:
+    for n in range(ROUNDS):
+        one, two = (place.shelf(f"batch-{n}", which) for which in (n, n + 1))
+        state = await held(one)
+        raced = await asyncio.gather(
+            one.do(state, step(1, P1, count=5)),
+            two.do(state, Control(Kind.CANCELLED, "person", 2_400)),
+            return_exceptions=True,
+        )
+        won = [isinstance(each, SessionState) for each in raced]
+        assert sum(won) == 1, raced
+        commands = SessionSubjects(one.ref).command("default")
+        page = await one.bus.range(journal_stream(), commands, 1, reach=state.head + 1)
+        assert len(page.messages) == (5 if won[0] else 0)
+
+
+async def test_interleaving_3_a_message_id_that_two_writers_share_makes_one_of_them_lose(
+    place: Place,
+) -> None:
+    for n in range(ROUNDS):
+        shelves = [place.shelf(f"shared-{n}", which) for which in (n, n + 1)]
+        subjects = SessionSubjects(shelves[0].ref)
+        subject = subjects.effect("default", CallId(1, 1, 1), "claim")
+        family = Expect(subjects.effect_family("default", CallId(1, 1, 1)), 0)
+        claims = await asyncio.gather(
+            *(
+                Committer(shelf.bus, journal_stream(), new_id=lambda: f"same-{n}").commit(  # noqa: B023 - called at once
+                    [Write(subject, f"{which}".encode())], family
+                )
+                for which, shelf in enumerate(shelves)
+            ),
+            return_exceptions=True,
+        )
+        assert sorted(isinstance(claim, int) for claim in claims) == [False, True], claims
+        assert [type(claim) for claim in claims if not isinstance(claim, int)] == [Fenced]
+
+
+async def test_interleaving_4_a_server_that_was_stopped_and_goes_on_is_not_believed_below_what_is_known(
+    place: Place,
+) -> None:
+    shelf = place.shelf("stale", 0)
+    state = await held(shelf)
+    old = await place.leader()
+    others = [
+        bus for bus, server in zip(place.buses, place.cluster.servers, strict=True) if server is not old
+    ]
+    writer = Shelf((others or place.buses)[0], "stale")
+    reader = Shelf(place.buses[place.cluster.servers.index(old)], "stale")
+    old.pause()
+    try:
+        if not others:
+            old.resume()
+        fenced = await persist(
+            lambda: writer.do(state, Control(Kind.CANCELLED, "person", 2_400)), ELECTION_S_MAX
+        )
+    finally:
+        old.resume()
+    seen: list[Anchor] = []
+    while len(seen) < STALE_READS:
+        with contextlib.suppress(Unavailable):
+            anchor, sequence = await reader.journal.read_anchor(reader.ref, fenced.head)
+            assert sequence == fenced.head
+            seen.append(anchor)
+    assert {anchor.fence.run for anchor in seen} == {2}
+
+
+async def test_interleaving_11_a_schedule_only_moves_to_an_earlier_instant_whoever_writes(
+    place: Place,
+) -> None:
+    clock = WallClock()
+    for n in range(ROUNDS):
+        ref = place.shelf(f"tick-{n}", 0).ref
+        in_an_hour = clock.now_ms() + 3_600_000
+        wishes = [in_an_hour + minutes * 60_000 for minutes in (3, 1, 0, 2)]
+
+        async def ensure(bus: Bus, at: int, ref: SessionRef = ref) -> None:
+            await persist(lambda: Schedules(bus, clock).ensure(ref, at), ELECTION_S_MAX)
+
+        async def earliest_stands(ref: SessionRef = ref, at: int = in_an_hour) -> bool:
+            page = await place.buses[0].last(TICKS, [SessionSubjects(ref).tick_schedule])
+            return [json.loads(each.payload)["at_ms"] for each in page.messages] == [at]
+
+        await asyncio.gather(*(ensure(place.buses[k % len(place.buses)], at) for k, at in enumerate(wishes)))
+        # A server that lags may answer late, but nothing later than the earliest was ever allowed to stand last.
+        await eventually(earliest_stands, ELECTION_S_MAX)
+
+
+async def test_interleaving_12_the_view_shows_the_anchor_that_stands_also_of_a_deleted_session(
+    place: Place,
+) -> None:
+    shelf = place.shelf("viewed", 0)
+    state = await held(shelf)
+    state = await shelf.do(state, Control(Kind.DELETED, "person", 2_400))
+    last = await shelf.bus.last(journal_stream(), [SessionSubjects(shelf.ref).anchor])
+    for bus in place.buses:
+        view = await bus.bucket(ANCHORS_BUCKET)
+
+        async def is_shown(view: KeyValue = view) -> bool:
+            entry = await view.get(f"{shelf.ref.workspace}.{shelf.ref.session}")
+            return entry is not None and entry.value == last.messages[0].payload
+
+        await eventually(is_shown, ELECTION_S_MAX)
