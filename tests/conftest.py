@@ -4,6 +4,11 @@ import os
 from collections.abc import Generator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How fast a machine is proves nothing of a property: no example has a deadline, and none is refused for being slow to draw.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 # A skip is for a machine that lacks something. Continuous integration lacks nothing, so there a skip hides a hole.
 SKIPS_FAIL = bool(os.environ.get("CI"))
