@@ -12,7 +12,7 @@ KEY := $(shell (echo '$(CURDIR)'; cat requirements.lock tools/setup_venv.py $(ME
 STAMP := .venv/.setup-$(KEY)
 
 .DEFAULT_GOAL := help
-.PHONY: setup up down status test test-containers check bench demo format lock help
+.PHONY: setup up down status test test-containers soak check bench demo format lock help
 
 setup: ## make .venv with every pinned dependency (nothing to do when it is up to date)
 	@test -e $(STAMP) -a -x $(BIN)/python || { \
@@ -33,6 +33,9 @@ test: setup ## run the test suite (ARGS="-k name", …)
 
 test-containers: setup ## run the mesh in real containers (needs docker; as root it starts a private daemon)
 	ANCHORWATCH_TEST_CONTAINERS=1 $(BIN)/pytest tests/containers $(ARGS)
+
+soak: setup ## 10,000 runs of the whole mesh in simulation (ARGS="--runs 500", …)
+	@exec $(BIN)/python -m tests.sim.whole $(ARGS)
 
 check: setup ## lint, formatting, types, import contracts
 	$(BIN)/ruff check

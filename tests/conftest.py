@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
+pytest_plugins = ["tests.sim.whole.plugin"]
+
 # A skip is for a machine that lacks something. Continuous integration lacks nothing, so there a skip hides a hole.
 SKIPS_FAIL = bool(os.environ.get("CI"))
 

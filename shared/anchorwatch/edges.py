@@ -77,7 +77,7 @@ class Edge(StrEnum):
     MEMORY_ACK_BEFORE = "memory.ack.before"
 
     GATEWAY_AGENT_BEFORE = "gateway.agent.before"
-    GATEWAY_AGENT_VERSION_AFTER = "gateway.agent_version.after"
+    GATEWAY_AGENT_POINTER_BEFORE = "gateway.agent_pointer.before"
     GATEWAY_AGENT_AFTER = "gateway.agent.after"
     GATEWAY_SESSION_BEFORE = "gateway.session.before"
     GATEWAY_SESSION_AFTER = "gateway.session.after"

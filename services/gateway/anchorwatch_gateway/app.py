@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
+import structlog
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
@@ -34,6 +35,17 @@ def build(parts: Parts) -> ASGIApp:
     Raises:
         BadSettings: there is no bearer token.
     """
+    return guarded(make(parts.log), parts)
+
+
+def guarded(app: FastAPI, parts: Parts) -> ASGIApp:
+    """The application at work on these parts, behind its guard. Raises as `build`."""
+    app.state.parts = parts
+    return Guard(app, parts.token, parts.counters.count_request, parts.log)
+
+
+def make(log: structlog.stdlib.BoundLogger) -> FastAPI:
+    """The routes. To make them takes time; whoever runs many gateways one after the other may make them once."""
     app = FastAPI(
         title="Anchor Watch",
         description=ABOUT,
@@ -44,8 +56,7 @@ def build(parts: Parts) -> ASGIApp:
         responses=errors.PROBLEMS,
         redirect_slashes=False,
     )
-    app.state.parts = parts
-    errors.install(app, parts.log)
+    errors.install(app, log)
     for module in (
         sessions,
         controls,
@@ -60,4 +71,4 @@ def build(parts: Parts) -> ASGIApp:
         operations,
     ):
         app.include_router(module.router)
-    return Guard(app, parts.token, parts.counters.count_request, parts.log)
+    return app

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 from anchorwatch.core.effect.state import Owner
@@ -24,9 +24,13 @@ from anchorwatch_notifier.sender import Sender
 ChannelOf = Callable[[routes.Route, structlog.stdlib.BoundLogger], Channel]
 
 
-async def run(context: ServiceContext, channel_of: ChannelOf = make_channel) -> None:
-    """Notify until told to stop. ``channel_of`` makes the channel of a route."""
-    known = routes.load(context.settings.notify)
+async def run(
+    context: ServiceContext,
+    channel_of: ChannelOf = make_channel,
+    known: Sequence[routes.Route] | None = None,
+) -> None:
+    """Notify until told to stop. ``channel_of`` makes the channel of a route; ``known``: in place of the settings' routes."""
+    known = routes.load(context.settings.notify) if known is None else known
     senders = [make_sender(context, route, channel_of(route, context.log)) for route in known]
     letters = DeadLetters(context)
     journal = Desk(context, senders, letters)

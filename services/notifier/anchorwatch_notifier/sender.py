@@ -102,9 +102,8 @@ class Sender:
         claim = standing.delivery
         if claim is not None and not (claim.owner == self._me and id_ not in self._begun):
             return await self._take_up(id_, notice, standing, claim.owner)
-        if claim is None:
-            standing = await self._record(id_, notice, standing, "claimed")
-        return await self._send(id_, notice, standing)
+        # Also where a claim of our own stands: what was read may be old, and hide that it was used.
+        return await self._send(id_, notice, await self._record(id_, notice, standing, "claimed"))
 
     async def _take_up(self, id_: str, notice: Notice, standing: Standing, owner: Owner) -> float | None:
         """Somebody claimed it and did not end it."""

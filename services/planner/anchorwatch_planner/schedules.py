@@ -7,8 +7,10 @@ most turns write none.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import OrderedDict
+from dataclasses import dataclass
 
 from anchorwatch.bus.port import Bus, Expect, Message, Schedule, WrongLastSequence
 from anchorwatch.core.errors import Unavailable
@@ -19,7 +21,17 @@ from anchorwatch.topology.streams import TICKS
 from anchorwatch.topology.subjects import SessionSubjects
 
 KNOWN_MAX = 4096
+TRUST_S_MAX = 60.0
+"""Another planner may take the tick, and a clock may be set: what was seen of a schedule says little after this long."""
 ATTEMPTS_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A schedule that was seen to stand; that is believed until ``until_s``, in the loop's time."""
+
+    at_ms: int
+    until_s: float
 
 
 class Schedules:
@@ -28,7 +40,7 @@ class Schedules:
     def __init__(self, bus: Bus, clock: Clock) -> None:
         self._bus = bus
         self._clock = clock
-        self._known: OrderedDict[SessionRef, int] = OrderedDict()
+        self._known: OrderedDict[SessionRef, _Known] = OrderedDict()
 
     def forget(self, ref: SessionRef) -> None:
         """A tick of this session fired: what was known of its schedule no longer holds."""
@@ -40,7 +52,8 @@ class Schedules:
         Raises:
             Unavailable: not confirmed; ask again.
         """
-        if self._clock.now_ms() < self._known.get(ref, 0) <= at_ms:
+        known = self._known.get(ref)
+        if known and known.at_ms <= at_ms and asyncio.get_running_loop().time() < known.until_s:
             return
         subjects = SessionSubjects(ref)
         for _ in range(ATTEMPTS_MAX):
@@ -72,7 +85,9 @@ class Schedules:
         return int(json.loads(stored.payload)["at_ms"]), stored.sequence
 
     def _remember(self, ref: SessionRef, at_ms: int) -> None:
-        self._known[ref] = at_ms
+        # Its own clock may be set back: then the instant lies ahead once more, and the tick has fired all the same.
+        left_s = min((at_ms - self._clock.now_ms()) / 1000, TRUST_S_MAX)
+        self._known[ref] = _Known(at_ms, asyncio.get_running_loop().time() + left_s)
         self._known.move_to_end(ref)
         if len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)

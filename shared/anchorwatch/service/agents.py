@@ -84,7 +84,7 @@ class AgentDirectory:
             current = self._of(workspace).versions.get(name)
         if current is None:
             raise NotFound(f"there is no agent {name!r}", hint="`anchorwatch agents list` lists them")
-        return await self._version(workspace, name, current)
+        return await self._pointed_at(workspace, name, current)
 
     async def all(self, workspace: str) -> list[AgentSpec]:
         """The current version of every agent, by name."""
@@ -173,19 +173,19 @@ class AgentDirectory:
             pointer = await self._bucket.get(pointer_key)
             current = _version_of(pointer.value) if pointer else 0
             if current:
-                standing = await self._version(workspace, spec.name, current)
+                standing = await self._pointed_at(workspace, spec.name, current)
                 if standing == spec.model_copy(update={"version": current}):
                     return standing
             new = spec.model_copy(update={"version": current + 1})
             try:
                 reached(Edge.GATEWAY_AGENT_BEFORE)
                 await self._bucket.create(f"{pointer_key}.{new.version}", new.model_dump_json().encode())
-                reached(Edge.GATEWAY_AGENT_VERSION_AFTER)
             except KeyExists:
                 # Somebody wrote this version, and may have died before it counted: let it count, and look again.
-                new = await self._version(workspace, spec.name, current + 1)
+                new = await self._pointed_at(workspace, spec.name, current + 1)
             try:
                 value = json.dumps({"version": new.version}).encode()
+                reached(Edge.GATEWAY_AGENT_POINTER_BEFORE)
                 if pointer is None:
                     await self._bucket.create(pointer_key, value)
                 else:
@@ -259,6 +259,17 @@ class AgentDirectory:
             case _:
                 # A version, which is read when it is asked for; or a key of a newer release.
                 pass
+
+    async def _pointed_at(self, workspace: str, name: str, version: int) -> AgentSpec:
+        """A version that is known to be there.
+
+        Raises:
+            Unavailable: the server that answered has not seen it yet. Damaged.
+        """
+        try:
+            return await self._version(workspace, name, version)
+        except NotFound:
+            raise Unavailable(f"agent {name}@{version} is not to be had just now", hint="try again") from None
 
     async def _version(self, workspace: str, name: str, version: int) -> AgentSpec:
         cached = self._versions.get((workspace, name, version))

@@ -6,14 +6,17 @@ Run it inside `anchorwatch.bus.sim.loop.run`, so that time is virtual and a run 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import structlog
 
+from anchorwatch import edges
 from anchorwatch.bus.port import Stored
 from anchorwatch.bus.sim import Faults, SimServer
+from anchorwatch.codec import decode_anchor
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.names import SessionRef
@@ -21,6 +24,7 @@ from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.commands import Control, Create, Order
 from anchorwatch.core.session.decide import decide
 from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.history import History, read_history
 from anchorwatch.journal.inputs import Receipt, accept
 from anchorwatch.journal.mapping import input_body
 from anchorwatch.journal.orders import Asked, Done, OrderJournal, canary
@@ -29,7 +33,9 @@ from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.runner import ensure_topology, find
 from anchorwatch.settings import Settings
 from anchorwatch.testing.process import Process, Run, World
+from anchorwatch.testing.watch import EdgeWatch
 from anchorwatch.topology.streams import journal_stream
+from anchorwatch.topology.subjects import SessionSubjects, parse_register
 
 WORKSPACE = "default"
 POLL_S = 0.05
@@ -38,12 +44,23 @@ POLL_S = 0.05
 class SimMesh:
     """Server, processes, and what a test does from outside."""
 
-    def __init__(self, *, seed: int = 0, faults: Faults | None = None, **settings: Any) -> None:  # noqa: ANN401 - settings
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        faults: Faults | None = None,
+        log: structlog.stdlib.BoundLogger | None = None,
+        **settings: Any,  # noqa: ANN401 - settings
+    ) -> None:
         self.server = SimServer(seed=seed, faults=faults)
         self.settings = Settings(**{"lease_s": 3.0, **settings})
-        self.log: structlog.stdlib.BoundLogger = structlog.get_logger()
+        self.log: structlog.stdlib.BoundLogger = log or structlog.get_logger()
         self.processes: dict[str, Process] = {}
         self.crashes: list[tuple[str, BaseException]] = []
+        self.on_crash: Callable[[Process], None] = lambda _: None
+        self._scope = contextvars.copy_context()
+        self.watch = EdgeWatch()
+        self.server.on_write = self.watch.on_write
         self._world = World(self.server, self.settings, self.log, self._crashed)
         self.bus = self.server.connect(name="outside")
         self.committer = Committer(self.bus, journal_stream())
@@ -52,6 +69,7 @@ class SimMesh:
 
     async def open(self, *services: str | tuple[str, Run]) -> None:
         """Make the streams, and start one process of each service (by name, or as name and coroutine function)."""
+        edges.install(self.watch.at)
         await ensure_topology(self.bus)
         for service in services:
             await self.add(service)
@@ -67,8 +85,14 @@ class SimMesh:
 
     def _crashed(self, process: Process, error: BaseException) -> None:
         self.crashes.append((process.instance, error))
+        self.on_crash(process)
+
+    def outside(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Do it outside of all processes, whichever asks for it."""
+        return asyncio.get_running_loop().create_task(work, context=self._scope.copy())
 
     async def close(self) -> None:
+        edges.install(None)
         for process in self.processes.values():
             await process.kill()
 
@@ -110,6 +134,12 @@ class SimMesh:
     async def anchor(self, ref: SessionRef) -> Anchor:
         return (await self.sessions.read_anchor(ref))[0]
 
+    def anchor_now(self, ref: SessionRef) -> Anchor | None:
+        """The anchor as the server holds it at this moment; None: there is no such session."""
+        store = self.server.stream(journal_stream())
+        page = store.lasts([SessionSubjects(ref).anchor], store.last_sequence)
+        return decode_anchor(page.messages[0].payload)[0] if page.messages else None
+
     async def until(self, condition: Callable[[], Awaitable[bool]], within_s: float = 60.0) -> None:
         """Let time pass until ``condition`` holds.
 
@@ -144,6 +174,10 @@ class SimMesh:
             if not page.more:
                 return found
             start = page.messages[-1].sequence + 1
+
+    def history(self, ref: SessionRef) -> History:
+        """The session's journal, read as a whole, at this moment."""
+        return read_history([each for each in self.journal() if parse_register(each.subject).ref == ref])
 
     def journal(self) -> list[Stored]:
         """Every message of the journal, in order, as the server holds it."""

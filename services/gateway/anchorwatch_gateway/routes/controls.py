@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.commands import (
@@ -31,9 +32,9 @@ class Desk:
     """Takes one order, and sets the header that names its key."""
 
     def __init__(
-        self, parts: PartsDep, ref: RefDep, request: Request, response: Response, key: Key = None
+        self, parts: Parts, ref: SessionRef, request: Request, response: Response, key: str | None
     ) -> None:
-        self._parts: Parts = parts
+        self._parts = parts
         self._ref = ref
         self._body: Any = getattr(request.state, "json", None) or {}
         self._response = response
@@ -63,7 +64,14 @@ class Desk:
         return await self.carry_out(verb, make)
 
 
-DeskDep = Annotated[Desk, Depends(Desk)]
+async def get_desk(
+    parts: PartsDep, ref: RefDep, request: Request, response: Response, key: Key = None
+) -> Desk:
+    """The desk for one order."""
+    return Desk(parts, ref, request, response, key)
+
+
+DeskDep = Annotated[Desk, Depends(get_desk)]
 
 
 def _turn_id(state: SessionState, turn: str | None) -> str | None:

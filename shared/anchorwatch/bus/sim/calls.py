@@ -45,6 +45,8 @@ class Caller:
             Disconnected: there is no connection, or it broke meanwhile.
         """
         server, link = self._server, self._link
+        if write and server.on_write is not None:
+            server.on_write(subject)
         await link.up(timeout_s)
         request_s, answer_s = self._ways(timeout_s, write=write)
         if request_s >= timeout_s:

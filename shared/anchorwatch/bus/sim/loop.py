@@ -229,7 +229,9 @@ def _make_task(
     coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
     **options: Any,  # noqa: ANN401 - what this Python's create_task hands over
 ) -> asyncio.Task[Any]:
-    context = options.pop("context", None) or contextvars.copy_context()
+    context = options.pop("context", None)
+    if context is None:
+        context = contextvars.copy_context()
     task = SimTask(coro, loop=cast("VirtualTimeLoop", loop), context=context, **options)
     task.made_in = context
     return task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from anchorwatch.bus.port import (
     Ack,
@@ -38,7 +38,8 @@ class SimServer:
     """One server. ``seed`` chooses queue members and delays; ``faults`` has a chance of its own.
 
     ``latency_s``: a message takes a time between these two, each way. ``replicated``: the order of checks is that of a
-    replicated stream. ``trace`` collects one line for whatever the server does.
+    replicated stream. ``trace`` collects one line for whatever the server does. ``on_write`` is told of each write's subject, in
+    the task that is about to make it.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class SimServer:
         self.objects = Objects()
         self.running = True
         self.trace_lines = trace
+        self.on_write: Callable[[str], None] | None = None
         self._users = {user.name: user for user in users}
         self._latency_s = latency_s
         self._replicated = replicated

@@ -1,0 +1,77 @@
+"""A clock that is set forward and back again, as time services do, delays a session at most; it never silences one."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from anchorwatch.bus.sim import SimServer
+from anchorwatch.bus.sim.loop import run as run_virtual
+from anchorwatch.core.names import SessionRef
+from anchorwatch.edges import Edge
+from anchorwatch.service.runner import ensure_topology
+from anchorwatch.testing.mesh import SimMesh
+from anchorwatch.testing.process import Life, LoopClock
+from anchorwatch.topology.streams import TICKS
+from anchorwatch.topology.subjects import SessionSubjects
+from anchorwatch_planner.schedules import Schedules
+
+from tests.sim.test_planner import agent, mesh_test, once
+
+HOUR_S = 3_600.0
+REF = SessionRef("default", "s")
+
+
+def test_a_check_that_fell_due_too_early_comes_again_at_its_time(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner")
+        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=60))
+        await mesh.until_rest(ref, 1)
+        planner = mesh.processes["planner-1"]
+        mesh.watch.plan(Edge.PLANNER_TICK_INPUT_AFTER, 1, Life.die_here)
+        mesh.server.step_clock(HOUR_S)
+
+        async def dead() -> bool:
+            return not planner.running
+
+        await mesh.until(dead, within_s=30)
+        mesh.server.step_clock(-HOUR_S)
+        await planner.start()
+        await mesh.until_rest(ref, 2, within_s=10)
+        await mesh.until_rest(ref, 4, within_s=150)
+
+    mesh_test(1, body, sweep_s=5)
+
+
+def test_an_input_that_was_accepted_by_a_clock_ahead_is_taken_all_the_same(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner")
+        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600))
+        await mesh.until_rest(ref, 1)
+        await mesh.processes["planner-1"].kill()
+        mesh.server.step_clock(HOUR_S)
+        await mesh.say(ref, "m")
+        mesh.server.step_clock(-HOUR_S)
+        await mesh.processes["planner-1"].start()
+        await mesh.until_rest(ref, 2, within_s=20)
+
+    mesh_test(1, body)
+
+
+def test_a_schedule_that_has_fired_is_not_believed_in_again_when_the_clock_is_set_back() -> None:
+    async def main() -> None:
+        server = SimServer()
+        bus = server.connect()
+        await ensure_topology(bus)
+        schedules = Schedules(bus, LoopClock(server))
+        subject = SessionSubjects(REF).tick_schedule
+        due_ms = server.now_ms() + 10_000
+        await schedules.ensure(REF, due_ms)
+        # Another planner takes the tick.
+        await asyncio.sleep(11)
+        assert (await bus.last(TICKS, [subject])).messages == ()
+        server.step_clock(-HOUR_S)
+        await schedules.ensure(REF, due_ms + 1)
+        assert (await bus.last(TICKS, [subject])).messages
+
+    run_virtual(main())

@@ -1,0 +1,128 @@
+"""What a run of the whole mesh is held to: every check of `anchorwatch.testing.checks`, and what only the whole mesh can show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from anchorwatch.bus.port import Stored
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.times import from_iso
+from anchorwatch.core.tools import EffectClass
+from anchorwatch.journal.history import History, read_history
+from anchorwatch.testing.checks import Arrivals, Call, Evidence, check
+from anchorwatch.topology.streams import ANCHORS_BUCKET, TICKS, bucket_stream
+from anchorwatch.topology.subjects import SessionSubjects, parse_register
+from anchorwatch_memory.store import Store
+from anchorwatch_notifier.notices import read_notice
+
+from tests.sim.whole.pack import CLASSES
+from tests.sim.whole.receivers import HOOK
+
+if TYPE_CHECKING:
+    from tests.sim.whole.run import Scene
+
+
+def judge(scene: Scene, *, rested: bool) -> list[str]:
+    """Every promise that the run broke, in words."""
+    found = [] if rested else ["lost: the mesh does not come to rest"]
+    found += scene.people.wanted.broken
+    journal = scene.mesh.journal()
+    for ref in scene.refs:
+        found += [f"{ref}: {text}" for text in _of_session(scene, ref, journal)]
+    found += [f"{text}" for text in _projections(scene, journal)]
+    found += [f"a write outside of every edge: {subject}" for subject in scene.mesh.watch.unguarded]
+    return found
+
+
+def _of_session(scene: Scene, ref: SessionRef, journal: list[Stored]) -> Iterator[str]:
+    records = [each for each in journal if parse_register(each.subject).ref == ref]
+    history = read_history(records)
+    wanted = scene.people.wanted
+    receipts = {id_: sequence for (session, id_), sequence in wanted.receipts.items() if session == ref}
+    evidence = Evidence(
+        history,
+        accepted=tuple(receipts.values()),
+        events=tuple(wanted.events),
+        classes=CLASSES,
+        calls={
+            key: Call(key, note.begun, tuple(note.ended), note.done)
+            for key, note in scene.provider.notes.items()
+            if note.ref == ref and CLASSES[note.tool] is not EffectClass.READ
+        },
+        arrivals=tuple(each for each in scene.receivers.arrivals()),
+    )
+    yield from map(str, check(evidence))
+    yield from _receipts(history, receipts)
+    yield from _view(scene, ref, records)
+    yield from _schedule(scene, ref, history)
+    yield from _notices(evidence, records)
+
+
+def _receipts(history: History, receipts: dict[str, int]) -> Iterator[str]:
+    standing = {each.input_id: each.sequence for each in history.inputs}
+    for id_, sequence in receipts.items():
+        if standing.get(id_) != sequence:
+            yield f"lost: {id_} was receipted at {sequence}, and stands at {standing.get(id_)}"
+
+
+def _view(scene: Scene, ref: SessionRef, records: list[Stored]) -> Iterator[str]:
+    """The anchor's view is the last anchor record."""
+    subject = SessionSubjects(ref).anchor
+    last = next((each for each in reversed(records) if each.subject == subject), None)
+    key = f"$KV.{ANCHORS_BUCKET}.{ref.workspace}.{ref.session}"
+    page = scene.mesh.server.stream(bucket_stream(ANCHORS_BUCKET)).lasts([key], 2**53)
+    if last is None or not page.messages or page.messages[0].payload != last.payload:
+        yield "lost: the view of the anchor is not its last record"
+
+
+def _schedule(scene: Scene, ref: SessionRef, history: History) -> Iterator[str]:
+    """A session at rest has a schedule that wakes it at its next check, or before."""
+    anchor = history.anchors[-1].anchor
+    if anchor.status != "idle" or anchor.next_check_at is None:
+        return
+    subject = SessionSubjects(ref).tick_schedule
+    standing = scene.mesh.server.stream(TICKS).lasts([subject], 2**53).messages
+    if not standing:
+        yield f"lost: nothing will wake it at {anchor.next_check_at} ({from_iso(anchor.next_check_at)})"
+
+
+def _notices(evidence: Evidence, records: list[Stored]) -> Iterator[str]:
+    """Whatever has something to tell was told to each receiver, or nobody can know."""
+    states = {each.delivery_id: each.state for each in evidence.history.sent}
+    for stored in records:
+        notice = read_notice(stored)
+        for arrivals in evidence.arrivals if notice else ():
+            assert notice is not None
+            id_ = notice.delivery_id(arrivals.channel)
+            yield from _told(arrivals, id_, states.get(id_, "nothing"), notice.title)
+    known = set(states)
+    for arrivals in evidence.arrivals:
+        of_others = [id_ for id_ in arrivals.seen if id_ not in known and _is_of(id_, records)]
+        if of_others:
+            yield f"guessed: {arrivals.channel} was told of what nobody recorded: {of_others}"
+
+
+def _told(arrivals: Arrivals, id_: str, state: str, title: str) -> Iterator[str]:
+    times = arrivals.seen.get(id_, 0)
+    if state not in ("sent", "unknown") or (state == "sent" and not times):
+        yield f"lost: {arrivals.channel} was not told that {title} ({state})"
+    if times > 1 and arrivals.channel != HOOK:
+        yield f"duplicated: {arrivals.channel} was told {times} times that {title}"
+
+
+def _is_of(delivery_id: str, records: list[Stored]) -> bool:
+    return int(delivery_id.partition("-")[0]) in {each.sequence for each in records}
+
+
+def _projections(scene: Scene, journal: list[Stored]) -> Iterator[str]:
+    """What memory holds is what a rebuild from the journal would hold."""
+    anew = Store(":memory:")
+    try:
+        anew.project(journal)
+        there, expected = scene.disk.projections.store.dump(), anew.dump()
+        for table, rows in expected.items():
+            if there.get(table) != rows:
+                yield f"lost: memory's table {table} is not what the journal says"
+    finally:
+        anew.close()

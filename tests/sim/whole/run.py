@@ -1,0 +1,262 @@
+"""One run of the whole mesh: drawn from a seed, from the first session to rest, with what it left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+import structlog
+from anchorwatch.bus.sim import Faults
+from anchorwatch.bus.sim.loop import run as run_virtual
+from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.edges import Edge
+from anchorwatch.packs import registry
+from anchorwatch.testing import storm
+from anchorwatch.testing.mesh import SimMesh
+from anchorwatch.topology.streams import EVENTS, TICKS, journal_stream
+from anchorwatch.topology.subjects import INPUT, SessionSubjects
+from anchorwatch_planner import main as planner
+
+from tests.sim.whole import model, provider, receivers
+from tests.sim.whole.judge import judge
+from tests.sim.whole.pack import WorldPack, world_agent
+from tests.sim.whole.people import People
+from tests.sim.whole.services import TOKEN, Disk, Front
+
+TURNS_MIN = 3
+SPAN_S = 12.0
+REST_S_MAX = 400.0
+LIMIT_S = 40_000.0
+HEARTBEAT_S = 3_000.0
+SILENT = structlog.wrap_logger(
+    structlog.ReturnLogger(),
+    processors=[],
+    wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
+)
+
+K = TypeVar("K", bound=str)
+
+
+@dataclass
+class Report:
+    """What a run came to. ``digest``: of the whole journal, byte for byte."""
+
+    seed: int
+    violations: list[str] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    edges: Counter[Edge] = field(default_factory=Counter)
+    turns: int = 0
+    records: int = 0
+    crashes: list[str] = field(default_factory=list)
+    digest: str = ""
+
+
+class Scene:
+    """The mesh of one seed, its world, and the people around it."""
+
+    def __init__(self, seed: int, log: structlog.stdlib.BoundLogger) -> None:
+        chance = self.chance = random.Random(f"whole mesh {seed}")
+        self.seed = seed
+        self.plan = storm.draw(chance, tuple(Edge), SPAN_S)
+        faults = Faults(random.Random(f"faults {seed}"), self.plan.rates)
+        self.mesh = SimMesh(
+            seed=seed,
+            faults=faults,
+            log=log,
+            token=TOKEN,
+            lease_s=6.0,
+            sweep_s=10.0,
+            probe_interval_s=5.0,
+            heartbeat_s=HEARTBEAT_S,
+            debounce_p0_s=chance.choice((0.0, 0.5)),
+            debounce_p1_s=chance.choice((0.0, 1.0)),
+            model_timeout_s=8.0,
+        )
+        self.provider = provider.Provider(
+            random.Random(f"provider {seed}"), _troubles(chance, provider.TROUBLES), self.mesh.server.now_ms
+        )
+        self.models = model.Models(random.Random(f"model {seed}"), _troubles(chance, model.TROUBLES))
+        self.receivers = receivers.Receivers(
+            random.Random(f"receivers {seed}"), _troubles(chance, receivers.TROUBLES)
+        )
+        self.disk, self.front = Disk(), Front()
+        self.storm = storm.Storm(self.mesh, random.Random(f"storm {seed}"), self.plan)
+        self.refs: list[SessionRef] = []
+        registry.register(WorldPack(self.provider, seed, calls_max=chance.choice((1, 2, 3))))
+
+    @property
+    def people(self) -> People:
+        return self._people
+
+    async def open(self) -> None:
+        """Start every service, and make the sessions; nothing goes wrong yet."""
+        mesh = self.mesh
+        mesh.server.faults.enabled = False
+        plan = partial(planner.run, build=self.models.build)
+        await mesh.open(
+            "observer",
+            *[("planner", plan)] * self.chance.choice((1, 2)),
+            *["executor"] * self.chance.choice((1, 2)),
+            ("memory", self.disk.run),
+            ("notifier", self.receivers.run),
+            *[("gateway", self.front.run)] * self.chance.choice((1, 2)),
+        )
+        gateways = [name for name in mesh.processes if name.startswith("gateway-")]
+        self._people = People(self.front, gateways, mesh.bus, random.Random(f"people {self.seed}"))
+        self.storm.begin()
+        mesh.server.faults.enabled = True
+        names = [f"s{n}" for n in range(self.chance.choice((1, 1, 2, 3)))]
+        self.refs = await self._people.set_up(world_agent(HEARTBEAT_S), names)
+
+    async def work(self) -> None:
+        """Let people and the world want things, while the storm blows."""
+        count = self.chance.choice((3, 4, 6, 8))
+        tasks = [self._want(number) for number in range(count)]
+        await asyncio.gather(*tasks)
+
+    async def _want(self, number: int) -> None:
+        await asyncio.sleep(self.chance.uniform(0, SPAN_S))
+        ref = self.chance.choice(self.refs)
+        match self.chance.choice(
+            ("say", "say", "trigger", "event", "event", "api event", "alarm", "pause", "control")
+        ):
+            case "say":
+                await self._people.say(ref, f"say-{number}")
+            case "trigger":
+                await self._people.trigger(ref, f"trigger-{number}")
+            case "event":
+                await self._people.publish(f"event-{number}")
+            case "api event":
+                await self._people.publish_by_api(f"api-event-{number}")
+            case "alarm":
+                self.provider.alarms += 1
+            case "pause":
+                await self._people.pause(ref, f"hold-{number}", self.chance.choice((0.5, 2.0)))
+            case _:
+                await self._control(ref, f"control-{number}")
+
+    async def _control(self, ref: SessionRef, key: str) -> None:
+        anchor = self.mesh.anchor_now(ref)
+        turn = str(anchor.run_id if anchor else 0)
+        match self.chance.choice(("cancel", "steer", "objectives", "wakes/clear", "reset")):
+            case "cancel":
+                await self._people.order(ref, "cancel", key, {"turn": turn})
+            case "steer":
+                await self._people.order(ref, "steer", key, {"turn": turn, "text": "more slowly"})
+            case "objectives":
+                await self._people.order(ref, "objectives", key, {"change": "add", "items": [key]})
+            case "wakes/clear":
+                await self._people.order(ref, "wakes/clear", key)
+            case _:
+                await self._people.order(ref, "reset", key, {"confirmation": None})
+                if self.chance.random() < 0.5:
+                    await self._people.order(ref, "undo-reset", f"{key}-undo")
+
+    async def settle(self) -> bool:
+        """End all faults, and wait until nothing moves; False: it does not come to rest."""
+        if not (self.storm.counts or self.mesh.server.faults.counts):
+            await self.storm.strike_once()
+        await self.storm.calm()
+        for each in (self.provider, self.models, self.receivers):
+            each.calm()
+        number = 0
+        while self.turns < TURNS_MIN:
+            number += 1
+            await self._people.trigger(self.refs[0], f"more-{number}")
+            await self._rest()
+        await self._rest()
+        for ref, call in self._unknown():
+            key = self.mesh.history(ref).claims_of(call)[0].claimed.effect_key
+            await self._people.settle(f"{ref.session}/{call}", done=bool(self.provider.notes[key].done))
+        return await self._rest()
+
+    def _unknown(self) -> list[tuple[SessionRef, CallId]]:
+        """The effects that are unknown, and that nobody has settled."""
+        found = []
+        for ref in self.refs:
+            last = {each.outcome.call: each.outcome.state for each in self.mesh.history(ref).outcomes}
+            found += [(ref, call) for call, state in last.items() if state == "unknown"]
+        return found
+
+    @property
+    def turns(self) -> int:
+        """Turns that ended, in all sessions."""
+        return sum(anchor.run_count for anchor in map(self.mesh.anchor_now, self.refs) if anchor)
+
+    async def _rest(self) -> bool:
+        calm = 0
+        for _ in range(round(REST_S_MAX)):
+            await asyncio.sleep(1.0)
+            calm = calm + 1 if self._quiet() else 0
+            if calm == 3:
+                return True
+        return False
+
+    def _quiet(self) -> bool:
+        server = self.mesh.server
+        for stream in (journal_stream(), EVENTS, TICKS):
+            for state in server.consumers.states(stream).values():
+                if state.pending or state.ack_pending:
+                    return False
+        return all(map(self._is_idle, self.refs))
+
+    def _is_idle(self, ref: SessionRef) -> bool:
+        anchor = self.mesh.anchor_now(ref)
+        store = self.mesh.server.stream(journal_stream())
+        inputs = store.lasts(
+            [INPUT.filter(shard=ref.shard, workspace=ref.workspace, session=ref.session)], 2**53
+        )
+        scheduled = self.mesh.server.stream(TICKS).lasts([SessionSubjects(ref).tick_schedule], 2**53).messages
+        if anchor is None or anchor.status != "idle" or not scheduled:
+            return False
+        joined = set(anchor.inputs_joined)
+        return all(
+            each.sequence <= anchor.inputs_through or each.sequence in joined for each in inputs.messages
+        )
+
+
+def _troubles(chance: random.Random, kinds: Sequence[K]) -> dict[K, float]:
+    """Often none; else a few kinds, each with its rate."""
+    drawn = chance.sample(sorted(kinds), chance.choice((0, 0, 1, 2)))
+    return {kind: chance.choice((0.05, 0.2, 0.5)) for kind in drawn}
+
+
+def simulate(seed: int, log: structlog.stdlib.BoundLogger = SILENT) -> Report:
+    """Run the whole mesh by this seed; the same seed gives the same run, byte for byte."""
+    report = Report(seed)
+
+    async def main() -> None:
+        scene = Scene(seed, log)
+        try:
+            await scene.open()
+            await scene.work()
+            rested = await scene.settle()
+            _fill(report, scene, rested=rested)
+        finally:
+            await scene.mesh.close()
+
+    run_virtual(main(), seed, time_limit_s=LIMIT_S)
+    return report
+
+
+def _fill(report: Report, scene: Scene, *, rested: bool) -> None:
+    mesh, faults = scene.mesh, scene.mesh.server.faults
+    report.faults.update({str(kind): count for kind, count in faults.counts.items() if kind in storm.RATES})
+    report.faults.update(scene.storm.counts)
+    for each in (scene.provider, scene.models, scene.receivers):
+        report.faults.update(each.struck)
+    report.edges.update(mesh.watch.reached)
+    report.turns = scene.turns
+    report.crashes = [f"{instance}: {error!r}" for instance, error in mesh.crashes]
+    report.violations = judge(scene, rested=rested)
+    digest = hashlib.sha256()
+    for stored in mesh.journal():
+        digest.update(f"{stored.sequence} {stored.subject} {stored.time_ms}\0".encode() + stored.payload)
+    report.records, report.digest = len(mesh.journal()), digest.hexdigest()
