@@ -161,6 +161,45 @@ _HOLDERS = (
     ),
 )
 
+_RUNNER = "shared/anchorwatch/execution/runner.py"
+_ATTEMPTS = "tests/unit/executor/test_attempts.py::"
+_OLD = "tests/sim/test_executor_reads.py::"
+
+_EXECUTORS = (
+    _one(
+        "a claim of its own that was only read is believed to stand",
+        _RUNNER,
+        'state = await self.recorder.append(job, state, Released(self.me, "its answer was lost"))',
+        "return await self._under_claim(job, equipment, state, former=None)",
+        f"{_OLD}test_a_lost_ack_and_a_read_from_before_the_outcome_do_not_do_it_again",
+    ),
+    _one(
+        "who lost a command to another acks it",
+        _RUNNER,
+        "return None if stands else WAIT_S",
+        "return None if stands else None",
+        f"{_OLD}test_a_command_that_went_to_another_who_dies_comes_again",
+    ),
+    _one(
+        "an answer at a gate is looked for in a read from before it",
+        "shared/anchorwatch/journal/effects.py",
+        "at_least + 1, max(at_least, reach))",
+        "at_least + 1, at_least)",
+        f"{_OLD}test_an_answer_at_a_gate_is_not_lost_to_a_read_from_before_it",
+    ),
+    Mutation(
+        "whether it has settled is looked at after the provider answered",
+        (f"{_ATTEMPTS}test_an_answer_that_was_on_its_way_while_it_settled_is_asked_for_again",),
+        (
+            Edit(
+                "shared/anchorwatch/execution/attempts.py",
+                "            said = await self._ask()\n",
+                "            said = await self._ask()\n            settled = self._clock.now_ms() >= settled_at_ms\n",
+            ),
+        ),
+    ),
+)
+
 _EFFECTS = (
     _one(
         "a slow owner is replaced",
@@ -258,4 +297,4 @@ _RESOURCES = (
     ),
 )
 
-MUTATIONS = (*_WRITES, *_TURNS, *_HOLDERS, *_EFFECTS, *_RESOURCES)
+MUTATIONS = (*_WRITES, *_TURNS, *_HOLDERS, *_EXECUTORS, *_EFFECTS, *_RESOURCES)

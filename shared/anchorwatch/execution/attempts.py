@@ -100,8 +100,9 @@ class Attempts:
         """What became of the effect key, by the provider's word; waits until what was sent has had its time to arrive."""
         tries = 0
         while True:
-            said = await self._ask()
+            # Before the question: what was on its way while the provider answered may arrive behind the answer.
             settled = self._clock.now_ms() >= settled_at_ms
+            said = await self._ask()
             tries += said.state == "unknown"
             next_ = after_reconcile(
                 said.state, rejects_used_key=said.rejects_used_key, settled=settled, doubt=doubt
@@ -113,7 +114,7 @@ class Attempts:
                 case "run":
                     return NotDone(certain=settled)
                 case "wait":
-                    await self._clock.sleep((settled_at_ms - self._clock.now_ms()) / 1000)
+                    await self._clock.sleep(max(0, settled_at_ms - self._clock.now_ms()) / 1000)
                 case "unknown" if said.state == "not_done":
                     text = (
                         "it was not done so far, but who claimed it first may only be stopped, and do it yet"

@@ -18,7 +18,8 @@ class Job:
     """A command and where it stands. ``digest`` is its record's, which no other record has.
 
     ``attempt`` counts its deliveries. Nobody else can have seen a first one, so there is nothing to look up; should that be
-    wrong, the first write is fenced.
+    wrong, the first write is fenced. ``reach``: the message in hand, where it is another than the command: what is recorded of
+    the command must be read as far.
     """
 
     ref: SessionRef
@@ -26,6 +27,7 @@ class Job:
     digest: str
     command: CommandDecided
     attempt: int = 1
+    reach: int = 0
 
     @property
     def call(self) -> CallId:

@@ -44,12 +44,16 @@ FINISH_S_MAX = 6.0
 
 @dataclass(slots=True)
 class _InHand:
-    """A command at work, with every delivery that is about it. ``again``: another message of it came meanwhile."""
+    """A command at work, with every delivery that is about it.
+
+    ``again``: another message of it came meanwhile; ``reach``: its sequence.
+    """
 
     message: Message
     attempt: int
     deliveries: list[Delivery] = field(default_factory=list)
     again: bool = False
+    reach: int = 0
 
 
 class PoolRunner:
@@ -142,6 +146,7 @@ class PoolRunner:
         if at_work is not None:
             at_work.deliveries += deliveries
             at_work.again = at_work.again or at_work.message.sequence != message.sequence
+            at_work.reach = max(at_work.reach, message.sequence)
             return
         self._in_hand[message.identity] = in_hand = _InHand(message, attempt, deliveries)
         self._spawn(self._work(in_hand))
@@ -221,8 +226,11 @@ class PoolRunner:
         """
         message = in_hand.message
         if message.command is not None:
-            return Job(message.ref, message.sequence, message.digest, message.command, in_hand.attempt)
-        state = await self._runner.recorder.effects.load(message.ref, message.pool, message.call, 0)
+            at, digest = message.sequence, message.digest
+            return Job(message.ref, at, digest, message.command, in_hand.attempt, in_hand.reach)
+        effects = self._runner.recorder.effects
+        reach = max(message.sequence, in_hand.reach)
+        state = await effects.load(message.ref, message.pool, message.call, 0, reach)
         if state.gate is None:
             raise Damaged(
                 f"sequence {message.sequence}: an answer to what nobody asked", sequence=message.sequence
@@ -236,7 +244,8 @@ class PoolRunner:
             )
         record = decode(page.messages[0].payload)
         command = read_command(message.pool, record.body)
-        return Job(message.ref, state.gate.command, record.digest, command, in_hand.attempt + 1)
+        attempt = in_hand.attempt + 1
+        return Job(message.ref, state.gate.command, record.digest, command, attempt, reach)
 
 
 def _make_giving_up(context: ServiceContext, agents: AgentDirectory, runner: Runner) -> GivingUp:

@@ -61,12 +61,15 @@ class Recorder:
             reached(Edge.EXECUTOR_BLOCK_AFTER)
         await self.append(job, state, done)
 
-    async def ran(self, job: Job, pack: str, state: EffectState, ran: Ran, *, durable: bool) -> None:
-        """Record what a run came to. It happened, so this gives up only when another outcome stands."""
+    async def ran(self, job: Job, pack: str, state: EffectState, ran: Ran, *, durable: bool) -> bool:
+        """Record what a run came to. It happened, so this gives up only when somebody else has the command.
+
+        Returns whether the command has an outcome, this one or another.
+        """
         done = outcome(job, ran.state, ran.text, error=ran.error, claim=state.claim, durable=durable)
         if ran.result is not None:
             done = await self._with_result(job, done, ran.result)
-        await self._insist(job, pack, state, done, mutating=state.claim is not None)
+        return await self._insist(job, pack, state, done, mutating=state.claim is not None)
 
     async def _with_result(self, job: Job, done: Outcome, result: ToolResult) -> Outcome:
         async def keep(name: str, media_type: str, data: bytes) -> Kept:
@@ -95,31 +98,30 @@ class Recorder:
 
     async def _insist(
         self, job: Job, pack: str, state: EffectState, done: Outcome, *, mutating: bool
-    ) -> None:
+    ) -> bool:
         while True:
             try:
                 if done.state == "unknown":
                     await self.unknown(job, pack, state, done)
                 else:
                     await self.append(job, state, done)
-                return
+                return True
             except TooLarge as error:
                 done = replace(done, text=f"its answer is too large to record: {error.message}", data={})
             except Unavailable as error:
                 self.log.warning("an outcome waits for the journal", call=str(job), reason=error.message)
                 await self.clock.sleep(RETRY_S)
             except Fenced:
-                if await self._stands(job, done) or not mutating:
-                    return
-                await self._late(job, done)
-                return
+                # What fenced us may be our own write, of an attempt that seemed lost.
+                standing = await self._standing(job)
+                if standing != done and mutating:
+                    await self._late(job, done)
+                return standing is not None
 
-    async def _stands(self, job: Job, done: Outcome) -> bool:
-        """Whether what fenced us is our own write, of an attempt that seemed lost."""
+    async def _standing(self, job: Job) -> Outcome | None:
         while True:
             try:
-                state = await self.effects.load(job.ref, job.pool, job.call, job.sequence)
-                return state.outcome == done
+                return (await self.effects.load(job.ref, job.pool, job.call, job.sequence, job.reach)).outcome
             except Unavailable:
                 await self.clock.sleep(RETRY_S)
 

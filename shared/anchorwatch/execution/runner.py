@@ -114,8 +114,8 @@ class Runner:
             return await self._without_tool(job, state, agent, pack)
         equipment = Equipment(agent, pack, tool, await self.runtime_for(job.ref.workspace, agent))
         if state.claim is not None and state.claim.owner == self.me and job.identity not in self._begun:
-            # A claim of this process whose answer was lost: nothing was begun under it. To give it back takes a write, and so
-            # shows whether what was read is old, and hides that it was run.
+            # A claim of this process whose answer was lost, so that nothing was begun under it; or what was read is old, and
+            # it was given back since, or done. Only the fence can tell: it is given back, and claimed anew.
             state = await self.recorder.append(job, state, Released(self.me, "its answer was lost"))
         return await self._act(job, equipment, state)
 
@@ -143,7 +143,7 @@ class Runner:
         return isinstance(await self.leave.fence(job, state, job.sequence), Hold)
 
     async def _load(self, job: Job) -> EffectState:
-        return await self.recorder.effects.load(job.ref, job.pool, job.call, job.sequence)
+        return await self.recorder.effects.load(job.ref, job.pool, job.call, job.sequence, job.reach)
 
     async def _next(self, state: EffectState, effect_class: EffectClass) -> Action:
         if state.claim is None:
@@ -204,7 +204,7 @@ class Runner:
         """A read needs no claim: whoever else runs it does no harm. The fence holds for it all the same."""
         match await self.leave.fence(job, state, job.sequence):
             case Go():
-                await self._run(job, equipment, state, former=None)
+                return await self._run(job, equipment, state, former=None)
             case Stale():
                 await self._refuse(job, state, Verdict("refused", "fence", f"run {job.call.run} is over"))
             case Hold():
@@ -249,13 +249,13 @@ class Runner:
         assert claim is not None  # noqa: S101 - just written, or just read
         match await self.leave.under_claim(job, equipment.pack.name, state):
             case Go():
-                await self._run(job, equipment, state, former)
+                return await self._run(job, equipment, state, former)
             case Blocked() as blocked:
                 await self._refuse(job, state, Verdict("refused", RULE, blocked.say(job.command.resource)))
             case Stale(first=True):
                 await self._refuse(job, state, Verdict("refused", "fence", f"run {job.call.run} is over"))
             case Stale() if equipment.tool.effect_class is EffectClass.RECONCILABLE:
-                await self._run(job, equipment, state, former)
+                return await self._run(job, equipment, state, former)
             case Stale():
                 text = "its first executor died, and its run is over; it may have happened"
                 done = outcome(job, "unknown", text, error="owner_died", claim=claim)
@@ -265,25 +265,24 @@ class Runner:
                 return HOLD_S
         return None
 
-    async def _run(self, job: Job, equipment: Equipment, state: EffectState, former: Claim | None) -> None:
-        """Run it and record what came of it. From here on nothing but an outcome ends it."""
+    async def _run(
+        self, job: Job, equipment: Equipment, state: EffectState, former: Claim | None
+    ) -> float | None:
+        """Run it and record what came of it."""
         tool, claim = equipment.tool, state.claim
-        attempts = Attempts(
-            job,
-            equipment,
-            context_of(job, equipment, state, now_ms=self.clock.now_ms(), heartbeat_s=self.heartbeat_s),
-            self.clock,
-            lambda: self._may_go_on(job, state),
-        )
+        context = context_of(job, equipment, state, now_ms=self.clock.now_ms(), heartbeat_s=self.heartbeat_s)
+        attempts = Attempts(job, equipment, context, self.clock, lambda: self._may_go_on(job, state))
         again = claim is not None and claim.sequence != state.first_claim
         self._begun.add(job.identity)
         if again and tool.effect_class is EffectClass.RECONCILABLE:
             ran = await attempts.take_up(settled_at_ms(tool, former, self.clock.now_ms()), doubt=state.doubt)
         else:
             ran = await attempts.run(doubt=again)
-        await self.recorder.ran(job, equipment.pack.name, state, ran, durable=not tool.ephemeral)
+        stands = await self.recorder.ran(job, equipment.pack.name, state, ran, durable=not tool.ephemeral)
         self._begun.discard(job.identity)
         self.log.info("ran", call=str(job), tool=tool.name, state=ran.state)
+        # Without an outcome somebody else has claimed it, and may die: then the message must come again.
+        return None if stands else WAIT_S
 
     async def _may_go_on(self, job: Job, state: EffectState) -> bool:
         """Whether the tool may be started once more; a paused session is waited for, for a while."""

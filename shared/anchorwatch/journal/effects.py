@@ -23,15 +23,17 @@ class EffectJournal:
         self._committer = committer
         self._writer = writer
 
-    async def load(self, ref: SessionRef, pool: str, call: CallId, at_least: int) -> EffectState:
-        """The effect as recorded, from an answer that reaches at least to ``at_least`` (the command's own sequence).
+    async def load(
+        self, ref: SessionRef, pool: str, call: CallId, at_least: int, reach: int = 0
+    ) -> EffectState:
+        """The effect as recorded, from an answer that reaches to ``at_least``, the command's own sequence, and to ``reach``.
 
         A record that cannot be read is passed over where an outcome stands behind it: the outcome is all that counts then.
 
         Raises:
             Unavailable: no answer reached so far. Damaged: a record cannot be trusted, and no outcome stands behind it.
         """
-        return await self._fold(ref, pool, call, at_least + 1, at_least)
+        return await self._fold(ref, pool, call, at_least + 1, max(at_least, reach))
 
     async def look(self, ref: SessionRef, pool: str, call: CallId, reach: int) -> EffectState:
         """As `load`, of a command that was decided nobody knows where before ``reach``."""

@@ -7,7 +7,7 @@ import asyncio
 import httpx2
 from anchorwatch.codec import canonical_json, decode, sha256_hex
 
-from tests.integration.gateway.conftest import House
+from tests.integration.gateway.conftest import TOKEN, House, client_of
 
 INPUTS = "/api/sessions/fleet/inputs"
 
@@ -74,6 +74,26 @@ async def test_of_two_hundred_requests_with_one_key_one_is_accepted(house: House
     receipts = [answer.json() for answer in answers]
     assert len({receipt["sequence"] for receipt in receipts}) == 1
     assert [receipt["replayed"] for receipt in receipts].count(False) == 1
+    assert await house.inputs_in_journal() == 1
+
+
+async def test_of_a_thousand_requests_with_one_key_to_two_gateways_one_is_accepted(house: House) -> None:
+    await house.make_session()
+    first = house.url
+    await house.services.start("gateway", "gateway-2", port=0, token=TOKEN)
+    assert house.url != first
+    async with client_of(first) as one, client_of(house.url) as other:
+        asked = (
+            (one, other)[n % 2].post(
+                "/api/sessions/fleet/inputs", json={"content": "hello"}, headers={"Idempotency-Key": "k-1"}
+            )
+            for n in range(1_000)
+        )
+        answers = await asyncio.gather(*asked)
+    assert {answer.status_code for answer in answers} == {202}
+    receipts = [answer.json() for answer in answers]
+    assert [receipt.pop("replayed") for receipt in receipts].count(False) == 1
+    assert all(receipt == receipts[0] for receipt in receipts)
     assert await house.inputs_in_journal() == 1
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 from anchorwatch.bus.port import Bus
@@ -104,14 +107,24 @@ async def test_a_notifier_killed_while_it_sends_sends_the_same_id_again(
         assert receiver.requests.count(receiver.requests[0]) == 2
 
 
+def in_seconds() -> str:
+    return "2"
+
+
+def as_a_date() -> str:
+    """At least two seconds from now; such a date has whole seconds."""
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=3), usegmt=True)
+
+
+@pytest.mark.parametrize("says", [in_seconds, as_a_date])
 async def test_a_receiver_that_says_when_is_left_alone_until_then_and_holds_up_no_other(
-    bus: Bus, notifiers: Notifiers, session: ScriptedSession
+    bus: Bus, notifiers: Notifiers, session: ScriptedSession, says: Callable[[], str]
 ) -> None:
     asked: list[float] = []
 
     def busy(n: int) -> Answer:
         asked.append(time.monotonic())
-        return (429, "2") if n == 1 else 200
+        return (429, says()) if n == 1 else 200
 
     async with receiving(Receiver(busy)) as slow, receiving(Receiver()) as quick:
         notifiers.channels(hook(slow.url, name="slow") + hook(quick.url, name="quick"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +50,7 @@ class Told:
     runs: Iterator[ToolResult | Exception]
     reconciles: Iterator[Reconciled | Exception] = field(default_factory=lambda: iter(()))
     said: list[str] = field(default_factory=list)
+    asking: Callable[[], None] = lambda: None
 
     async def run(self, tool: str, args: Mapping[str, Any], context: ToolContext) -> ToolResult:
         del tool, args
@@ -62,6 +63,7 @@ class Told:
     async def reconcile(self, tool: str, args: Mapping[str, Any], context: ToolContext) -> Reconciled:
         del tool, args
         self.said.append(f"ask {context.effect_key}")
+        self.asking()
         answer = next(self.reconciles)
         if isinstance(answer, Exception):
             raise answer
@@ -167,6 +169,18 @@ async def test_not_done_is_believed_only_when_a_request_has_had_its_time_to_arri
 async def test_a_request_that_arrives_while_it_settles_is_found() -> None:
     told = Told(iter([LOST]), iter([Reconciled("not_done"), Reconciled("done", DONE)]))
     assert (await attempts(EffectClass.RECONCILABLE, told).run()).state == "succeeded"
+    assert told.said.count("run k") == 1
+
+
+async def test_an_answer_that_was_on_its_way_while_it_settled_is_asked_for_again() -> None:
+    """The request may have arrived behind the provider's look, and before all had settled."""
+    clock = SteppingClock()
+
+    def slow() -> None:
+        clock.ms += 11_000
+
+    told = Told(iter([LOST]), iter([Reconciled("not_done"), Reconciled("done", DONE)]), asking=slow)
+    assert (await attempts(EffectClass.RECONCILABLE, told, clock).run()).state == "succeeded"
     assert told.said.count("run k") == 1
 
 

@@ -1,0 +1,125 @@
+"""What an executor reads may be old, and what it holds may have gone to another: it acts on neither, and lets go of nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from anchorwatch.bus.sim import FaultKind, Faults, SimServer
+from anchorwatch.bus.sim.loop import run as run_virtual
+from anchorwatch.core.effect.state import Claimed, GateAsked, GateDecided, Owner
+from anchorwatch.service.runner import ensure_topology
+from anchorwatch.topology.streams import journal_stream
+
+from tests.integration.executor.conftest import Executors, scripted
+from tests.support.packs import Sink
+from tests.support.sessions import ScriptedSession
+from tests.support.waiting import eventually
+
+OTHER = Owner("executor-2", "x")
+Body = Callable[[SimServer, Executors, ScriptedSession, Sink], Coroutine[Any, Any, None]]
+
+
+class Always(random.Random):
+    """Whatever can go wrong does, and as far as it may."""
+
+    def random(self) -> float:
+        return 0.0
+
+    def randint(self, a: int, b: int) -> int:
+        del a
+        return b
+
+
+def executor_test(world: Path, body: Body, *, behind: int = 1) -> None:
+    """``behind``: how many records a stale read lags."""
+
+    async def main() -> None:
+        faults = Faults(Always(), stale_sequences_max=behind)
+        server = SimServer(faults=faults)
+        bus = server.connect(name="executors")
+        await ensure_topology(bus)
+        executors = Executors(bus)
+        try:
+            await body(server, executors, await scripted(bus, world, honour=False), Sink(world))
+        finally:
+            faults.enabled = False
+            await executors.stop()
+
+    run_virtual(main())
+
+
+def test_a_lost_ack_and_a_read_from_before_the_outcome_do_not_do_it_again(tmp_path: Path) -> None:
+    async def body(server: SimServer, executors: Executors, session: ScriptedSession, sink: Sink) -> None:
+        server.faults.rates[FaultKind.LOST_DELIVERY_ACK] = 1.0
+        await executors.start()
+        command = await session.command("fire")
+        assert (await session.outcome(command)).state == "succeeded"
+        strikes = server.faults.counts
+        server.faults.rates[FaultKind.STALE_READ] = 1.0
+
+        async def read_old() -> bool:
+            return strikes.get(FaultKind.STALE_READ, 0) >= 3
+
+        await eventually(read_old)
+        server.faults.rates.clear()
+
+        async def answered() -> bool:
+            return strikes[FaultKind.LOST_DELIVERY_ACK] > 0 and not (await ack_pending(executors))
+
+        await eventually(answered)
+        assert len(sink.effects()) == 1
+        assert (await session.records(command)) == ["claim", "outcome"]
+
+    executor_test(tmp_path, body)
+
+
+def test_a_command_that_went_to_another_who_dies_comes_again(tmp_path: Path) -> None:
+    async def body(_: SimServer, executors: Executors, session: ScriptedSession, sink: Sink) -> None:
+        await executors.start()
+        command = await session.command("set", "hang")
+
+        async def begun() -> bool:
+            return bool(sink.effects())
+
+        await eventually(begun)
+        await session.record(command, Claimed(OTHER, 2, "key", doubt=True))
+
+        async def late() -> bool:
+            return bool(await session.last("late.>"))
+
+        await eventually(late)
+        executors.peers.dead.add(OTHER.instance)
+        assert (await session.outcome(command)).state == "unknown"
+
+    executor_test(tmp_path, body)
+
+
+def test_an_answer_at_a_gate_is_not_lost_to_a_read_from_before_it(tmp_path: Path) -> None:
+    async def body(server: SimServer, executors: Executors, session: ScriptedSession, sink: Sink) -> None:
+        command = await session.command("fire")
+        await session.record(command, GateAsked("people", "b", 2**62, command.sequence))
+        await executors.start()
+        await session.record(command, GateDecided(approved=True, binding="b", by="ada"))
+        server.faults.rates[FaultKind.STALE_READ] = 1.0
+
+        async def read_old() -> bool:
+            return server.faults.counts.get(FaultKind.STALE_READ, 0) >= 3
+
+        await eventually(read_old)
+        server.faults.rates.clear()
+        assert (await session.outcome(command)).state == "succeeded"
+        assert len(sink.effects()) == 1
+
+    executor_test(tmp_path, body)
+
+
+async def ack_pending(executors: Executors) -> int:
+    [state] = [
+        state
+        for name, state in (await executors.bus.consumer_states(journal_stream())).items()
+        if name == "executor-default"
+    ]
+    return state.ack_pending
