@@ -12,6 +12,7 @@ from pathlib import Path
 
 from anchorwatch.bus.port import Bus
 from anchorwatch.cli.crash_test.actor import WORKSPACE, Actor
+from anchorwatch.cli.crash_test.bystanders import disturb
 from anchorwatch.cli.crash_test.collecting import collect, rest
 from anchorwatch.cli.crash_test.mesh import CrashMesh
 from anchorwatch.cli.crash_test.plan import make_plan
@@ -114,6 +115,7 @@ async def _work(subject: Subject, actor: Actor, reaper: Reaper) -> None:
             number += 1
             for stimulus in await subject.exercise(_environment(subject, actor.bus), number):
                 await actor.tell(stimulus)
+            await disturb(actor, number)
             await asyncio.sleep(PAUSE_S)
             if len(reaper.deaths) > deaths:
                 last, deaths = number, len(reaper.deaths)
