@@ -93,4 +93,4 @@ async def _in_a_mesh(path: Path) -> list[str]:
     question = {"workspace": "default", "session": "fleet", "at_least": receipt.sequence}
     answer = json.loads(await mesh.bus.request("aw.rpc.memory.wakes", json.dumps(question).encode(), 10.0))
     await mesh.close()
-    return [wake["disposition"] for wake in answer["result"]["data"]]
+    return [wake["disposition"] for wake in answer["result"]["data"] if wake["kind"] == "message"]
