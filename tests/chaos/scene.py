@@ -23,6 +23,7 @@ from anchorwatch.topology.streams import AGENTS_BUCKET
 
 from tests.support.packs import TOOLS, Sink, bench_agent
 from tests.support.told import SOURCE, Step, ToldRuntime, order
+from tests.support.waiting import eventually
 
 KILLED = -9
 QUICK = {
@@ -34,6 +35,7 @@ QUICK = {
     "ANCHORWATCH_SWEEP_S": "3",
     "ANCHORWATCH_LEASE_S": "3",
 }
+WAKES_MAX = 10_000
 _names = itertools.count(1)
 
 
@@ -118,10 +120,12 @@ class Told(Actor):
         return await rest(self.journal, self.acknowledged, within_s)
 
     async def violations(self, within_s: float = REST_S_MAX) -> list[Violation]:
-        """What is wrong with it, once it is at rest."""
+        """What is wrong with it, once it is at rest and each of its wakes is accounted for."""
+        history = await self.rest(within_s)
+        await eventually(lambda: self.is_accounted_for(history), within_s, f"{self.name}: no wake is pending")
         evidence = await collect(
             self.ref,
-            await self.rest(within_s),
+            history,
             self.acknowledged,
             classes={tool.name: tool.effect_class for tool in TOOLS},
             notes=self.scene.notes,
@@ -129,6 +133,13 @@ class Told(Actor):
             receivers=self.scene.receivers,
         )
         return check(evidence)
+
+    async def is_accounted_for(self, history: History) -> bool:
+        """Whether memory shows every input, and of no wake that it is pending."""
+        wakes = await self._ask(lambda api: api.pages(f"/api/sessions/{self.name}/wakes", WAKES_MAX))
+        shown = {wake["sequence"] for wake in wakes if wake["disposition"] != "pending"}
+        inputs = {each.sequence for each in history.inputs}
+        return inputs <= shown and len(shown) == len(wakes)
 
     async def leave(self) -> None:
         """Let nobody look at it any more."""
