@@ -38,6 +38,8 @@ RATES: dict[FaultKind, tuple[float, ...]] = {
 """What strikes a single message by chance, and the rates that a run may draw for it."""
 HOUR_S = 3600.0
 BACK_S = (0.0, 0.1, 1.0, 4.0, 10.0)
+LONG_S = 16.0
+ZOMBIE_EDGES = (Edge.EXECUTOR_EFFECT_BEFORE, Edge.EXECUTOR_EFFECT_AFTER, Edge.EXECUTOR_OUTCOME_BEFORE)
 """How long a process stays away; some longer than a lease."""
 
 
@@ -50,14 +52,17 @@ class Plan:
     blows: tuple[tuple[str, float], ...]
 
 
-KILL, STOP = "kill at an edge", "stop at an edge"
+KILL, STOP, STOP_LONG = "kill at an edge", "stop at an edge", "stop for long at an edge"
 BLOWS = ("kill", "stop", "cut", "zombie", "restart", "clock")
 
 
 def draw(chance: random.Random, edges: Sequence[Edge], span_s: float) -> Plan:
     """A plan by ``chance``; ``edges`` are those that may be struck at, ``span_s`` how long the run works."""
     kinds = chance.sample(sorted(RATES), chance.choice((0, 1, 2, 3, 5)))
-    struck = [
+    # What a process was about to do when it stopped for long is what a zombie does.
+    zombies = [each for each in edges if each in ZOMBIE_EDGES]
+    struck = [(STOP_LONG, chance.choice(zombies), 1)] if zombies and chance.random() < 0.15 else []  # noqa: PLR2004 - some runs
+    struck += [
         (chance.choice((KILL, KILL, STOP)), chance.choice(edges), chance.choice((1, 1, 2, 3, 5)))
         for _ in range(chance.choice((1, 2, 3)))
     ]
@@ -79,6 +84,7 @@ class Storm:
     counts: Counter[str] = field(default_factory=Counter)
     deaths: set[str] = field(default_factory=set)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _long: set[asyncio.Task[None]] = field(default_factory=set)
     _zombies: list[Life] = field(default_factory=list)
     _stepped_s: float = 0.0
 
@@ -86,7 +92,8 @@ class Storm:
         """From here on the plan is carried out; what crashes is started again, as a supervisor does."""
         self.mesh.on_crash = lambda process: self._later(self._back(process, 1.0))
         for kind, edge, reach in self.plan.edges:
-            self.mesh.watch.plan(edge, reach, self._kill_here if kind == KILL else self._stop_here)
+            strikes = {KILL: self._kill_here, STOP: self._stop_here, STOP_LONG: self._stop_long_here}
+            self.mesh.watch.plan(edge, reach, strikes[kind])
         for kind, at_s in self.plan.blows:
             self._spawn(self._blow(kind, at_s))
 
@@ -94,6 +101,7 @@ class Storm:
         """End all faults: everybody is there, connected and awake, and the clock is right."""
         self.mesh.watch.forget()
         self.mesh.server.faults.enabled = False
+        await asyncio.gather(*self._long)
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -122,6 +130,11 @@ class Storm:
         self._note(STOP, life)
         life.stop()
         self._later(self._awake(life, self.chance.choice(BACK_S)))
+
+    def _stop_long_here(self, life: Life) -> None:
+        self._note(STOP_LONG, life)
+        life.stop()
+        self._long.add(self.mesh.outside(self._awake(life, LONG_S)))
 
     # At an instant.
 

@@ -70,7 +70,7 @@ class TroubledModel(RulesModel):
 
     def count(self, request: ModelRequest) -> int:
         # The counting of tokens has tests of its own, and costs more than all else here.
-        return 100 + sum(len(str(message)) for message in request.now) // 4
+        return 600 + sum(len(str(message.get("content"))) for message in request.messages) // 2
 
     async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
         reply = await super().complete(request, deadline_s)

@@ -135,6 +135,13 @@ class People:
             await asyncio.sleep(seconds)
             await self.order(ref, "resume", f"{key}-resume")
 
+    async def turn_switch(self, key: str) -> None:
+        """Stop the whole workspace for a moment."""
+        for on in (True, False):
+            body = {"scope": "workspace", "on": on}
+            await self.insist("POST", "/api/kill-switches", body, f"{key}-{on}")
+            await asyncio.sleep(RETRY_S)
+
     async def settle(self, call: str, *, done: bool) -> None:
         """Say what became of an effect that is unknown, as a person finds it out."""
         body = {"call": call, "verdict": "done" if done else "not-done"}

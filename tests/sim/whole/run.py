@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
+from unittest.mock import patch
 
 import structlog
 from anchorwatch.bus.sim import Faults
@@ -20,8 +21,10 @@ from anchorwatch.edges import Edge
 from anchorwatch.packs import registry
 from anchorwatch.testing import storm
 from anchorwatch.testing.mesh import SimMesh
+from anchorwatch.testing.process import Life
 from anchorwatch.topology.streams import EVENTS, TICKS, journal_stream
 from anchorwatch.topology.subjects import INPUT, SessionSubjects
+from anchorwatch_planner import look
 from anchorwatch_planner import main as planner
 
 from tests.sim.whole import model, provider, receivers
@@ -78,6 +81,7 @@ class Scene:
             debounce_p0_s=chance.choice((0.0, 0.5)),
             debounce_p1_s=chance.choice((0.0, 1.0)),
             model_timeout_s=8.0,
+            context_tokens_max=chance.choice((30_000, 30_000, 1_200)),
         )
         self.provider = provider.Provider(
             random.Random(f"provider {seed}"), _troubles(chance, provider.TROUBLES), self.mesh.server.now_ms
@@ -89,6 +93,7 @@ class Scene:
         self.disk, self.front = Disk(), Front()
         self.storm = storm.Storm(self.mesh, random.Random(f"storm {seed}"), self.plan)
         self.refs: list[SessionRef] = []
+        self._errands: set[asyncio.Task[None]] = set()
         registry.register(WorldPack(self.provider, seed, calls_max=chance.choice((1, 2, 3))))
 
     @property
@@ -111,9 +116,27 @@ class Scene:
         gateways = [name for name in mesh.processes if name.startswith("gateway-")]
         self._people = People(self.front, gateways, mesh.bus, random.Random(f"people {self.seed}"))
         self.storm.begin()
+        if self.chance.random() < 0.3:
+            self.mesh.watch.plan(
+                Edge.EXECUTOR_CLAIM_BEFORE, self.chance.choice((1, 2, 4)), self._hold_at_a_claim
+            )
         mesh.server.faults.enabled = True
         names = [f"s{n}" for n in range(self.chance.choice((1, 1, 2, 3)))]
         self.refs = await self._people.set_up(world_agent(HEARTBEAT_S), names)
+
+    def _hold_at_a_claim(self, life: Life) -> None:
+        """Stop an executor that is about to claim; before it goes on, a person has paused the sessions for a while."""
+        life.stop()
+
+        async def pause() -> None:
+            for ref in self.refs:
+                await self._people.order(ref, "pause", f"claim-{ref.session}-pause")
+            life.go_on()
+            await asyncio.sleep(1.0)
+            for ref in self.refs:
+                await self._people.order(ref, "resume", f"claim-{ref.session}-resume")
+
+        self._errands.add(self.mesh.outside(pause()))
 
     async def work(self) -> None:
         """Let people and the world want things, while the storm blows."""
@@ -145,13 +168,15 @@ class Scene:
     async def _control(self, ref: SessionRef, key: str) -> None:
         anchor = self.mesh.anchor_now(ref)
         turn = str(anchor.run_id if anchor else 0)
-        match self.chance.choice(("cancel", "steer", "objectives", "wakes/clear", "reset")):
+        match self.chance.choice(("cancel", "steer", "objectives", "wakes/clear", "reset", "kill-switch")):
             case "cancel":
                 await self._people.order(ref, "cancel", key, {"turn": turn})
             case "steer":
                 await self._people.order(ref, "steer", key, {"turn": turn, "text": "more slowly"})
             case "objectives":
                 await self._people.order(ref, "objectives", key, {"change": "add", "items": [key]})
+            case "kill-switch":
+                await self._people.turn_switch(key)
             case "wakes/clear":
                 await self._people.order(ref, "wakes/clear", key)
             case _:
@@ -166,6 +191,7 @@ class Scene:
         await self.storm.calm()
         for each in (self.provider, self.models, self.receivers):
             each.calm()
+        await asyncio.gather(*self._errands)
         number = 0
         while self.turns < TURNS_MIN:
             number += 1
@@ -174,7 +200,8 @@ class Scene:
         await self._rest()
         for ref, call in self._unknown():
             key = self.mesh.history(ref).claims_of(call)[0].claimed.effect_key
-            await self._people.settle(f"{ref.session}/{call}", done=bool(self.provider.notes[key].done))
+            note = self.provider.notes.get(key)
+            await self._people.settle(f"{ref.session}/{call}", done=note is not None and note.done > 0)
         return await self._rest()
 
     def _unknown(self) -> list[tuple[SessionRef, CallId]]:
@@ -242,7 +269,10 @@ def simulate(seed: int, log: structlog.stdlib.BoundLogger = SILENT) -> Report:
         finally:
             await scene.mesh.close()
 
-    run_virtual(main(), seed, time_limit_s=LIMIT_S)
+    # Few turns fit into a run; so that snapshots matter, some runs take them often.
+    often = random.Random(f"snapshots {seed}").choice((8, look.SNAPSHOT_AGE))
+    with patch.object(look, "SNAPSHOT_AGE", often):
+        run_virtual(main(), seed, time_limit_s=LIMIT_S)
     return report
 
 

@@ -45,6 +45,8 @@ class Pull:
     def orphan(self) -> None:
         """Nobody waits any more, which the server does not know."""
         self.future = asyncio.get_running_loop().create_future()
+        # Nor does anybody learn that the consumer was deleted.
+        self.future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 class ConsumerDeleted(Exception):
