@@ -81,7 +81,8 @@ def playing(
             yield Scene(mesh, receivers)
         finally:
             mesh.close()
-        assert mesh.faults() == []
+        faults = mesh.faults()
+        assert faults == [], "\n".join(faults)
 
 
 class Told(Actor):

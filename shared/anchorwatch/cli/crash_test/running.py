@@ -7,10 +7,8 @@ import json
 import secrets
 import shlex
 import shutil
-import sys
 import tempfile
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from anchorwatch.cli.crash_test import report
@@ -18,6 +16,7 @@ from anchorwatch.cli.crash_test.reaper import Death
 from anchorwatch.cli.crash_test.subject import Subject, choose
 from anchorwatch.cli.crash_test.trial import Trial, run_trial
 from anchorwatch.cli.ending import ended_by_signals, undisturbed
+from anchorwatch.cli.progress import Told
 from anchorwatch.core.errors import BadInput
 
 SEED_MAX = 2**32
@@ -38,19 +37,13 @@ class Wish:
 
 
 @dataclass
-class Told:
-    """Says what happens, with the seconds since the beginning: to people on stdout, beside JSON on stderr."""
+class Progress(Told):
+    """Every so many deaths, a line."""
 
-    as_json: bool
     deaths: int = 0
-    began: float = field(default_factory=time.monotonic)
-
-    def __call__(self, text: str) -> None:
-        seconds = time.monotonic() - self.began
-        print(f"{seconds:5.1f} s  {text}", file=sys.stderr if self.as_json else sys.stdout, flush=True)
 
     def death(self, death: Death) -> None:
-        """Every so many deaths a line."""
+        """A process was killed."""
         self.deaths += 1
         if self.deaths % TELL_EVERY == 0:
             self(f"  {self.deaths} killed; the last: {death.instance} at {death.edge or 'random'}")
@@ -65,7 +58,7 @@ def run(wish: Wish) -> int:
     subject = choose(wish.pack, wish.agent)
     root = _directory(wish.data_dir)
     kept = wish.keep or wish.data_dir is not None
-    tell = Told(wish.as_json)
+    tell = Progress(wish.as_json)
     first = secrets.randbelow(SEED_MAX) if wish.seed is None else wish.seed
     tell(
         f"crash test of {subject.agent.name}, an agent of the pack {subject.pack.name}: {_seeds(wish, first)}"
@@ -86,7 +79,7 @@ def run(wish: Wish) -> int:
     return 0 if outcome.ok else 1
 
 
-def _trial(subject: Subject, seed: int, root: Path, tell: Told) -> Trial:
+def _trial(subject: Subject, seed: int, root: Path, tell: Progress) -> Trial:
     directory = root / f"seed-{seed}"
     directory.mkdir(parents=True)
     trial = asyncio.run(run_trial(subject, seed, directory, tell.death))

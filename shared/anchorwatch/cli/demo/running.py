@@ -7,9 +7,6 @@ import base64
 import json
 import random
 import secrets
-import sys
-import time
-from dataclasses import dataclass, field
 
 from pydantic import SecretStr
 
@@ -20,6 +17,7 @@ from anchorwatch.cli.demo.receiver import Receiver
 from anchorwatch.cli.demo.stage import Stage
 from anchorwatch.cli.demo.story import HEARTBEAT_S, Story
 from anchorwatch.cli.ending import ended_by_signals, undisturbed
+from anchorwatch.cli.progress import Told
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.mesh.credentials import CLI, SERVICES, YARD, Credentials
 from anchorwatch.service.connect import connect
@@ -29,21 +27,6 @@ CHANNEL = "demo"
 EXECUTORS = 2
 SEED_MAX = 2**32
 COLLECT_S_MAX = 30.0
-
-
-@dataclass
-class Told:
-    """Says what happens, with the seconds since the beginning: to people on stdout, beside JSON on stderr."""
-
-    as_json: bool
-    began: float = field(default_factory=time.monotonic)
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self.began
-
-    def __call__(self, text: str) -> None:
-        print(f"{self.seconds:5.1f} s  {text}", file=sys.stderr if self.as_json else sys.stdout, flush=True)
 
 
 def run(*, as_json: bool = False, keep: bool = False, seed: int | None = None) -> int:
