@@ -25,8 +25,10 @@ TOOL = "launch_instances"
 
 def kept() -> Evidence:
     """Nothing is wrong with this one."""
+    history = incident.kept_history()
+    made = Recorded(1, AnchorChanged(Kind.CREATED, history.anchors[0].anchor, 0), "d1")
     return Evidence(
-        history=incident.kept_history(),
+        history=replace(history, chain=(made,)),
         accepted=(5, 6),
         events=("ev-5",),
         classes={TOOL: EffectClass.RECONCILABLE},
