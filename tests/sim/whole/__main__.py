@@ -12,20 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.sim.whole.blocks import replay
-from tests.sim.whole.run import Report, simulate
+from tests.sim.whole.soak import one
 from tests.sim.whole.summary import Summary
 
 TOLD_EVERY_S = 30.0
-
-
-def one(seed: int) -> tuple[Report, float]:
-    """A run, and the seconds of work that it took. What it raises is a violation too."""
-    began_s = time.process_time()
-    try:
-        report = simulate(seed)
-    except Exception as error:  # noqa: BLE001 - whatever it is, its seed is what counts
-        report = Report(seed, violations=[f"it ended in {error!r}"])
-    return report, time.process_time() - began_s
 
 
 @contextmanager
