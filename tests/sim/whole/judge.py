@@ -11,6 +11,7 @@ from anchorwatch.core.times import from_iso
 from anchorwatch.core.tools import EffectClass
 from anchorwatch.journal.history import History, read_history
 from anchorwatch.testing.checks import Arrivals, Call, Evidence, check
+from anchorwatch.testing.checks.effects import OWNER_DIED
 from anchorwatch.topology.streams import ANCHORS_BUCKET, TICKS, bucket_stream
 from anchorwatch.topology.subjects import SessionSubjects, parse_register
 from anchorwatch_memory.store import Store
@@ -57,6 +58,7 @@ def _of_session(scene: Scene, ref: SessionRef, journal: list[Stored]) -> Iterato
     yield from _view(scene, ref, records)
     yield from _schedule(scene, ref, history)
     yield from _notices(evidence, records)
+    yield from _deaths(history, scene.storm.deaths)
 
 
 def _receipts(history: History, receipts: dict[str, int]) -> Iterator[str]:
@@ -64,6 +66,17 @@ def _receipts(history: History, receipts: dict[str, int]) -> Iterator[str]:
     for id_, sequence in receipts.items():
         if standing.get(id_) != sequence:
             yield f"lost: {id_} was receipted at {sequence}, and stands at {standing.get(id_)}"
+
+
+def _deaths(history: History, deaths: set[str]) -> Iterator[str]:
+    """Nobody is called dead, or silent, who was neither."""
+    for done in history.outcomes:
+        owners = {
+            f"{each.claimed.owner.instance}:{each.claimed.owner.incarnation}"
+            for each in history.claims_of(done.outcome.call)
+        }
+        if done.outcome.error == OWNER_DIED and not owners & deaths:
+            yield f"guessed: {done.outcome.call} is unknown since its owner died, and of {sorted(owners)} nobody did"
 
 
 def _view(scene: Scene, ref: SessionRef, records: list[Stored]) -> Iterator[str]:

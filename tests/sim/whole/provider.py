@@ -17,7 +17,7 @@ from anchorwatch.packs.port import Artifact, OutcomeUnknown, Reconciled, ToolCon
 from anchorwatch.testing.process import current
 
 SETTLE_S = 1.0
-TIMEOUT_S = 1.5
+TIMEOUT_S = 4.0
 LARGE = 20_000
 Trouble = Literal["refuse", "lost_request", "late_request", "lost_answer", "hang", "odd", "slow"]
 TROUBLES: tuple[Trouble, ...] = (
@@ -121,7 +121,7 @@ class Provider:
         if trouble == "odd":
             raise ZeroDivisionError("odd")
         if trouble == "slow":
-            await asyncio.sleep(self._chance.uniform(0.1, TIMEOUT_S / 2))
+            await asyncio.sleep(self._chance.uniform(0.1, TIMEOUT_S - 0.5))
         return self._answer(tool, args)
 
     def _arrive(self, key: str, arrived: asyncio.Future[None]) -> None:

@@ -169,7 +169,7 @@ LATE = TooLate(12, LateOutcome(CALL, TOOL, "succeeded", "", OWNER, KEY, "turn_x"
         (family((12, UNKNOWN), (13, DONE)), "ended unknown, and was written to at 13"),
         (family((8, Claimed(OWNER, 1, KEY))), "before it was decided"),
         (family((10, Claimed(OWNER, 1, KEY)), anchors=FENCED), "claimed at 10, behind its fence at 9"),
-        (with_history(late=(LATE,)), "no outcome before it"),
+        (with_history(late=(LATE,)), "nothing before it to be late for"),
         (with_history(sent=(*kept().history.sent, Sent(17, 1, "4-demo-aaaa", "sent"))), "written to at 17"),
     ],
 )  # fmt: skip

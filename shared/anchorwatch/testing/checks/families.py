@@ -36,10 +36,13 @@ def _order(history: History) -> Iterator[Violation]:
 
 
 def _late(history: History) -> Iterator[Violation]:
+    """A late record stands behind what refused its outcome: another's claim, or an outcome."""
     for late in history.late:
-        done = history.outcome_of(late.outcome.call)
-        if done is None or done.sequence > late.sequence:
-            yield Violation("guessed", f"the late record at {late.sequence} has no outcome before it")
+        family = history.families.get(late.outcome.call, ())
+        if not any(late.outcome.claim_sequence < sequence < late.sequence for sequence, _ in family):
+            yield Violation(
+                "guessed", f"the late record at {late.sequence} has nothing before it to be late for"
+            )
 
 
 def _fenced(evidence: Evidence, call: CallId) -> Iterator[Violation]:
