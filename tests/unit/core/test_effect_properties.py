@@ -1,0 +1,132 @@
+"""The effect machine over any history: folding refuses nothing, and what may be concluded never grows bolder with time."""
+
+from __future__ import annotations
+
+from anchorwatch.core.anchor import Anchor, Fence
+from anchorwatch.core.effect import EffectState, fold_effect, next_action
+from anchorwatch.core.effect.decide import (
+    ClaimAgain,
+    Go,
+    Hold,
+    Judge,
+    Liveness,
+    MarkUnknown,
+    Nothing,
+    Stale,
+    Wait,
+    after_claim,
+)
+from anchorwatch.core.effect.state import (
+    Claimed,
+    EffectEvent,
+    GateAsked,
+    GateDecided,
+    Outcome,
+    Owner,
+    Released,
+    apply_effect,
+)
+from anchorwatch.core.names import CallId
+from anchorwatch.core.tools import EffectClass
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+OWNERS = st.builds(Owner, st.sampled_from(["executor-1", "executor-2"]), st.sampled_from(["a", "b"]))
+ME = Owner("executor-1", "b")
+CALL = CallId(1, 1, 1)
+CLASSES = st.sampled_from(list(EffectClass))
+LIVENESS: st.SearchStrategy[Liveness] = st.sampled_from(["alive", "dead", "gone", "unknown"])
+OUTCOMES = st.builds(
+    Outcome,
+    call=st.just(CALL),
+    tool=st.just("launch"),
+    state=st.sampled_from(["succeeded", "failed", "refused", "unknown", "resolved"]),
+    text=st.just(""),
+    data=st.just({}),
+)
+OPEN: st.SearchStrategy[EffectEvent] = (
+    st.builds(Claimed, OWNERS, st.integers(1, 4), st.just("key"), st.booleans())
+    | st.builds(Released, OWNERS, st.just("paused"))
+    | st.builds(GateAsked, st.just("people"), st.just("b"), st.integers(0, 9))
+    | st.builds(GateDecided, st.booleans(), st.just("b"), st.just("ada"))
+)
+ANY: st.SearchStrategy[EffectEvent] = OPEN | OUTCOMES
+
+
+def numbered(events: list[EffectEvent]) -> list[tuple[int, int, EffectEvent]]:
+    return [(sequence, sequence * 10, event) for sequence, event in enumerate(events, 5)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(ANY, max_size=12), st.integers(0, 12))
+def test_any_records_fold_in_parts_as_they_do_whole_and_again_they_change_nothing(
+    events: list[EffectEvent], cut: int
+) -> None:
+    records = numbered(events)
+    state = fold_effect(records)
+    resumed = fold_effect(records[:cut])
+    for record in records[max(0, cut - 2) :]:
+        resumed = apply_effect(resumed, *record)
+    assert resumed == state
+    for record in records:
+        assert apply_effect(state, *record) == state
+    assert state.head == (records[-1][0] if records else 0)
+    assert state.claim is None or 0 < state.first_claim <= state.claim.sequence
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(OPEN, max_size=12), CLASSES, LIVENESS)
+def test_what_somebody_began_is_never_begun_again_as_if_nobody_had(
+    events: list[EffectEvent], effect_class: EffectClass, liveness: Liveness
+) -> None:
+    state = fold_effect(numbered(events))
+    action = next_action(state, effect_class, ME, liveness)
+    if effect_class is EffectClass.READ:
+        assert action == Judge(claim=False)
+    elif not state.first_claim:
+        assert action == Judge(claim=True)
+    else:
+        assert isinstance(action, Wait | ClaimAgain | MarkUnknown)
+        assert not isinstance(action, ClaimAgain) or effect_class is not EffectClass.IRREVERSIBLE
+        if effect_class is EffectClass.RECONCILABLE and isinstance(action, ClaimAgain):
+            assert action.then == "reconcile"
+            assert action.doubt or not state.doubt, "a doubt that was recorded stays"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(ANY, max_size=12), OUTCOMES, CLASSES, LIVENESS)
+def test_what_has_its_outcome_is_left_alone(
+    events: list[EffectEvent], outcome: Outcome, effect_class: EffectClass, liveness: Liveness
+) -> None:
+    assert next_action(fold_effect(numbered([*events, outcome])), effect_class, ME, liveness) == Nothing()
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(OPEN, max_size=12),
+    st.integers(1, 4),
+    st.integers(0, 5),
+    st.sampled_from(["idle", "active", "paused", "quarantined", "deleted"]),
+)
+def test_it_goes_on_only_above_the_fence_and_is_refused_only_on_a_first_claim(
+    events: list[EffectEvent], run: int, fence: int, status: str
+) -> None:
+    state = fold_effect(numbered([*events, Claimed(ME, 1, "key")]))
+    anchor = Anchor(workspace="w", session="s", agent="a@1").model_copy(
+        update={"status": status, "fence": Fence(run=fence)}
+    )
+    found = after_claim(state, run, anchor)
+    assert isinstance(found, Go | Stale | Hold)
+    if isinstance(found, Go):
+        assert run >= fence
+        assert status in ("idle", "active")
+    if isinstance(found, Stale):
+        assert run < fence or status == "deleted"
+        others = [each for each in numbered(events) if isinstance(each[2], Claimed)]
+        assert not found.first or all(each[0] < state.first_claim for each in others), (
+            "every claim before was given back"
+        )
+
+
+def test_no_history_is_a_command_that_nobody_claimed() -> None:
+    assert next_action(EffectState(), EffectClass.IRREVERSIBLE, ME, "unknown") == Judge(claim=True)
