@@ -9,6 +9,7 @@ import pytest
 from anchorwatch.bus.port import Bus
 from anchorwatch.cli.demo.watch import until
 from anchorwatch.core.agents import Limits
+from anchorwatch.core.errors import BadInput
 from anchorwatch.journal.history import History
 from anchorwatch.packs.fleet import cli
 from anchorwatch.packs.fleet.client import YardClient
@@ -175,7 +176,7 @@ async def test_garbage_ends_the_turn_with_a_reason_and_the_mesh_goes_on(make: An
 async def test_an_agent_whose_rules_and_tools_leave_no_room_is_refused_and_not_tried(
     make: Any, minds: Minds
 ) -> None:
-    with pytest.raises(AssertionError, match=r"role, rules and tools of \S+ take \d+ of the 256 tokens"):
+    with pytest.raises(BadInput, match=r"role, rules and tools of \S+ take \d+ of the 256 tokens"):
         await make("small", limits=Limits(context_tokens_max=256))
     assert minds.asked("small") == []
 
