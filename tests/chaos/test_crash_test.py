@@ -17,6 +17,7 @@ from tests.support.waiting import until
 
 SERVICES_AND_MORE = len(SERVICES) + 1
 ROOT = Path(__file__).resolve().parents[2]
+TMP = "tmp" * 40
 STEPS = [[["set", "a", "ok"], ["build", "b", "lost_once"]], [["fire", "c", "ok"], ["set", "d", "artifact"]]]
 
 
@@ -28,7 +29,8 @@ def install(directory: Path) -> dict[str, str]:
     (info / "entry_points.txt").write_text(
         "[anchorwatch.packs]\ntold = tests.support.told:TOLD\ncareless = tests.support.bad_packs:CARELESS\n"
     )
-    temporary = directory.with_name("tmp")
+    # So deep that no socket's path would fit into it.
+    temporary = directory.with_name(TMP)
     temporary.mkdir()
     return {**os.environ, "PYTHONPATH": f"{directory}{os.pathsep}{ROOT}", "TMPDIR": str(temporary)}
 
@@ -56,6 +58,7 @@ def crash_test(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def outcome(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert ran.stdout, f"it said nothing, exit {ran.returncode}: {ran.stderr}"
     told: dict[str, Any] = json.loads(ran.stdout)
     return told
 
@@ -71,7 +74,7 @@ def test_a_pack_that_keeps_its_promises_passes(tmp_path: Path) -> None:
     assert told["kills"] >= len(told["edges"]["reached"]) > 30
     assert told["worst"] is None
     assert (tmp_path / "world" / "effects.jsonl").exists()
-    assert list((tmp_path / "tmp").iterdir()) == [], "its own directory is gone"
+    assert list((tmp_path / TMP).iterdir()) == [], "its own directory is gone"
 
 
 @pytest.mark.slow

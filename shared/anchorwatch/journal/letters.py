@@ -16,6 +16,7 @@ from anchorwatch.core.errors import Damaged, Fenced, NotFound, Unavailable
 from anchorwatch.core.letters import Action, Address, DeadLetter, Fault, LetterState
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.journal.commit import Committer, Write
+from anchorwatch.journal.reading import newest
 from anchorwatch.topology.streams import DEAD
 from anchorwatch.topology.subjects import DEAD_LETTER
 
@@ -43,7 +44,7 @@ class LetterJournal:
         self._writer = writer
 
     async def load(self, workspace: str, service: str, id_: str) -> Filed:
-        """The letter, as far as the answering server knows; writing tells when that is out of date.
+        """The letter as it stands now: what it does not allow is refused, and no write would tell that an answer lagged.
 
         A record that cannot be trusted is as none: the next failure writes the letter anew.
 
@@ -51,13 +52,13 @@ class LetterJournal:
             Unavailable.
         """
         subject = DEAD_LETTER.at(workspace=workspace, service=service, id=id_)
-        page = await self._bus.last(DEAD, [subject])
-        if not page.messages:
+        stored = (await newest(self._bus, DEAD, [subject])).get(subject)
+        if stored is None:
             return Filed()
         try:
-            return read_letter(page.messages[0])
+            return read_letter(stored)
         except Damaged:
-            return Filed(head=page.messages[0].sequence)
+            return Filed(head=stored.sequence)
 
     async def write(self, letter: DeadLetter, head: int, at_ms: int) -> Filed:
         """Write directly behind the record at ``head``.

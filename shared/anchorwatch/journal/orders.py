@@ -30,7 +30,8 @@ from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.events import AnchorChanged
 from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
 from anchorwatch.journal.mapping import input_body, read_session_record
-from anchorwatch.journal.sessions import STALE_ATTEMPTS_MAX, SessionJournal
+from anchorwatch.journal.reading import STALE_ATTEMPTS_MAX
+from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.topology.subjects import SessionSubjects
 
 RACES_LOST_MAX = 16

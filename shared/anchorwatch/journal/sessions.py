@@ -24,10 +24,10 @@ from anchorwatch.core.session.events import (
 )
 from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
 from anchorwatch.journal.mapping import event_body, read_session_record
+from anchorwatch.journal.reading import STALE_ATTEMPTS_MAX
 from anchorwatch.topology.subjects import SessionSubjects
 
 PAGE = 512
-STALE_ATTEMPTS_MAX = 20
 
 
 class SessionJournal:

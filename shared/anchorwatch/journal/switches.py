@@ -17,6 +17,7 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
 from anchorwatch.journal.orders import Asked
+from anchorwatch.journal.reading import newest
 from anchorwatch.topology.subjects import SWITCH, SWITCHED
 
 Scope = Literal["session", "agent", "workspace"]
@@ -103,8 +104,7 @@ class SwitchJournal:
         subject = SWITCH.at(shard=shard, workspace=wanted.workspace, scope=wanted.scope, name=wanted.name)
         receipt = SWITCHED.at(shard=shard, workspace=wanted.workspace, control_id=asked.control_id)
         for _ in range(RACES_LOST_MAX):
-            page = await self._bus.last(self._committer.stream, [subject, receipt])
-            found = {each.subject: each for each in page.messages}
+            found = await newest(self._bus, self._committer.stream, [subject, receipt])
             if receipt in found:
                 return await self._before(subject, found[receipt], asked), True
             standing = read_switch(found[subject]) if subject in found else None

@@ -13,12 +13,15 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from anchorwatch.mesh.control import SHORT_TMP, SOCKET_PATH_BYTES_MAX
 from anchorwatch.mesh.files import PRIVATE_FILE
 from anchorwatch.mesh.process import end_with_parent
 from anchorwatch.service.readiness import READY_FD
@@ -27,6 +30,8 @@ WARM = "anchorwatch.cli.crash_test.warm"
 END_S_MAX = 10.0
 STDERR = 2
 FDS_MAX = 65_536
+# What the standard library puts below the directory for temporary files.
+SERVER_SOCKET = "/pymp-xxxxxxxx/listener-xxxxxxxx"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,8 @@ class Nursery:
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([WARM, *modules])
         self._modules = tuple(modules)
+        with short_tmp():
+            forkserver.ensure_running()
 
     def start(self, arguments: tuple[str, ...], environment: Mapping[str, str], log: Path) -> Child:
         """Start a service (one word: its name) or a program (its path, and its arguments)."""
@@ -105,6 +112,18 @@ class Nursery:
         process.start()
         theirs.close()
         return Child(birth, process, ours)
+
+
+@contextlib.contextmanager
+def short_tmp() -> Iterator[None]:
+    """Have the fork server's socket made where its path is short enough for one: TMPDIR may lie deep."""
+    before, at = tempfile.tempdir, tempfile.gettempdir()
+    if len(os.fsencode(at + SERVER_SOCKET)) > SOCKET_PATH_BYTES_MAX:
+        tempfile.tempdir = SHORT_TMP
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
 
 
 def live(birth: Birth, ready: Connection) -> None:

@@ -7,7 +7,8 @@ from anchorwatch.core.errors import Damaged, NotFound, Unavailable
 from anchorwatch.core.names import SessionRef
 from anchorwatch.journal.integrity.examine import Examiner
 from anchorwatch.journal.integrity.report import Examination
-from anchorwatch.journal.sessions import STALE_ATTEMPTS_MAX, SessionJournal
+from anchorwatch.journal.reading import STALE_ATTEMPTS_MAX
+from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.topology.subjects import SessionSubjects
 
 PAGE = 512
