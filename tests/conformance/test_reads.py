@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 from anchorwatch.bus.port import Bus, Message, StreamMissing
@@ -50,6 +51,19 @@ async def test_last_of_nothing_still_says_how_far_it_looked(world: World, bus: B
         await bus.purge(stream, world.subject(f"s.{name}"))
     await bus.publish(Message(world.subject("s.d"), b""))
     assert (await bus.last(stream, nothing)).up_to == 5
+
+
+async def test_many_read_nothing_at_once_while_what_they_saw_of_the_stream_is_gone(
+    world: World, bus: Bus
+) -> None:
+    stream = await fill(world, bus, "a")
+    nothing = [world.subject("s.none")]
+    for gone, comes in itertools.pairwise("abcdefgh"):
+        await bus.last(stream, nothing)
+        await bus.purge(stream, world.subject(f"s.{gone}"))
+        await bus.publish(Message(world.subject(f"s.{comes}"), b""))
+        pages = await asyncio.gather(*(bus.last(stream, nothing) for _ in range(8)))
+        assert {(page.messages, page.up_to) for page in pages} == {((), ord(comes) - ord("a") + 1)}
 
 
 async def test_an_empty_stream_reads_as_empty(world: World, bus: Bus) -> None:

@@ -136,8 +136,9 @@ class Reader:
                 if len(kept) == len(page.messages) or not any(matches(each, witness) for each in filters):
                     return Page(kept, page.up_to)
                 return page
-            # The witness itself is gone (purged, or too old).
-            del self._witnesses[stream]
+            # The witness itself is gone (purged, or too old); another reader may have found that out, and the next one.
+            if self._witnesses.get(stream) == witness:
+                del self._witnesses[stream]
         raise Unavailable(f"{stream} changes too fast to be read")
 
     async def _find_witness(self, stream: str, deadline: float) -> str | None:
