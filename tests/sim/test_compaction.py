@@ -34,7 +34,7 @@ Write = Callable[[int], ModelReply]
 
 
 def plain_words(number: int) -> ModelReply:
-    return ModelReply(StepDecision(f"Summary {number}: all was quiet."), Usage(900, 12))
+    return ModelReply(StepDecision(f"Summary {number}: all was quiet."), Usage(300, 12))
 
 
 def unavailable(number: int) -> ModelReply:
@@ -136,7 +136,7 @@ def test_a_long_talk_is_summed_up_again_and_again_and_no_request_is_over_budget(
         assert max(scene.talker.sent) <= BUDGET
         assert all(each["tokens"][1] < each["tokens"][0] for each in summaries)
         assert [each["summary"]["source"] for each in summaries] == ["model"] * len(summaries)
-        assert summaries[0]["usage"] == {"prompt": 900, "completion": 12}
+        assert summaries[0]["usage"] == {"prompt": 300, "completion": 12}
         state = await scene.state()
         assert state.summary is not None
         assert state.summary.through_run + 1 == state.history[0].run_id, "nothing lies between"

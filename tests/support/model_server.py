@@ -26,6 +26,7 @@ from typing import Any, Self
 WAIT_S_MAX = 20.0
 BODY_BYTES_MAX = 64 * 1024 * 1024
 MODEL = "test-model"
+KNOWN_PATHS = ("/chat/completions", "/chat/completions/input_tokens", "/tokenize")
 
 Json = dict[str, Any]
 
@@ -265,7 +266,7 @@ class _Handler(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(length))
         headers = {name.lower(): value for name, value in self.headers.items()}
         reply = self.server.owner.receive(Received(self.path, headers, asked))
-        if not self.path.endswith("/chat/completions"):
+        if not self.path.endswith(KNOWN_PATHS):
             reply = error(404, f"there is nothing at {self.path}")
         if (reply.silent or reply.delay_s) and not self._still_there(None if reply.silent else reply.delay_s):
             self.server.owner.note_gone()

@@ -7,7 +7,7 @@ it stands for are let go, and each one leaves fewer turns, so this comes to an e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -24,6 +24,7 @@ from anchorwatch.core.session.joining import joining
 from anchorwatch.core.session.state import Input, Summary
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.models.meter import Measures
 from anchorwatch.models.port import ModelRequest
 from anchorwatch.service.context import Clock
 
@@ -34,6 +35,9 @@ TURN_RUNGS = (Rung.EARLIER_STEPS, Rung.ALL_OUTPUTS, Rung.SHORT_SUMMARY)
 ROOM_SHARE = 0.6
 """Of the budget: what a compaction brings the request below, so that the next steps need none."""
 NO_PROGRESS_MAX = 2
+MEASURED_MAX = 4
+"""So many requests are tried at most on an endpoint that counts more than was learned of it."""
+BUDGET_HINT = "raise ANCHORWATCH_CONTEXT_TOKENS_MAX, or grant fewer tools"
 
 
 class OverBudget(AnchorWatchError):
@@ -116,9 +120,27 @@ class Fitter:
     async def fit(self, ref: SessionRef, state: SessionState, mind: Mind, observation: Observation) -> Fitted:
         """The request for the running turn's next step, with what people said meanwhile where there is room for it.
 
+        Where the endpoint has a counter of its own, its word on the request is the last one.
+
         Raises:
             OverBudget: nothing more can be left out. Fenced, Unavailable: a compaction could not be recorded.
         """
+        budget = self._bounds.budget_of(mind)
+        for _ in range(MEASURED_MAX):
+            fitted = await self._fit_counted(ref, state, mind, observation)
+            measured = await mind.model.measure(fitted.request) if isinstance(mind.model, Measures) else None
+            if measured is None or measured <= budget:
+                return fitted if measured is None else replace(fitted, tokens=measured)
+            # The count has learned of it: the next request is shorter.
+            state = fitted.state
+        raise OverBudget(
+            f"the endpoint counts {measured} tokens where the budget is {budget}", hint=BUDGET_HINT
+        )
+
+    async def _fit_counted(
+        self, ref: SessionRef, state: SessionState, mind: Mind, observation: Observation
+    ) -> Fitted:
+        """The same, by our own count of it."""
         with_all = self._question(mind, observation, joining(state))
         fitted = _first_that_fits(with_all, state, PAST_RUNGS)
         if fitted is not None:
@@ -236,5 +258,5 @@ def _too_large(question: _Question, state: SessionState) -> OverBudget:
     tokens = question.tokens(state, TURN_RUNGS[-1])
     return OverBudget(
         f"the request has {tokens} tokens without any earlier turn, its budget is {question.budget}",
-        hint="raise ANCHORWATCH_CONTEXT_TOKENS_MAX, or grant fewer tools",
+        hint=BUDGET_HINT,
     )

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from anchorwatch.models.correction import Correction
+from anchorwatch.models.meter import Measures
 from anchorwatch.models.port import ContextOverflow, Model, ModelReply, ModelRequest
 
 Learned = Callable[[str, Correction], None]
 """Told (model's name, correction) whenever a report changed it."""
+UNPROVED_RATIO = 1.3
+"""What counts are multiplied by until the endpoint's first report: the widest gap between a count and a report that was met."""
 OVERFLOW_RATIO = 1.25
 """By how much a count is taken to fall short when an endpoint refuses the request as too large, and does not say its size."""
 
 
 class CorrectedModel:
-    """Wraps a model. ``known``: what was learned before, by other processes too."""
+    """Wraps a model. ``known``: what was learned before, by other processes too. ``reserve``: the ratio until anything is."""
 
-    def __init__(self, model: Model, known: Correction, learned: Learned) -> None:
+    def __init__(
+        self, model: Model, known: Correction, learned: Learned, *, reserve: float = UNPROVED_RATIO
+    ) -> None:
         self._model = model
         self._correction = known
         self._learned = learned
+        self._reserve = reserve
 
     @property
     def name(self) -> str:
@@ -31,15 +38,25 @@ class CorrectedModel:
 
     def count(self, request: ModelRequest) -> int:
         """Tokens of the request; from its endpoint's first report on never below what that would be."""
-        return self._correction.applied(self._model.count(request))
+        counted = self._correction.applied(self._model.count(request))
+        return counted if self._correction.reports else math.ceil(counted * self._reserve)
+
+    async def measure(self, request: ModelRequest) -> int | None:
+        """Tokens by the endpoint's own counter, which counts as a report; None: it has none, or did not answer."""
+        if not isinstance(self._model, Measures):
+            return None
+        tokens = await self._model.measure(request)
+        if tokens is not None:
+            self._learn(self._model.count(request), tokens)
+        return tokens
 
     async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
         """Ask, and learn from what the endpoint reports. Errors as `Model.complete`."""
         try:
             reply = await self._model.complete(request, deadline_s)
         except ContextOverflow as error:
-            counted = self._model.count(request)
-            self._learn(counted, error.tokens or round(self._correction.applied(counted) * OVERFLOW_RATIO))
+            grown = math.ceil(self.count(request) * OVERFLOW_RATIO)
+            self._learn(self._model.count(request), error.tokens or grown)
             raise
         if reply.usage.prompt_tokens is not None:
             self._learn(self._model.count(request), reply.usage.prompt_tokens)

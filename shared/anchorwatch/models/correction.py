@@ -34,9 +34,10 @@ class Correction:
     def learned(self, counted: int, reported: int) -> Correction:
         """The correction after ``reported`` tokens were reported for a request that was counted, uncorrected, as ``counted``.
 
-        A report beyond `RATIO_MAX` is of something else (all requests of the day, say): nothing is learned from it.
+        A report beyond `RATIO_MAX` either way is of something else (all requests of the day, say, or what no cache
+        had): nothing is learned from it.
         """
-        if counted <= 0 or not 0 < reported <= counted * RATIO_MAX:
+        if counted <= 0 or not counted / RATIO_MAX <= reported <= counted * RATIO_MAX:
             return self
         return Correction(
             max(self.ratio, reported / counted), max(self.excess, reported - counted), self.reports + 1

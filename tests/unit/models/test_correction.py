@@ -7,7 +7,7 @@ import json
 import pytest
 from anchorwatch.core.errors import Damaged
 from anchorwatch.core.facts import Observation
-from anchorwatch.models.corrected import CorrectedModel
+from anchorwatch.models.corrected import UNPROVED_RATIO, CorrectedModel
 from anchorwatch.models.correction import RATIO_MAX, Correction, read_correction
 from anchorwatch.models.port import ContextOverflow, ModelReply, ModelRequest, Situation, StepDecision, Usage
 from hypothesis import given
@@ -63,7 +63,7 @@ def test_what_two_processes_learned_is_kept_together_and_read_back(
             assert stored.applied(counted) >= reported
 
 
-@pytest.mark.parametrize(("counted", "reported"), [(0, 5), (100, 0), (100, -3), (100, 401), (100, 10**12)])
+@pytest.mark.parametrize(("counted", "reported"), [(0, 5), (100, 0), (100, -3), (100, 24), (100, 401), (100, 10**12)])
 def test_a_report_that_cannot_be_of_this_request_teaches_nothing(counted: int, reported: int) -> None:
     assert Correction().learned(counted, reported) == Correction()
 
@@ -100,14 +100,14 @@ async def test_a_quarter_more_than_was_counted_is_followed_within_one_call() -> 
     told: list[tuple[str, Correction]] = []
     answer = ModelReply(StepDecision("fine"), Usage(prompt_tokens=1_250))
     model = CorrectedModel(Endpoint(answer), Correction(), lambda name, found: told.append((name, found)))
-    assert model.count(REQUEST) == 1_000
+    assert model.count(REQUEST) == 1_000 * UNPROVED_RATIO, "until the first report"
     await model.complete(REQUEST, 1.0)
     assert model.count(REQUEST) == 1_250
     await model.complete(REQUEST, 1.0)
     assert told == [("m", Correction(1.25, 250, 1))], "what changes nothing is not told again"
 
 
-@pytest.mark.parametrize(("says", "counts"), [(1_310, 1_310), (None, 1_250)])
+@pytest.mark.parametrize(("says", "counts"), [(1_310, 1_310), (None, 1_625)])
 async def test_a_refusal_for_size_is_a_report_too(says: int | None, counts: int) -> None:
     refusal = ContextOverflow("too long", tokens=says)
     model = CorrectedModel(Endpoint(refusal), Correction(), lambda *_: None)

@@ -1,0 +1,147 @@
+"""An endpoint's own counter: what a request costs there, asked before it is sent.
+
+Two forms are known: llama.cpp's ``/chat/completions/input_tokens``, which equals what it reports as used, and vLLM's
+``/tokenize``. One that does not answer in time, or not with a number, is left alone for a while, and the estimate stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+from urllib.parse import urlsplit, urlunsplit
+
+import httpx2
+import structlog
+
+from anchorwatch.models.faults import parse_body
+from anchorwatch.models.port import Model, ModelReply, ModelRequest
+from anchorwatch.models.request import JsonObject, prepare
+from anchorwatch.models.text import brief, redact
+
+CounterForm = Literal["input-tokens", "tokenize"]
+MEASURE_S_MAX = 2.0
+SILENCE_S = 60.0
+"""For how long a counter that failed is not asked."""
+ANSWER_BYTES_MAX = 16 * 1024 * 1024
+"""vLLM answers with every token beside their number."""
+_TOKENS_MAX = 10**9
+
+log = structlog.stdlib.get_logger("anchorwatch.models")
+
+
+@runtime_checkable
+class Measures(Protocol):
+    """A model that can be asked for the size of a request before it is sent."""
+
+    async def measure(self, request: ModelRequest) -> int | None:
+        """Tokens of the request by the endpoint's own count; None: it did not say."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a counter is, and how it is asked. ``url``: the endpoint's base URL, as for chat.completions."""
+
+    form: CounterForm
+    url: str
+    model: str
+    key: str = ""
+
+    @property
+    def address(self) -> str:
+        if self.form == "input-tokens":
+            return f"{self.url}/chat/completions/input_tokens"
+        parts = urlsplit(self.url)
+        # vLLM's stands beside its /v1, not below it.
+        return urlunsplit((parts.scheme, parts.netloc, f"{parts.path.removesuffix('/v1')}/tokenize", "", ""))
+
+    def asked(self, messages: list[JsonObject], tools: list[JsonObject]) -> JsonObject:
+        body: JsonObject = {"model": self.model, "messages": messages}
+        if tools:
+            body["tools"] = tools
+        if self.form == "tokenize":
+            body["add_generation_prompt"] = True
+        return body
+
+    def read(self, body: object) -> int | None:
+        """The number in an answer; None: there is none."""
+        found = (
+            body.get("input_tokens" if self.form == "input-tokens" else "count")
+            if isinstance(body, Mapping)
+            else None
+        )
+        fine = isinstance(found, int) and not isinstance(found, bool) and 0 < found < _TOKENS_MAX
+        return found if fine else None
+
+
+class Meter:
+    """Asks one counter."""
+
+    def __init__(self, place: Place, *, deadline_s: float = MEASURE_S_MAX) -> None:
+        self._place = place
+        self._deadline_s = deadline_s
+        self._silent_until = 0.0
+        headers = {"authorization": f"Bearer {place.key}"} if place.key else {}
+        self._client = httpx2.AsyncClient(follow_redirects=False, timeout=deadline_s, headers=headers)
+
+    async def measure(self, request: ModelRequest) -> int | None:
+        """Tokens of the request as it is sent; None: the counter does not say."""
+        now = asyncio.get_running_loop().time()
+        if now < self._silent_until:
+            return None
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                tokens = self._place.read(await self._ask(request))
+            why = "it answered without a number"
+        except (TimeoutError, httpx2.HTTPError, OSError, ValueError) as error:
+            tokens, why = None, redact(brief(f"{type(error).__name__}: {error}"), self._place.key)
+        if tokens is None:
+            self._silent_until = now + SILENCE_S
+            log.warning("the endpoint's counter did not answer", at=self._place.address, why=why)
+        return tokens
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _ask(self, request: ModelRequest) -> object:
+        body = self._place.asked(*prepare(request.messages, request.tools))
+        async with self._client.stream("POST", self._place.address, json=body) as response:
+            response.raise_for_status()
+            content = bytearray()
+            async for part in response.aiter_bytes():
+                content += part
+                if len(content) > ANSWER_BYTES_MAX:
+                    raise ValueError("its answer does not end")
+        return parse_body(bytes(content))
+
+
+class MeteredModel:
+    """A model beside its endpoint's own counter."""
+
+    def __init__(self, model: Model, meter: Meter) -> None:
+        self._model = model
+        self._meter = meter
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def is_llm(self) -> bool:
+        return self._model.is_llm
+
+    def count(self, request: ModelRequest) -> int:
+        return self._model.count(request)
+
+    async def measure(self, request: ModelRequest) -> int | None:
+        return await self._meter.measure(request)
+
+    async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
+        """Errors as `Model.complete`."""
+        return await self._model.complete(request, deadline_s)
+
+    async def close(self) -> None:
+        await self._model.close()
+        await self._meter.close()
