@@ -18,6 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from anchorwatch.mesh.ports import any_free
+
 READY_S_MAX = 20.0
 STOP_S_MAX = 10.0
 POLL_S = 0.01
@@ -48,11 +50,10 @@ def server_binary() -> str:
 
 def free_ports(count: int) -> list[int]:
     """Ports on loopback that were free a moment ago."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+    chosen: list[int] = []
+    while len(chosen) < count:
+        chosen.append(any_free(besides=set(chosen)))
+    return chosen
 
 
 @dataclass

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from anchorwatch.core.errors import BadSettings, Refused
 from anchorwatch.mesh.nats_server import LOOPBACK
+
+FREE_PORTS = (16_000, 32_000)
+TRIES_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +76,18 @@ def is_free(port: int, host: str = LOOPBACK) -> bool:
 
 
 def any_free(host: str = LOOPBACK, besides: AbstractSet[int] = frozenset()) -> int:
-    """A port that nothing listens on, none of ``besides``."""
-    while True:
-        with contextlib.closing(socket.socket()) as probe:
-            probe.bind((host, 0))
-            port = int(probe.getsockname()[1])
-        if port not in besides:
+    """A port that nothing listens on, none of ``besides``.
+
+    From below those that the system gives to connections (32768 and above on Linux): until its server listens, no
+    connection can come upon it, and two that choose at once hardly choose the same.
+    """
+    for _ in range(TRIES_MAX):
+        port = random.randrange(*FREE_PORTS)  # noqa: S311 - a choice, not a secret
+        if _usable(port, host, besides):
             return port
+    with contextlib.closing(socket.socket()) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
 
 
 def _usable(port: int, host: str, besides: AbstractSet[int]) -> bool:
@@ -87,7 +96,8 @@ def _usable(port: int, host: str, besides: AbstractSet[int]) -> bool:
 
 def _check_host(host: str) -> None:
     try:
-        any_free(host)
+        with contextlib.closing(socket.socket()) as probe:
+            probe.bind((host, 0))
     except OSError as error:
         raise BadSettings(
             f"nothing can listen on {host}: {error.strerror}",

@@ -63,7 +63,9 @@ def test_what_two_processes_learned_is_kept_together_and_read_back(
             assert stored.applied(counted) >= reported
 
 
-@pytest.mark.parametrize(("counted", "reported"), [(0, 5), (100, 0), (100, -3), (100, 24), (100, 401), (100, 10**12)])
+@pytest.mark.parametrize(
+    ("counted", "reported"), [(0, 5), (100, 0), (100, -3), (100, 24), (100, 401), (100, 10**12)]
+)
 def test_a_report_that_cannot_be_of_this_request_teaches_nothing(counted: int, reported: int) -> None:
     assert Correction().learned(counted, reported) == Correction()
 

@@ -76,6 +76,13 @@ class Actor:
         key = f"{self.name}-{next(self._numbers)}"
         await self._ask(lambda api: api.post(f"/api/sessions/{self.name}/{order}", {}, key=key))
 
+    async def trigger(self) -> int:
+        """Ask for a turn now; the sequence of what was accepted."""
+        key, body = f"{self.name}-{next(self._numbers)}", {"reason": "now"}
+        receipt = await self._ask(lambda api: api.post(f"/api/sessions/{self.name}/trigger", body, key=key))
+        self.acknowledged.inputs.append(int(receipt["sequence"]))
+        return int(receipt["sequence"])
+
     async def reset(self) -> None:
         """Reset the session, whatever there is."""
         key, body = f"{self.name}-{next(self._numbers)}", {"confirmation": None}

@@ -143,15 +143,22 @@ class CrashMesh:
             raise DidNotStart(f"{instance} ended with {child.exit_code}: {why}")
 
     async def start_nats(self) -> None:
-        """Start the server on its port and its data, and wait until it answers."""
+        """Start the server on its port and its data, and wait until it answers.
+
+        Raises:
+            DidNotStart: it ended, as where something else listens on its port by now.
+        """
         self._forget(NATS)
         command = self.roster.nats()
-        self.children[NATS] = self._nursery.start(command.arguments, command.environment, command.log)
+        server = self._nursery.start(command.arguments, command.environment, command.log)
+        self.children[NATS] = server
 
-        async def answers() -> bool:
-            return await nats_server.answers(self.roster.nats_port)
+        async def answers_or_ended() -> bool:
+            return server.exit_code is not None or await nats_server.answers(self.roster.nats_port)
 
-        await until(answers, "the NATS server answers", READY_S_MAX)
+        await until(answers_or_ended, "the NATS server answers", READY_S_MAX)
+        if server.exit_code is not None:
+            raise DidNotStart(f"the NATS server ended with {server.exit_code}: its log is {command.log}")
 
     def kill(self, instance: str) -> None:
         """Signal 9, now."""
