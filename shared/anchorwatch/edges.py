@@ -26,6 +26,8 @@ class Edge(StrEnum):
 
     PLANNER_TICK_INPUT_BEFORE = "planner.tick_input.before"
     PLANNER_TICK_INPUT_AFTER = "planner.tick_input.after"
+    PLANNER_REFUSE_BEFORE = "planner.refuse.before"
+    PLANNER_REFUSE_AFTER = "planner.refuse.after"
     PLANNER_RESOLUTION_BEFORE = "planner.resolution.before"
     PLANNER_RESOLUTION_AFTER = "planner.resolution.after"
     PLANNER_SCHEDULE_BEFORE = "planner.schedule.before"

@@ -122,6 +122,18 @@ class Settings(BaseSettings):
     heartbeat_s: float = Field(300.0, ge=1, description="how often an agent looks without another reason")
     debounce_p0_s: float = Field(2.0, ge=0, description="how long a P0 wake waits for others")
     debounce_p1_s: float = Field(10.0, ge=0, description="how long a P1 wake waits for others")
+    turns_per_hour: int = Field(
+        0, ge=0, le=3600, description="turns that a session begins by itself in an hour; 0: no bound"
+    )
+    turn_burst: int = Field(4, ge=1, le=1000, description="turns in a row before `turns_per_hour` counts")
+    min_interval_s: float = Field(
+        0.0, ge=0, le=86_400, description="between the beginnings of two turns of a session"
+    )
+    waiting_max: int = Field(
+        10_000,
+        ge=2,
+        description="inputs that may wait in a session that is held; above, the oldest events are refused",
+    )
     probe_interval_s: float = Field(
         2.0, gt=0, description="how often the observer looks at the world by itself"
     )

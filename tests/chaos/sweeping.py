@@ -22,6 +22,9 @@ TALK = " please tell me more" * 100
 BUDGET = 2_000
 OUTGROWS = (Edge.PLANNER_COMPACTION_BEFORE, Edge.PLANNER_COMPACTION_AFTER)
 """Here the conversation outgrows a budget of so few tokens after some turns."""
+OVERFLOWS = (Edge.PLANNER_REFUSE_BEFORE, Edge.PLANNER_REFUSE_AFTER)
+WAITING_MAX = 2
+"""Here so many inputs may wait in a session that is held."""
 SNAPSHOT_CALLS = 16
 SNAPSHOT_STEPS = 6
 
@@ -214,7 +217,22 @@ async def switched(case: Case) -> None:
     await _dies_during(case, turn())
 
 
+async def overflowed(case: Case) -> None:
+    """More events come to a paused session than it keeps."""
+    await case.actor.make()
+    await case.actor.control("pause")
+    await case.arm()
+
+    async def tell() -> None:
+        for number in range(WAITING_MAX + 2):
+            await case.actor.publish(f"note {number}")
+
+    await _dies_during(case, tell())
+    await case.actor.control("resume")
+
+
 PLAYS: Mapping[str, Callable[[Case], Awaitable[None]]] = {
+    "planner.refuse": overflowed,
     "planner.takeover": taken_over,
     "planner.snapshot": snapshot,
     "executor.release": released,

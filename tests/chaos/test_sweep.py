@@ -14,7 +14,7 @@ from anchorwatch.edges import Edge
 from anchorwatch.mesh.credentials import SERVICES
 
 from tests.chaos.scene import Scene, playing
-from tests.chaos.sweeping import BUDGET, OUTGROWS, Case, play
+from tests.chaos.sweeping import BUDGET, OUTGROWS, OVERFLOWS, WAITING_MAX, Case, play
 
 REACHED_AGAIN = frozenset(
     {
@@ -49,9 +49,16 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 async def test_a_process_killed_at_an_edge_breaks_no_promise(scene: Scene, edge: Edge, commands: str) -> None:
     parallel = commands == "parallel"
     async with scene.mesh.bus() as bus:
-        limits = {"limits": Limits(context_tokens_max=BUDGET)} if edge in OUTGROWS else {}
+        limits = Limits(
+            context_tokens_max=BUDGET if edge in OUTGROWS else None,
+            waiting_max=WAITING_MAX if edge in OVERFLOWS else None,
+        )
         case = Case(
-            scene, scene.actor(bus, **limits), edge, 2 if parallel and edge in REACHED_AGAIN else 1, parallel
+            scene,
+            scene.actor(bus, limits=limits),
+            edge,
+            2 if parallel and edge in REACHED_AGAIN else 1,
+            parallel,
         )
         await play(case)
         assert await case.actor.violations() == []

@@ -27,6 +27,7 @@ from anchorwatch.topology.streams import journal_stream
 from anchorwatch_planner.actor import Actors
 from anchorwatch_planner.cache import Cache
 from anchorwatch_planner.evidence import Cause
+from anchorwatch_planner.limits import Limits
 from anchorwatch_planner.look import Looker, Parts
 from anchorwatch_planner.schedules import Schedules
 from anchorwatch_planner.switchboard import Switchboard
@@ -79,8 +80,9 @@ def planner(mesh: SimMesh, instance: str) -> tuple[Looker, Slow]:
     committer = Committer(bus, journal_stream())
     sessions = SessionJournal(bus, committer, identity.execution_id)
     thinker, clock = Slow(sessions, identity.execution_id), LoopClock(mesh.server)
+    limits = Limits(mesh.settings, Windows(0, 0), thinker.agent)
     parts = Parts(
-        sessions, committer, Cache(8), Schedules(bus, clock), thinker, Alive(), identity, clock, Windows(0, 0),
+        sessions, committer, Cache(8), Schedules(bus, clock), thinker, Alive(), identity, clock, limits,
         Switchboard(bus, clock, structlog.get_logger()), structlog.get_logger(),
     )  # fmt: skip
     return Looker(parts), thinker

@@ -13,6 +13,7 @@ from anchorwatch.core.effect.state import GateAsked, Outcome
 from anchorwatch.core.errors import Damaged
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind, Record
+from anchorwatch.core.session.pacing import NO_PROGRESS_RUNS
 from anchorwatch.core.times import iso
 from anchorwatch.journal.effect_mapping import read_effect
 from anchorwatch.journal.late import read_late
@@ -25,6 +26,7 @@ NoticeKind = Literal[
     "over_budget",
     "budget_warning",
     "no_progress",
+    "inputs_refused",
     "approval_wanted",
     "effect_unknown",
     "effect_resolved",
@@ -35,8 +37,6 @@ NoticeKind = Literal[
 ]
 KINDS: tuple[NoticeKind, ...] = get_args(NoticeKind)
 Severity = Literal["info", "warning", "critical"]
-NO_PROGRESS_RUNS = 3
-"""After the first alarm, each so many further runs without progress raise another."""
 TEXT_CHARS_MAX = 1_000
 _BAD: Mapping[RunOutcome, tuple[NoticeKind, Severity]] = {
     "failed": ("turn_failed", "warning"),
@@ -46,7 +46,7 @@ _BAD: Mapping[RunOutcome, tuple[NoticeKind, Severity]] = {
 NO_SESSION = "_letters"
 """Where deliveries are recorded that concern no session. No session can bear this name."""
 _DIGEST_CHARS = 8
-_TOLD = (Kind.TURN_ENDED, Kind.CANCELLED, Kind.QUARANTINED)
+_TOLD = (Kind.TURN_ENDED, Kind.CANCELLED, Kind.QUARANTINED, Kind.INPUTS_REFUSED)
 # An anchor record is canonical JSON, and quotation marks within a string are escaped: this finds the envelope's kind alone.
 _TOLD_MARKS = tuple(f'"kind":"{kind}"'.encode() for kind in _TOLD)
 
@@ -123,6 +123,12 @@ def _of_anchor(register: Register, stored: Stored) -> Notice | None:
         title = f"{anchor.session}: quarantined"
         text = _clip(record.body.get("reason", ""))
         return _notice(register, stored, record, ("session_quarantined",), "critical", title, text)
+    if record.kind == Kind.INPUTS_REFUSED:
+        count = record.body["refused"]["count"]
+        title = f"{anchor.session}: {count} inputs refused"
+        text = _clip(record.body.get("reason", ""))
+        data = {"count": count, "agent": anchor.agent}
+        return _notice(register, stored, record, ("inputs_refused",), "warning", title, text, data)
     if record.kind in (Kind.TURN_ENDED, Kind.CANCELLED):
         return _turn_ended(register, stored, anchor, record)
     return None

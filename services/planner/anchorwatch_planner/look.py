@@ -13,27 +13,26 @@ from functools import partial
 from hashlib import sha256
 
 import structlog
-from anchorwatch.core.errors import Fenced, Refused, TooLarge
+from anchorwatch.core.errors import Fenced, Refused
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.decide import Acquire, TakeOver, decide
-from anchorwatch.core.session.state import P1
-from anchorwatch.core.session.wakes import Due, NotBefore, Windows, due
+from anchorwatch.core.session.wakes import Due, NotBefore
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.commit import Committer
-from anchorwatch.journal.inputs import Receipt, accept
-from anchorwatch.journal.mapping import input_body
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.service.context import Clock, Identity, Peers
 
 from anchorwatch_planner.cache import Cache
 from anchorwatch_planner.evidence import Cause, holder, takeover_reason
+from anchorwatch_planner.limits import Limits
 from anchorwatch_planner.resolutions import Resolutions
 from anchorwatch_planner.schedules import Schedules
 from anchorwatch_planner.switchboard import Switchboard
 from anchorwatch_planner.thinker import Thinker
 from anchorwatch_planner.verdict import REPLACED_RETRY_S, Later, Verdict, left_to_holder
+from anchorwatch_planner.writing import Scribe
 
 ROUNDS_MAX = 64
 SNAPSHOT_AGE = 96
@@ -53,7 +52,7 @@ class Parts:
     peers: Peers
     identity: Identity
     clock: Clock
-    windows: Windows
+    limits: Limits
     switches: Switchboard
     log: structlog.stdlib.BoundLogger
 
@@ -63,16 +62,18 @@ class Looker:
 
     def __init__(self, parts: Parts) -> None:
         self._sessions = parts.sessions
-        self._committer = parts.committer
         self._cache = parts.cache
         self._schedules = parts.schedules
         self._thinker = parts.thinker
         self._peers = parts.peers
         self._identity = parts.identity
         self._clock = parts.clock
-        self._windows = parts.windows
+        self._limits = parts.limits
         self._switches = parts.switches
         self._log = parts.log
+        self._scribe = Scribe(
+            parts.sessions, parts.committer, parts.clock, parts.identity.execution_id, parts.log
+        )
         self._resolutions = Resolutions(parts.committer, parts.clock, parts.identity.execution_id)
 
     async def look(self, ref: SessionRef, causes: Sequence[Cause]) -> Verdict:
@@ -151,12 +152,18 @@ class Looker:
         status = state.anchor.status if state.anchor else "none"
         if state.anchor is not None and self._switches.holds(ref, state.anchor.agent) is not None:
             # Whatever waits is in the journal; when the switch is turned off, every session is looked at.
-            return None, False
+            return await self._hold(ref, state, "kill_switch")
         if status == "idle":
             return await self._rest(ref, state, causes, _newest(causes))
         if status == "active":
             return await self._run(ref, state, causes, evidence)
         # Paused: whatever waits is in the journal, and resuming is a wake. Quarantined and deleted: nobody runs it.
+        return await self._hold(ref, state, status)
+
+    async def _hold(self, ref: SessionRef, state: SessionState, why: str) -> tuple[Verdict, bool]:
+        """Begin no turn; and keep no more of what waits than its limits let."""
+        if over := await self._limits.overflow(ref, state):
+            self._cache.put(ref, await self._scribe.refuse(ref, state, over, f"{why}: too many waited"))
         return None, False
 
     async def _rest(
@@ -165,11 +172,12 @@ class Looker:
         now_ms = self._clock.now_ms()
         swept = all(cause.kind == "sweep" for cause in causes)
         horizon_ms = now_ms - SWEEP_PATIENCE_MS if swept else now_ms
-        match due(state, horizon_ms, self._windows):
+        found, held = await self._limits.due(ref, state, now_ms, horizon_ms)
+        match found:
             case Due():
                 if not woken_by:
                     # A turn needs a message that comes again if its planner dies: make one, and let its delivery start it.
-                    receipt = await self._accept_tick(ref, f"tick-{state.pending[0].sequence}", now_ms)
+                    receipt = await self._scribe.tick(ref, f"tick-{state.pending[0].sequence}", now_ms)
                     if not receipt.replayed:
                         return None, False
                     woken_by = receipt.sequence
@@ -178,10 +186,12 @@ class Looker:
             case NotBefore(at_ms=at_ms, check=True) if at_ms <= horizon_ms:
                 # The run too: a clock that was set back must not find the tick of a turn that is over in place of its own.
                 runs = state.anchor.run_id if state.anchor else 0
-                receipt = await self._accept_tick(ref, f"check-{runs + 1}-{at_ms}", now_ms)
+                receipt = await self._scribe.tick(ref, f"check-{runs + 1}-{at_ms}", now_ms)
                 return None, bool(woken_by) or receipt.replayed
             case NotBefore(at_ms=at_ms) if at_ms > now_ms:
                 await self._schedules.ensure(ref, at_ms)
+                if held.others_ms:
+                    return await self._hold(ref, state, "rate_limited")
             case _:
                 pass
         return None, False
@@ -199,6 +209,7 @@ class Looker:
             woken_by=woken_by,
             through=state.read_through,
             at_ms=now_ms,
+            pace=self._limits.begun(agent, state, now_ms),
         )
         events = decide(state, command)
         seeing = asyncio.create_task(
@@ -217,15 +228,6 @@ class Looker:
             "turn started", session=str(ref), run=run_id, inputs=len(state.turn.inputs) if state.turn else 0
         )
         return state, await seeing
-
-    async def _accept_tick(self, ref: SessionRef, input_id: str, now_ms: int) -> Receipt:
-        body = input_body("tick", P1, type_=input_id.partition("-")[0])
-        reached(Edge.PLANNER_TICK_INPUT_BEFORE)
-        receipt = await accept(
-            self._committer, ref, input_id, body, at_ms=now_ms, writer=self._identity.execution_id
-        )
-        reached(Edge.PLANNER_TICK_INPUT_AFTER)
-        return receipt
 
     async def _run(
         self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], evidence: Sequence[Cause]
@@ -279,14 +281,7 @@ class Looker:
                 why=anchor.last_run_reason,
             )  # fmt: skip
         if state.snapshot_age >= SNAPSHOT_AGE:
-            try:
-                reached(Edge.PLANNER_SNAPSHOT_BEFORE)
-                state = await self._sessions.snapshot(ref, state, self._clock.now_ms())
-                reached(Edge.PLANNER_SNAPSHOT_AFTER)
-                self._cache.put(ref, state)
-            except TooLarge as error:
-                # It only makes loading quick: without it the session is as whole as before.
-                self._log.warning("no snapshot could be taken", session=str(ref), why=str(error))
+            self._cache.put(ref, await self._scribe.snapshot(ref, state))
 
 
 def _newest(causes: Sequence[Cause]) -> int:

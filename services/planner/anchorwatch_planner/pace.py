@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from anchorwatch.core.anchor import RunOutcome
 from anchorwatch.core.session import SessionState
+from anchorwatch.core.session.pacing import RETRY_MS, retry_ms
 from anchorwatch.core.times import from_iso
 
-RETRY_S = 15.0
+RETRY_S = RETRY_MS / 1000
 
 
 def next_check_ms(state: SessionState, outcome: RunOutcome, heartbeat_s: float, now_ms: int) -> int:
@@ -27,7 +28,7 @@ def next_check_ms(state: SessionState, outcome: RunOutcome, heartbeat_s: float, 
         at_ms = min(at_ms, standing_ms)
     if outcome in ("unresolved", "failed", "over_budget"):
         stuck = state.anchor.runs_without_progress if state.anchor else 0
-        at_ms = min(at_ms, now_ms + round(RETRY_S * 1000 * 2 ** min(stuck, 16)))
+        at_ms = min(at_ms, now_ms + retry_ms(stuck))
     return at_ms
 
 

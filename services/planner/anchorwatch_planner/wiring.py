@@ -20,6 +20,7 @@ from anchorwatch_planner.answers import Answers
 from anchorwatch_planner.cache import Cache
 from anchorwatch_planner.doubt import DoubtingLooker
 from anchorwatch_planner.fitting import Fitter
+from anchorwatch_planner.limits import Limits
 from anchorwatch_planner.look import Looker, Parts
 from anchorwatch_planner.mind import Bounds, Mind
 from anchorwatch_planner.minds import Build, Minds
@@ -67,6 +68,7 @@ def wire(context: ServiceContext, minds: Minds, build: Build, switches: Switchbo
         bounds=bounds,
         log=context.log,
     )
+    windows = Windows(round(settings.debounce_p0_s * 1000), round(settings.debounce_p1_s * 1000))
     parts = Parts(
         sessions=sessions,
         committer=committer,
@@ -76,7 +78,7 @@ def wire(context: ServiceContext, minds: Minds, build: Build, switches: Switchbo
         peers=context.peers,
         identity=identity,
         clock=clock,
-        windows=Windows(round(settings.debounce_p0_s * 1000), round(settings.debounce_p1_s * 1000)),
+        limits=Limits(settings, windows, thinker.agent),
         switches=switches,
         log=context.log,
     )

@@ -66,5 +66,12 @@ def _name_what_joined(anchor: dict[str, Any]) -> dict[str, Any]:
     return {**anchor, "schema": 2, "inputs_joined": []}
 
 
-SCHEMAS: Final = Versions[dict[str, Any]]("the anchor has schema", SCHEMA, {1: _name_what_joined})
+def _keep_account(anchor: dict[str, Any]) -> dict[str, Any]:
+    """Schema 3 keeps account of the agent's limits; before, there were none."""
+    return {**anchor, "schema": 3, "inputs_refused": 0, "pace": None}
+
+
+SCHEMAS: Final = Versions[dict[str, Any]](
+    "the anchor has schema", SCHEMA, {1: _name_what_joined, 2: _keep_account}
+)
 """Of the anchor's own fields, in its records and in snapshots."""

@@ -19,8 +19,8 @@ from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.memo import ByIdentity
 from anchorwatch.core.session.outputs import stand_in
-from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, Step, Summary
-from anchorwatch.core.session.wakes import shown
+from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, Step, Summary, Turn
+from anchorwatch.core.session.wakes import shown, tally
 from anchorwatch.core.times import iso
 from anchorwatch.core.tools import ToolSpec
 from anchorwatch.models.port import PAST_REMEMBERED, TOOLS_REMEMBERED, ModelRequest, PastCall, Situation
@@ -49,7 +49,7 @@ def build(
         opening.append({"role": "user", "content": _summary(state.summary, rung)})
     now: list[Chat] = []
     if state.turn is not None:
-        now.append({"role": "user", "content": _run_wakes(state.turn.run_id, state.turn.inputs)})
+        now.append({"role": "user", "content": _run_wakes(state.turn)})
         for step in steps_shown(state.turn, rung):
             now.extend(_step(state.turn.run_id, step))
     now += _meanwhile(said)
@@ -134,7 +134,9 @@ def _summary(summary: Summary, rung: Rung) -> str:
 
 def _folded(turns: Sequence[PastTurn]) -> tuple[Chat, ...]:
     """One line for turns in a row in which nothing was done."""
-    wakes = Counter(each.family for turn in turns for each in turn.inputs)
+    wakes: Counter[str] = Counter()
+    for turn in turns:
+        wakes.update(dict(turn.tally or tally(turn.inputs)))
     woken = ", ".join(f"{count} × {family}" for family, count in sorted(wakes.items())) or "nothing"
     form = template.FOLDED_ONE if len(turns) == 1 else template.FOLDED
     text = form.format(first=turns[0].run_id, last=turns[-1].run_id, turns=len(turns), wakes=woken)
@@ -162,18 +164,17 @@ def _wake(each: Input) -> dict[str, Any]:
     }
 
 
-def _run_wakes(run_id: int, inputs: Sequence[Input], skipped: int = 0) -> str:
-    """The same while the turn runs and when it is over, so that it is counted once."""
-    return f"[run {run_id}] {_wakes(inputs, skipped)}"
-
-
-def _wakes(inputs: Sequence[Input], skipped: int = 0) -> str:
-    """A burst says how many there were of each kind, and shows what people said, and the newest."""
-    counts = Counter(each.family for each in inputs)
-    lines = [template.WAKES]
-    if len(inputs) + skipped > SHOWN_INPUTS_MAX:
-        lines += [f"- {count} × {family}" for family, count in sorted(counts.items())]
-    lines += [f"- {_wake_line(each)}" for each in shown(inputs, SHOWN_INPUTS_MAX)]
+def _run_wakes(turn: Turn | PastTurn) -> str:
+    """What a turn is about. A burst says how many there were of each kind, and shows what people said, and the newest."""
+    kept = turn if isinstance(turn, PastTurn) else None
+    count = len(turn.inputs) + (kept.skipped if kept else 0)
+    lines = [f"[run {turn.run_id}] {template.WAKES}"]
+    if count > SHOWN_INPUTS_MAX:
+        counts = (kept.tally if kept else ()) or tally(turn.inputs)
+        lines += [template.BURST.format(count=count), *(f"- {n} × {family}" for family, n in counts)]
+    if turn.refused:
+        lines.append(template.REFUSED.format(count=turn.refused))
+    lines += [f"- {_wake_line(each)}" for each in shown(turn.inputs, SHOWN_INPUTS_MAX)]
     return "\n".join(lines)
 
 
@@ -195,7 +196,7 @@ def _wake_line(each: Input) -> str:
 
 def past_messages(turn: PastTurn) -> tuple[Chat, ...]:
     """A turn that is over, as messages."""
-    messages = [{"role": "user", "content": _run_wakes(turn.run_id, turn.inputs, turn.skipped)}]
+    messages = [{"role": "user", "content": _run_wakes(turn)}]
     for step in turn.steps:
         messages.extend(_step(turn.run_id, step))
     messages.append({"role": "user", "content": f"[run {turn.run_id} ended: {turn.outcome}. {turn.reason}]"})

@@ -25,6 +25,22 @@ class Limits(BaseModel):
     context_tokens_max: int | None = Field(None, ge=256, description="request budget; none: the setting")
 
     repeats_max: int = Field(4, ge=1, le=100, description="the same call with the same arguments in one turn")
+    turns_per_hour: int | None = Field(
+        None,
+        ge=0,
+        le=3600,
+        description="turns that a session begins by itself; 0: no bound; none: the setting",
+    )
+    burst: int | None = Field(
+        None, ge=1, le=1000, description="turns in a row before `turns_per_hour` counts; none: the setting"
+    )
+    min_interval_s: float | None = Field(
+        None, ge=0, le=86_400, description="between the beginnings of two turns; none: the setting"
+    )
+    waiting_max: int | None = Field(
+        None, ge=2, description="inputs that may wait in a session that is held; none: the setting"
+    )
+
     turn_tokens_max: int | None = Field(None, ge=1, description="tokens that a turn may use; none: no bound")
     day_tokens_max: int | None = Field(None, ge=1, description="tokens that a session may use in a day (UTC)")
     day_cost_max: float | None = Field(

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from anchorwatch.core.errors import Damaged, TooLarge
 
-SCHEMA = 2
+SCHEMA = 3
 ANCHOR_BYTES_MAX = 16 * 1024
 
 Status = Literal["idle", "active", "paused", "quarantined", "deleted"]
@@ -44,10 +44,17 @@ class PromptProof(_Part):
     model: str
 
 
+class Pace(_Part):
+    """The account of an agent's limits (`core.session.pacing`): when the last turn began, when its bucket is full again."""
+
+    started_at: str
+    full_at: str | None = None
+
+
 class Anchor(_Part):
     """The anchor, whole. Field by field: docs/wire-format.md."""
 
-    schema_: Literal[2] = Field(2, alias="schema")
+    schema_: Literal[3] = Field(3, alias="schema")
     workspace: str
     session: str
     agent: str
@@ -65,7 +72,9 @@ class Anchor(_Part):
     runs_without_progress: int = Field(0, ge=0)
     inputs_through: int = Field(0, ge=0)
     inputs_joined: tuple[int, ...] = ()
+    inputs_refused: int = Field(0, ge=0)
     next_check_at: str | None = None
+    pace: Pace | None = None
     reset_count: int = Field(0, ge=0)
     objectives: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()

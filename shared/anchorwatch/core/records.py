@@ -37,6 +37,7 @@ class Kind:
     ACQUIRED = "acquired"
     TAKEN_OVER = "taken_over"
     TURN_ENDED = "turn_ended"
+    INPUTS_REFUSED = "inputs_refused"
     CANCELLED = "cancelled"
     PAUSED = "paused"
     RESUMED = "resumed"

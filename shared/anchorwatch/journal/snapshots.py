@@ -49,6 +49,7 @@ def state_body(state: SessionState) -> dict[str, Any]:
         "critical": list(state.critical),
         "passed_over": list(state.passed_over),
         "spent": asdict(state.spent),
+        "refused": state.refused,
         "unsettled": [
             [each.call.run, each.call.step, each.call.n, each.pool, each.resource] for each in state.unsettled
         ],
@@ -76,6 +77,7 @@ def read_state(body: Body, sequence: int) -> SessionState:
         critical=tuple(body["critical"]),
         passed_over=tuple(body.get("passed_over", ())),
         spent=_read_spent(body.get("spent")),
+        refused=body.get("refused", 0),
         unsettled=tuple(
             Unsettled(CallId(run, step, n), pool, resource)
             for run, step, n, pool, resource in body.get("unsettled", ())
@@ -100,6 +102,7 @@ def _read_spent(body: Body | None) -> Spent:
 
 def _past_body(past: PastTurn) -> dict[str, Any]:
     body = asdict(past)
+    body["tally"] = [list(each) for each in past.tally]
     for step, kept in zip(body["steps"], past.steps, strict=True):
         step["observation"] = seen_body(kept.observation) if kept.observation else None
     return body
@@ -122,6 +125,8 @@ def _read_past(body: Body) -> PastTurn:
             )
             for step in body["steps"]
         ),
+        tally=tuple((family, count) for family, count in body.get("tally", ())),
+        refused=body.get("refused", 0),
     )
 
 

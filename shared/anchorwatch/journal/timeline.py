@@ -140,22 +140,27 @@ def _anchor_entry(stored: Stored, ref: SessionRef, anchor: Anchor, record: Recor
             what = f"turn {anchor.last_run_id} was cancelled"
         case Kind.PAUSED | Kind.RESUMED | Kind.DELETED | Kind.QUARANTINED | Kind.REPAIRED:
             what = f"the session was {record.kind}"
-        case Kind.DIRECTIVES | Kind.STEERED | Kind.WAKES_CLEARED | Kind.RESET | Kind.RESET_UNDONE:
-            what = _ordered(record)
+        case (
+            Kind.DIRECTIVES | Kind.STEERED | Kind.WAKES_CLEARED | Kind.RESET | Kind.RESET_UNDONE
+            | Kind.INPUTS_REFUSED
+        ):  # fmt: skip
+            what = _changed(record)
         case _:
             what = f"the anchor changed: {clip(record.kind)}"
     who = str(record.body.get("by") or record.writer)
     return Entry(stored.sequence, record.at_ms, ref.workspace, ref.session, record.kind, what, why, who, ids)
 
 
-def _ordered(record: Record) -> str:
-    """What a person's order did to the session."""
+def _changed(record: Record) -> str:
+    """What a person's order, or what its limits refuse, did to the session."""
     body = record.body
     match record.kind:
         case Kind.DIRECTIVES:
             return f"the {clip(body.get('which', 'objectives and constraints'))} were changed"
         case Kind.STEERED:
             return f"a person said to the turn: {clip(body['text'])}"
+        case Kind.INPUTS_REFUSED:
+            return f"{_count(body['refused']['count'])} that waited were refused"
         case Kind.WAKES_CLEARED:
             return f"{_inputs(body)} that waited will not run"
         case Kind.RESET:
@@ -166,7 +171,10 @@ def _ordered(record: Record) -> str:
 
 
 def _inputs(body: Mapping[str, Any]) -> str:
-    count = body["superseded"]["count"]
+    return _count(body["superseded"]["count"])
+
+
+def _count(count: int) -> str:
     return f"{count} input{'s' * (count != 1)}"
 
 

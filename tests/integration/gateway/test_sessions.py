@@ -94,7 +94,7 @@ async def test_the_anchor_tells_where_it_stands_and_who_changed_it(house: House)
     await house.make_session()
     await house.control("paused")
     anchor = (await house.http.get("/api/sessions/fleet/anchor")).json()
-    assert (anchor["session"], anchor["status"], anchor["schema"]) == ("fleet", "paused", 2)
+    assert (anchor["session"], anchor["status"], anchor["schema"]) == ("fleet", "paused", 3)
     assert anchor["record"]["kind"] == "paused"
     assert anchor["record"]["by"] == "test"
     page = await house.bus.last("JOURNAL_0", ["aw.journal.0.default.fleet.p.anchor"])

@@ -10,14 +10,16 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.core.times import from_iso
 from anchorwatch.core.tools import EffectClass
 from anchorwatch.journal.history import History, read_history
+from anchorwatch.service.rates import rate_of
 from anchorwatch.testing.checks import Arrivals, Call, Evidence, check
 from anchorwatch.testing.checks.effects import OWNER_DIED
+from anchorwatch.testing.checks.limits import check_limits
 from anchorwatch.topology.streams import ANCHORS_BUCKET, TICKS, bucket_stream
 from anchorwatch.topology.subjects import SessionSubjects, parse_register
 from anchorwatch_memory.store import Store
 from anchorwatch_notifier.notices import read_notice
 
-from tests.sim.whole.pack import CLASSES
+from tests.sim.whole.pack import CLASSES, world_agent
 from tests.sim.whole.receivers import HOOK
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ def _of_session(scene: Scene, ref: SessionRef, journal: list[Stored]) -> Iterato
         arrivals=tuple(each for each in scene.receivers.arrivals()),
     )
     yield from map(str, check(evidence))
+    yield from map(str, check_limits(evidence, rate_of(world_agent(), scene.mesh.settings)))
     yield from _receipts(history, receipts)
     yield from _view(scene, ref, records)
     yield from _schedule(scene, ref, history)

@@ -26,6 +26,7 @@ from anchorwatch.packs.port import (
 from tests.sim.whole.provider import SETTLE_S, TIMEOUT_S, Provider, running
 
 MEMORY = "memory"
+HEARTBEAT_S = 3_000.0
 SCHEMA: Mapping[str, object] = {
     "type": "object",
     "properties": {"item": {"type": "string"}, "answer": {"enum": ["plain", "large", "file", "notify"]}},
@@ -150,13 +151,13 @@ class WorldPack:
         return Runtime(self.provider)
 
 
-def world_agent(heartbeat_s: float) -> AgentSpec:
+def world_agent() -> AgentSpec:
     """The agent of every session."""
     return AgentSpec(
         name="keeper",
         pack="world",
         grants=tuple(tool.name for tool in TOOLS),
         subscriptions=("world.>",),
-        heartbeat_s=heartbeat_s,
+        heartbeat_s=HEARTBEAT_S,
         limits=Limits(steps_max=6),
     )

@@ -29,7 +29,7 @@ from anchorwatch_planner import main as planner
 
 from tests.sim.whole import model, provider, receivers
 from tests.sim.whole.judge import judge
-from tests.sim.whole.pack import WorldPack, world_agent
+from tests.sim.whole.pack import HEARTBEAT_S, WorldPack, world_agent
 from tests.sim.whole.people import People
 from tests.sim.whole.services import TOKEN, Disk, Front
 
@@ -37,7 +37,7 @@ TURNS_MIN = 3
 SPAN_S = 12.0
 REST_S_MAX = 400.0
 LIMIT_S = 40_000.0
-HEARTBEAT_S = 3_000.0
+LIMITED = 0.4
 SILENT = structlog.wrap_logger(
     structlog.ReturnLogger(),
     processors=[],
@@ -81,6 +81,7 @@ class Scene:
             debounce_p0_s=chance.choice((0.0, 0.5)),
             debounce_p1_s=chance.choice((0.0, 1.0)),
             model_timeout_s=8.0,
+            **self._draw_limits(),
             context_tokens_max=chance.choice((30_000, 30_000, 1_200)),
         )
         self.provider = provider.Provider(
@@ -95,6 +96,17 @@ class Scene:
         self.refs: list[SessionRef] = []
         self._errands: set[asyncio.Task[None]] = set()
         registry.register(WorldPack(self.provider, seed, calls_max=chance.choice((1, 2, 3))))
+
+    def _draw_limits(self) -> dict[str, float]:
+        """Some runs have an agent that may not begin turns as it likes, or keeps little of what waits."""
+        chance = random.Random(f"limits {self.seed}")
+        drawn = {
+            "min_interval_s": chance.choice((0.0, 0.0, 3.0, 8.0)),
+            "turns_per_hour": chance.choice((0, 0, 0, 600)),
+            "turn_burst": chance.choice((1, 2)),
+            "waiting_max": chance.choice((10_000, 2)),
+        }
+        return drawn if chance.random() < LIMITED else {}
 
     @property
     def people(self) -> People:
@@ -122,7 +134,7 @@ class Scene:
             )
         mesh.server.faults.enabled = True
         names = [f"s{n}" for n in range(self.chance.choice((1, 1, 2, 3)))]
-        self.refs = await self._people.set_up(world_agent(HEARTBEAT_S), names)
+        self.refs = await self._people.set_up(world_agent(), names)
 
     def _hold_at_a_claim(self, life: Life) -> None:
         """Stop an executor that is about to claim; before it goes on, a person has paused the sessions for a while."""

@@ -122,7 +122,7 @@ def test_what_people_said_is_shown_whatever_burst_it_came_in() -> None:
     wakes = build(state(inputs=(said, *burst, wish))).messages[1]["content"]
     assert "a person wrote: stop at four instances" in wakes
     assert "a person asks you to look now: the invoice came" in wakes
-    assert wakes.count("\n- ") == prompt.SHOWN_INPUTS_MAX + 3  # and a count of each kind
+    assert wakes.count("\n- ") == prompt.SHOWN_INPUTS_MAX + 4  # and a count of all, and of each kind
 
 
 def test_what_is_older_is_a_quoted_summary_that_says_of_itself_that_it_is_data() -> None:

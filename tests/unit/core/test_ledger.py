@@ -5,9 +5,10 @@ from __future__ import annotations
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import CONTROLS, Kind
 from anchorwatch.core.session.apply import Recorded
-from anchorwatch.core.session.commands import ClearWakes, CommitStep, Control, Reset, Steer
+from anchorwatch.core.session.commands import ClearWakes, CommitStep, Control, RefuseInputs, Reset, Steer
 from anchorwatch.core.session.events import AnchorChanged, InputAccepted, OutcomeRecorded, StepHead
 from anchorwatch.core.session.ledger import Ledger, read_ledger
+from anchorwatch.core.session.pacing import excess
 from anchorwatch.core.session.state import Input
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -95,6 +96,22 @@ def test_what_a_deleted_session_had_waiting_or_is_given_is_refused() -> None:
     story.do(Control(Kind.DELETED, "ada", 1)).input()
     assert became(story, waiting) == ("refused", 0)
     assert became(story, story.sequence) == ("refused", 0)
+
+
+def test_what_a_held_session_cannot_keep_is_refused_and_the_next_turn_knows_how_much() -> None:
+    story = created()
+    for _ in range(9):
+        story.input()
+    first = story.sequence - 8
+    story.do(RefuseInputs(excess(story.state, 4), 1, "planner-1:aa", "held"))
+    assert became(story, first) == ("refused", 0)
+    assert [each.sequence for each in ledger(story).of("pending")] == [first + 7, first + 8]
+    assert story.state.anchor is not None
+    assert (story.state.refused, story.state.anchor.inputs_refused) == (7, 7)
+    story.do(acquire(story))
+    assert story.state.turn is not None
+    assert (story.state.turn.refused, story.state.refused) == (7, 0)
+    assert became(story, first + 7) == ("ran", 1)
 
 
 def accepted(records: list[Recorded]) -> set[int]:

@@ -14,12 +14,14 @@ from anchorwatch.core.session.decide import (
     CommitStep,
     Control,
     Direct,
+    RefuseInputs,
     Reset,
     Steer,
     TakeOver,
     UndoReset,
 )
 from anchorwatch.core.session.events import InputAccepted, StepHead
+from anchorwatch.core.session.pacing import excess
 from anchorwatch.core.session.state import Input
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,6 +47,7 @@ MOVES = st.sampled_from(
         "message",
         "join",
         "clear",
+        "refuse",
         "reset",
         "undo",
     ]
@@ -72,6 +75,8 @@ def _move(story: Story, move: str) -> None:  # noqa: C901, PLR0912 - one arm for
             story.do(acquire(story))
         case "step1" | "step3":
             story.do(step(number, *(["launch"] * int(move[-1])), who=holder))
+        case "refuse":
+            story.do(RefuseInputs(excess(story.state, 2), 1, holder, "held"))
         case "rejected":
             story.do(step(number, who=holder))
         case "outcome" | "ephemeral":

@@ -107,12 +107,12 @@ def join(
         )
 
 
-def supersede(db: sqlite3.Connection, anchor: Anchor, reason: str) -> None:
-    """A person's order disposed of what waited, as far as the anchor says."""
+def dispose(db: sqlite3.Connection, anchor: Anchor, disposition: str, reason: str) -> None:
+    """What waited will not run, as far as the anchor says."""
     db.execute(
-        "UPDATE inputs SET disposition = 'superseded', reason = ?"
+        "UPDATE inputs SET disposition = ?, reason = ?"
         " WHERE workspace = ? AND session = ? AND disposition = 'pending' AND sequence <= ?",
-        (reason, anchor.workspace, anchor.session, anchor.inputs_through),
+        (disposition, reason, anchor.workspace, anchor.session, anchor.inputs_through),
     )
 
 

@@ -76,7 +76,9 @@ def _anchor(db: sqlite3.Connection, opened: Opened, anchor: Anchor) -> None:
     if record.kind == Kind.REPAIRED:
         inputs.account(db, opened, anchor)
     elif record.kind in DISPOSES:
-        inputs.supersede(db, anchor, DISPOSES[record.kind])
+        inputs.dispose(db, anchor, "superseded", DISPOSES[record.kind])
+    elif record.kind == Kind.INPUTS_REFUSED:
+        inputs.dispose(db, anchor, "refused", str(record.body.get("reason", "")))
     elif record.kind == Kind.STEERED and anchor.turn is not None:
         said = items.Item("message", "user", {"kind": "message", "text": record.body["text"]})
         items.add(db, opened, [said], items.Place(anchor.run_id, anchor.turn.id, None))

@@ -50,9 +50,15 @@ class Recorded:
 
 def replay(state: SessionState, records: Iterable[Recorded]) -> SessionState:
     """Fold records, in sequence order, into the state."""
+    given: list[Input] = []
     for record in records:
-        state = apply(state, record)
-    return state
+        # Taken together, so that the cost of a burst grows with its size alone.
+        if isinstance(record.event, InputAccepted):
+            given.append(record.event.input)
+            continue
+        state = apply(_accept(state, given), record)
+        given = []
+    return _accept(state, given)
 
 
 def apply(state: SessionState, record: Recorded) -> SessionState:
@@ -64,7 +70,7 @@ def apply(state: SessionState, record: Recorded) -> SessionState:
     event = record.event
     match event:
         case InputAccepted():
-            return _accept(state, event)
+            return _accept(state, [event.input])
         case OutcomeRecorded():
             return _settle(state, event)
         case AnchorChanged() | CommandDecided() | StepDecided() | SnapshotTaken() | Compacted():
@@ -94,13 +100,13 @@ def _apply_planner(state: SessionState, event: PlannerEvent, record: Recorded) -
     return replace(state, snapshot_age=state.snapshot_age + 1)
 
 
-def _accept(state: SessionState, event: InputAccepted) -> SessionState:
-    given = event.input
-    known = any(pending.sequence == given.sequence for pending in state.pending)
-    if known or not state.takes(given.sequence):
+def _accept(state: SessionState, given: Iterable[Input]) -> SessionState:
+    known = {each.sequence: each for each in state.pending}
+    new = [each for each in given if each.sequence not in known and state.takes(each.sequence)]
+    if not new:
         return state
-    ordered = tuple(sorted((*state.pending, given), key=lambda each: each.sequence))
-    return replace(state, pending=ordered)
+    known.update((each.sequence, each) for each in reversed(new))
+    return replace(state, pending=tuple(known[sequence] for sequence in sorted(known)))
 
 
 def _restore(state: SessionState, snapshot: SessionState) -> SessionState:
@@ -113,7 +119,10 @@ def _restore(state: SessionState, snapshot: SessionState) -> SessionState:
 
 def _change_anchor(state: SessionState, event: AnchorChanged, record: Recorded) -> SessionState:
     anchor = event.anchor
-    state = replace(state, anchor=anchor, anchor_sequence=record.sequence)
+    refused = anchor.inputs_refused - (state.anchor.inputs_refused if state.anchor else 0)
+    state = replace(
+        state, anchor=anchor, anchor_sequence=record.sequence, refused=state.refused + max(0, refused)
+    )
     if event.kind not in _HOLDS:
         state = replace(state, told=anchor, told_sequence=record.sequence, told_digest=record.digest)
     if event.kind == Kind.ACQUIRED and anchor.turn is not None:
@@ -127,11 +136,13 @@ def _change_anchor(state: SessionState, event: AnchorChanged, record: Recorded) 
             woken_by=anchor.turn.woken_by,
             inputs=taken,
             origin=record.digest,
+            refused=state.refused,
         )
         return replace(
             state,
             pending=rest,
             turn=turn,
+            refused=0,
             critical=_critical(state.critical, taken),
             spent=state.spent.turn_begun(),
         )

@@ -1,6 +1,6 @@
 """What can be asked of a session. `anchorwatch.core.session.decide` says what comes of it.
 
-The first six are a planner's, the others a person's (or the mesh's own, where it says so). ``by`` is who asks,
+The first seven are a planner's, the others a person's (or the mesh's own, where it says so). ``by`` is who asks,
 ``control_id`` the id of the receipt that the order is given, empty where it is given none.
 """
 
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from anchorwatch.core.anchor import PromptProof, RunOutcome
+from anchorwatch.core.anchor import Pace, PromptProof, RunOutcome
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session.events import StepHead
-from anchorwatch.core.session.state import Summary
+from anchorwatch.core.session.state import Input, Summary
 
 CHECK_IN_MS = 60_000
 """How long after a turn that a person ended the session looks again by itself, where nobody says better."""
@@ -34,7 +34,10 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Acquire:
-    """Start a turn: take all inputs up to ``through``. ``woken_by``: sequence of the message in hand (0: a sweep)."""
+    """Start a turn: take all inputs up to ``through``. ``woken_by``: sequence of the message in hand (0: a sweep).
+
+    ``pace``: the account of the agent's limits with this turn, where it has any.
+    """
 
     turn_id: str
     agent: str
@@ -42,6 +45,20 @@ class Acquire:
     woken_by: int
     through: int
     at_ms: int
+    pace: Pace | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseInputs:
+    """Refuse these inputs, the oldest that wait in a session that is held, since too many do (`pacing.excess`).
+
+    ``reason``: what holds it, `rate_limited`, `paused` or `kill_switch`, and a colon, if there is more to say.
+    """
+
+    inputs: tuple[Input, ...]
+    at_ms: int
+    by: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,4 +201,4 @@ class UndoReset:
 Order = Control | Direct | Steer | ClearWakes | Reset | UndoReset
 """What changes a session that is there, and is not its planner's to do."""
 
-Command = Create | Acquire | TakeOver | CommitStep | EndTurn | Compact | Order
+Command = Create | Acquire | RefuseInputs | TakeOver | CommitStep | EndTurn | Compact | Order

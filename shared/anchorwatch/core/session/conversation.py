@@ -13,7 +13,7 @@ from anchorwatch.core.anchor import RunOutcome
 from anchorwatch.core.session.outputs import stand_in
 from anchorwatch.core.session.state import Archive, Input, PastTurn, SessionState, Step, Summary, Turn
 from anchorwatch.core.session.summary import after, from_records
-from anchorwatch.core.session.wakes import shown
+from anchorwatch.core.session.wakes import shown, tally
 
 HISTORY_TURNS_MAX = 40
 HISTORY_CHARS_MAX = 96_000
@@ -36,6 +36,8 @@ def past_turn(turn: Turn, outcome: RunOutcome, reason: str, last: Step | None) -
         inputs=tuple(replace(each, text=clip(each.text)) for each in given),
         skipped=max(0, len(turn.inputs) - PAST_INPUTS_MAX),
         steps=tuple(_past_step(turn.run_id, step) for step in steps),
+        tally=tally(turn.inputs) if len(turn.inputs) > PAST_INPUTS_MAX else (),
+        refused=turn.refused,
     )
 
 
@@ -120,7 +122,8 @@ def _weight(past: PastTurn) -> int:
         + sum(len(call.text) + len(str(call.args)) + 80 for call in step.calls)
         for step in past.steps
     )
-    return texts + steps + len(past.reason)
+    kinds = sum(len(family) + 20 for family, _ in past.tally)
+    return texts + steps + kinds + len(past.reason)
 
 
 def _bounded(state: SessionState) -> SessionState:

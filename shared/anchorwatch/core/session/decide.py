@@ -10,6 +10,7 @@ What each anchor change sets is the table of DESIGN section 2 ("Generation and f
 | cancel, reset  |        | + 1        | run_id + 1 | idle (paused stays paused) |
 | delete         |        | + 1        | run_id + 1 | deleted |
 | pause          |        |            |            | paused |
+| inputs refused |        |            |            |        |
 | quarantine     |        |            | run_id + 1 | quarantined |
 | the other orders |      |            |            |        |
 
@@ -40,6 +41,7 @@ from anchorwatch.core.session.commands import (
     EndTurn,
     Order,
     PlannedCall,
+    RefuseInputs,
     Reset,
     Steer,
     TakeOver,
@@ -54,9 +56,12 @@ from anchorwatch.core.session.events import (
     StepDecided,
     StepHead,
 )
-from anchorwatch.core.session.rest import rest
+from anchorwatch.core.session.rest import disposed, rest
 from anchorwatch.core.session.state import SessionState, Turn, Unsettled
 from anchorwatch.core.times import iso
+
+REFUSED_NAMED_MAX = 20
+"""So many kinds of refused inputs are named in a record, the most frequent; all are counted."""
 
 __all__ = [
     "Acquire",
@@ -70,6 +75,7 @@ __all__ = [
     "EndTurn",
     "Order",
     "PlannedCall",
+    "RefuseInputs",
     "Reset",
     "Steer",
     "TakeOver",
@@ -94,6 +100,8 @@ def decide(state: SessionState, command: Command) -> Sequence[PlannerEvent]:
             return [_acquire(anchor, command)]
         case TakeOver():
             return [_take_over(anchor, command)]
+        case RefuseInputs():
+            return [_refuse(anchor, command)]
         case CommitStep():
             return _commit_step(state, _held(state, anchor, command.execution_id), anchor, command)
         case EndTurn():
@@ -163,8 +171,25 @@ def _acquire(anchor: Anchor, command: Acquire) -> AnchorChanged:
             woken_by=command.woken_by,
             inputs_through=max(command.through, anchor.inputs_through),
         ),
+        pace=command.pace,
     )
     return AnchorChanged(Kind.ACQUIRED, after, command.at_ms, by=command.execution_id)
+
+
+def _refuse(anchor: Anchor, command: RefuseInputs) -> AnchorChanged:
+    if anchor.status not in ("idle", "paused") or not command.inputs:
+        raise Refused(f"the session is {anchor.status}, and {len(command.inputs)} inputs are too many")
+    through = command.inputs[-1].sequence
+    after = _with(
+        anchor,
+        **disposed(anchor, through),
+        inputs_refused=anchor.inputs_refused + len(command.inputs),
+    )
+    kinds = Counter(each.family for each in command.inputs).most_common(REFUSED_NAMED_MAX)
+    more = {"refused": {"count": len(command.inputs), "through": through, "kinds": dict(kinds)}}
+    return AnchorChanged(
+        Kind.INPUTS_REFUSED, after, command.at_ms, reason=command.reason, by=command.by, more=more
+    )
 
 
 def _take_over(anchor: Anchor, command: TakeOver) -> AnchorChanged:

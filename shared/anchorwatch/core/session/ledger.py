@@ -4,7 +4,8 @@ A wake is an accepted input, an outcome of a command, or an order of a person. I
 machine's fold on purpose: what the ledger says can be held against what the machine did.
 
 - An input *ran* when a turn took it up (at its start, or later: it joined), or *coalesced* when another of its family in
-  that turn had said it already; it *expired*, was *superseded* by an order, or *refused* by a session that was deleted.
+  that turn had said it already; it *expired*, was *superseded* by an order, or *refused*: its session was deleted, or too much
+  waited in it while it was held.
 - An outcome *ran* when it was the one that settled its step, so that the turn went on; those before it *coalesced*. One
   that came after its turn is *superseded*: nobody waits for it.
 - An order *ran*: it was carried out by the record that it is. One that is refused is no record, and no wake.
@@ -126,6 +127,8 @@ class _Book:
             self.run = 0
         if event.kind in CLEARED:
             self._clear(anchor.inputs_through, "superseded", CLEARED[event.kind])
+        if event.kind == Kind.INPUTS_REFUSED:
+            self._clear(anchor.inputs_through, "refused", event.reason)
         if event.kind == Kind.DELETED:
             self.deleted = True
             self._clear(max(self.waiting, default=0), "refused", DELETED)

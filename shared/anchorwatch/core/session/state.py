@@ -93,7 +93,8 @@ class Step:
 class Turn:
     """The running turn. ``held_since``: sequence of its latest acquire or takeover; ``origin``: digest of its acquire.
 
-    ``steered``: what people said to this very turn, and its model was not shown yet.
+    ``steered``: what people said to this very turn, and its model was not shown yet. ``refused``: inputs that were refused
+    since the turn before, since too many waited.
     """
 
     run_id: int
@@ -105,6 +106,7 @@ class Turn:
     steps: tuple[Step, ...] = ()
     origin: str = ""
     steered: tuple[Input, ...] = ()
+    refused: int = 0
 
     @property
     def joined(self) -> tuple[int, ...]:
@@ -119,7 +121,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class PastTurn:
-    """A turn that ended, as far as the conversation still shows it. ``skipped`` inputs are counted, not shown."""
+    """A turn that ended, as far as the conversation still shows it. ``skipped`` inputs are counted, not shown.
+
+    ``tally``: where some were skipped, how many inputs it had of each kind (`wakes.tally`); ``refused``: as in `Turn`.
+    """
 
     run_id: int
     outcome: RunOutcome
@@ -127,6 +132,8 @@ class PastTurn:
     inputs: tuple[Input, ...]
     skipped: int
     steps: tuple[Step, ...]
+    tally: tuple[tuple[str, int], ...] = ()
+    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +175,7 @@ class SessionState:
     together with ``history`` it is never more than a history may be. ``critical``: every line that people labelled
     so, word for word; none is ever dropped. ``snapshot_age``: planner records since the last snapshot.
     ``unsettled``: in the journal's order; later commands on a resource wait for these.
+    ``refused``: inputs that were refused since the last turn began.
     ``passed_over``: sequences of records that cannot be read, and that a repair has accepted so.
     """
 
@@ -187,6 +195,7 @@ class SessionState:
     critical: tuple[str, ...] = ()
     unsettled: tuple[Unsettled, ...] = ()
     spent: Spent = field(default_factory=Spent)
+    refused: int = 0
     snapshot_sequence: int = 0
     snapshot_age: int = 0
     passed_over: tuple[int, ...] = ()

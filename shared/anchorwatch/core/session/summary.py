@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from anchorwatch.core.session.critical import CRITICAL
 from anchorwatch.core.session.state import PastTurn, Summary
+from anchorwatch.core.session.wakes import tally
 
 LINES_MAX = 60
 LINE_CHARS_MAX = 240
@@ -79,10 +80,10 @@ def _told(through_run: int, turns: int, lines: list[str], chars_max: int) -> Sum
 
 def _line(turn: PastTurn) -> str:
     parts = [f"run {turn.run_id}: {turn.outcome}"]
-    wakes = Counter(each.family for each in turn.inputs)
-    if wakes:
-        more = f" and {turn.skipped} more" if turn.skipped else ""
-        woken = ", ".join(f"{count} × {family}" for family, count in sorted(wakes.items()))
+    if wakes := turn.tally or tally(turn.inputs):
+        # A turn that a release before this one has snapshot tells only how many more there were.
+        more = f" and {turn.skipped} more" if turn.skipped and not turn.tally else ""
+        woken = ", ".join(f"{count} × {family}" for family, count in wakes)
         parts.append(f"woken by {woken}{more}")
     heard = (*turn.inputs, *(each for step in turn.steps for each in step.joined))
     said = [" ".join(each.text.split())[:_SAID_CHARS_MAX] for each in heard if each.kind == "message"]

@@ -2,17 +2,22 @@
 
 A wake is an accepted input seen as a reason to look. P0 and P1 wakes wait a short window, so that what belongs
 together is looked at together; the window keeps all of them. P2 waits for the next check. A person's trigger
-and a tick wait for nothing.
+and a tick wait for no window. Where the agent's limits hold the session (`pacing`), what is no person's waits for them too.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from anchorwatch.core.session.pacing import FREE, Held
 from anchorwatch.core.session.state import P0, P1, Input, SessionState
 from anchorwatch.core.times import from_iso
+
+FAMILIES_TOLD_MAX = 20
+FAMILY_CHARS_MAX = 80
 
 Disposition = Literal["ran", "coalesced", "expired", "superseded", "refused"]
 
@@ -43,8 +48,8 @@ class Never:
     """Nothing is due until somebody acts: the session is running, paused, quarantined, deleted, or not there."""
 
 
-def due(state: SessionState, now_ms: int, windows: Windows) -> Due | NotBefore | Never:
-    """When the session's next turn is due.
+def due(state: SessionState, now_ms: int, windows: Windows, held: Held = FREE) -> Due | NotBefore | Never:
+    """When the session's next turn is due. ``held``: until when limits hold it.
 
     A session whose next check lies in the past is not `Due` by that alone: the tick that says so must be an
     input first, so that the wake has a receipt; then ``NotBefore(check=True)`` names a past instant.
@@ -52,8 +57,8 @@ def due(state: SessionState, now_ms: int, windows: Windows) -> Due | NotBefore |
     anchor = state.anchor
     if anchor is None or anchor.status != "idle":
         return Never()
-    check_ms = from_iso(anchor.next_check_at) if anchor.next_check_at else None
-    waits = [_ready_at(wake, check_ms, windows, now_ms) for wake in state.pending]
+    check_ms = max(from_iso(anchor.next_check_at), held.others_ms) if anchor.next_check_at else None
+    waits = [_ready_at(wake, check_ms, windows, now_ms, held) for wake in state.pending]
     ready = [at for at in waits if at is not None]
     if ready and min(ready) <= now_ms:
         return Due()
@@ -62,7 +67,7 @@ def due(state: SessionState, now_ms: int, windows: Windows) -> Due | NotBefore |
     return NotBefore(min(ready), check=False) if ready else Never()
 
 
-def _ready_at(wake: Input, check_ms: int | None, windows: Windows, now_ms: int) -> int | None:
+def _ready_at(wake: Input, check_ms: int | None, windows: Windows, now_ms: int, held: Held) -> int | None:
     """When the wake is a reason to look. One that is out of date is none: the next turn disposes of it.
 
     A wake from the future was accepted by a clock that was ahead, or this one was set back: it waits for no window.
@@ -70,8 +75,10 @@ def _ready_at(wake: Input, check_ms: int | None, windows: Windows, now_ms: int) 
     if wake.expires_at_ms is not None and wake.expires_at_ms < now_ms:
         return check_ms
     ready = ready_at(wake, check_ms, windows)
+    if ready is None:
+        return None
     window_ms = max(windows.p0_ms, windows.p1_ms)
-    return now_ms if ready is not None and wake.at_ms > now_ms + window_ms else ready
+    return max(now_ms if wake.at_ms > now_ms + window_ms else ready, held.until_ms(wake))
 
 
 def ready_at(wake: Input, check_ms: int | None, windows: Windows) -> int | None:
@@ -102,6 +109,23 @@ def dispositions(inputs: Iterable[Input], started_at_ms: int) -> Sequence[tuple[
             told.add(wake.family)
             result.append((wake, "ran"))
     return result
+
+
+def tally(inputs: Iterable[Input]) -> tuple[tuple[str, int], ...]:
+    """How many there are of each family, by its name; of many families the most frequent, and the others in one figure.
+
+    What an event is called is the world's to say, so neither their number nor their names are bounded by anything else.
+    """
+    counts = Counter(each.family for each in inputs)
+    most = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    told = sorted((_clip(family), count) for family, count in most[:FAMILIES_TOLD_MAX])
+    rest = most[FAMILIES_TOLD_MAX:]
+    others = [(f"{len(rest)} other kinds", sum(count for _, count in rest))] if rest else []
+    return (*told, *others)
+
+
+def _clip(family: str) -> str:
+    return family if len(family) <= FAMILY_CHARS_MAX else f"{family[: FAMILY_CHARS_MAX - 1]}…"
 
 
 def shown(inputs: Sequence[Input], count: int) -> tuple[Input, ...]:

@@ -57,7 +57,8 @@ def _inputs(evidence: Evidence) -> Iterator[Violation]:
             yield Violation("lost", f"the event {input_id} was stored, and is no input")
     runs = [each.anchor.run_id for each in history.of_kind(Kind.ACQUIRED)]
     taken = Counter(each.sequence for run in runs for each in history.taken(run))
-    cleared = {each.sequence for each in ledger_of(history).of("superseded")}
+    ledger = ledger_of(history)
+    cleared = {each.sequence for each in (*ledger.of("superseded"), *ledger.of("refused"))}
     for each in history.inputs:
         if taken[each.sequence] == 0:
             if each.sequence in cleared:

@@ -1,0 +1,27 @@
+"""The limits of an agent's sessions: what its definition says, else the settings."""
+
+from __future__ import annotations
+
+from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.session.pacing import Rate
+from anchorwatch.settings import Settings
+
+MS = 1000
+
+
+def rate_of(agent: AgentSpec, settings: Settings) -> Rate:
+    """How often a session of the agent may begin a turn by itself."""
+    limits = agent.limits
+    heartbeat_s = agent.heartbeat_s or settings.heartbeat_s
+    interval_s = settings.min_interval_s if limits.min_interval_s is None else limits.min_interval_s
+    return Rate(
+        turns_per_hour=settings.turns_per_hour if limits.turns_per_hour is None else limits.turns_per_hour,
+        burst=limits.burst or settings.turn_burst,
+        min_interval_ms=round(interval_s * MS),
+        slowest_ms=round(heartbeat_s * MS),
+    )
+
+
+def waiting_max_of(agent: AgentSpec, settings: Settings) -> int:
+    """How many inputs may wait in a session of the agent while it is held."""
+    return limits.waiting_max if (limits := agent.limits).waiting_max is not None else settings.waiting_max

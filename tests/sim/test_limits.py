@@ -1,0 +1,147 @@
+"""An agent's limits: they delay, and lose nothing; a person is never held up; what cannot wait is refused, and counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anchorwatch.core.agents import Limits
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Kind
+from anchorwatch.core.session.ledger import Ledger
+from anchorwatch.core.times import from_iso
+from anchorwatch.models.port import Situation, StepDecision
+from anchorwatch.testing.checks.wakes import ledger_of
+from anchorwatch.testing.mesh import SimMesh
+
+from tests.sim.test_planner import agent, mesh_test
+
+
+def limited(tmp_path: Path, seen: list[list[str]] | None = None, **limits: Any) -> Any:
+    def rules(situation: Situation) -> StepDecision:
+        if seen is not None:
+            seen.append([str(wake["text"]) for wake in situation.wakes if wake["kind"] == "event"])
+        return StepDecision("looked")
+
+    return agent(tmp_path, rules, heartbeat_s=3600, limits=Limits(**limits))
+
+
+def starts_s(mesh: SimMesh, ref: SessionRef, since_ms: int = 0) -> Sequence[float]:
+    began = [each.anchor.turn for each in mesh.history(ref).of_kind(Kind.ACQUIRED)]
+    instants = [each.started_at for each in began if each is not None]
+    return [(from_iso(each) - since_ms) / 1000 for each in instants if from_iso(each) >= since_ms]
+
+
+def ledger(mesh: SimMesh, ref: SessionRef) -> Ledger:
+    found = ledger_of(mesh.history(ref))
+    assert found.twice == ()
+    return found
+
+
+async def storm(mesh: SimMesh, ref: SessionRef, count: int, every_s: float, name: str = "e") -> None:
+    for n in range(count):
+        await mesh.say(ref, f"{name}{n}", f"{name}{n}", 1, "event")
+        await asyncio.sleep(every_s)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_minimum_interval_delays_turns_and_each_takes_all_that_waited(tmp_path: Path, seed: int) -> None:
+    async def body(mesh: SimMesh) -> None:
+        seen: list[list[str]] = []
+        await mesh.open("planner", "planner")
+        ref = await mesh.session("s", limited(tmp_path, seen, min_interval_s=60))
+        await mesh.until_rest(ref, 1)
+        await storm(mesh, ref, 100, 2.0)
+        await asyncio.sleep(120)
+        began = starts_s(mesh, ref)
+        assert all(later - before >= 60 for before, later in pairwise(began))
+        assert 4 <= len(began) <= 6
+        assert [text for texts in seen for text in texts] == [f"e{n}" for n in range(100)]
+        assert not ledger(mesh, ref).of("pending")
+
+    mesh_test(seed, body, sweep_s=1)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_more_turns_an_hour_than_the_limit_also_with_planners_that_die(tmp_path: Path, seed: int) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner", "planner")
+        ref = await mesh.session("s", limited(tmp_path, turns_per_hour=6, burst=3))
+        for n in range(60):
+            await mesh.say(ref, f"e{n}", "x", n % 2, "event")
+            await asyncio.sleep(60)
+            if n % 20 == 7:
+                process = mesh.processes[f"planner-{1 + n % 2}"]
+                await process.kill()
+                await process.start()
+        began = starts_s(mesh, ref)
+        assert len(began) <= 3 + 6
+        assert len(began) >= 8
+        await asyncio.sleep(1200)
+        assert not ledger(mesh, ref).of("pending")
+
+    mesh_test(seed, body)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_a_person_wants_at_once_is_not_held_and_takes_along_what_is(tmp_path: Path, seed: int) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner")
+        ref = await mesh.session("s", limited(tmp_path, turns_per_hour=1, burst=1, min_interval_s=3600))
+        await mesh.until_rest(ref, 1)
+        for n, kind in enumerate(("message", "trigger", "message"), 2):
+            await mesh.say(ref, f"e{n}", kind="event")
+            await asyncio.sleep(20)
+            assert (await mesh.anchor(ref)).run_count == n - 1, "an event waits"
+            await mesh.say(ref, f"m{n}", "now", kind=kind)
+            await mesh.until_rest(ref, n, within_s=4)
+        assert not ledger(mesh, ref).of("pending")
+
+    mesh_test(seed, body)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_a_held_session_cannot_keep_is_refused_from_the_oldest_on_and_counted(
+    tmp_path: Path, seed: int
+) -> None:
+    async def body(mesh: SimMesh) -> None:
+        seen: list[list[str]] = []
+        await mesh.open("planner")
+        ref = await mesh.session("s", limited(tmp_path, seen, min_interval_s=600, waiting_max=20))
+        await mesh.until_rest(ref, 1)
+        await storm(mesh, ref, 90, 1.0)
+        anchor = await mesh.anchor(ref)
+        refused = ledger(mesh, ref).of("refused")
+        assert 60 <= len(refused) == anchor.inputs_refused < 90
+        assert {each.why for each in refused} == {"rate_limited: too many waited"}
+        assert len((await mesh.sessions.load(ref, 0)).pending) <= 20
+        await mesh.until_rest(ref, 2, within_s=700)
+        kept = 90 - len(refused)
+        assert seen[-1] == [f"e{n}" for n in range(90 - kept, 90)], "the newest were kept"
+        found = ledger(mesh, ref)
+        assert not found.of("pending")
+
+    mesh_test(seed, body)
+
+
+def test_in_a_paused_session_too_and_a_person_s_word_stays(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner")
+        ref = await mesh.session("s", limited(tmp_path, waiting_max=10))
+        await mesh.until_rest(ref, 1)
+        await mesh.control(ref, Kind.PAUSED, "p")
+        await storm(mesh, ref, 30, 1.0)
+        said = await mesh.say(ref, "m", "remember this", 1)
+        await storm(mesh, ref, 30, 1.0, "later")
+        found = ledger(mesh, ref)
+        assert said.sequence in [each.sequence for each in found.of("pending")]
+        assert len(found.of("refused")) == (await mesh.anchor(ref)).inputs_refused > 20
+        await mesh.control(ref, Kind.RESUMED, "r")
+        await mesh.until_rest(ref, 2, within_s=30)
+        assert not ledger(mesh, ref).of("pending")
+
+    mesh_test(5, body)
