@@ -113,6 +113,13 @@ class Settings(BaseSettings):
     context_tokens_max: int = Field(
         30_000, ge=256, description="the largest request that is ever sent to a model"
     )
+    models: Path | None = Field(
+        None, description="a TOML file of further models, each with the name that agents use for it"
+    )
+    model_fallbacks: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="models that are asked in turn where that of the settings does not answer; separated by commas",
+    )
     price_prompt: float = Field(
         0.0, ge=0, description="price of a million prompt tokens, in the unit of the budgets; 0: not known"
     )
@@ -166,7 +173,7 @@ class Settings(BaseSettings):
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what the logs hold")
 
-    @field_validator("pools", mode="before")
+    @field_validator("pools", "model_fallbacks", mode="before")
     @classmethod
     def _separate(cls, value: object) -> object:
         """``default,gpu`` in the environment; a list in the settings file."""
@@ -174,7 +181,7 @@ class Settings(BaseSettings):
             [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
         )
 
-    @field_validator("pools")
+    @field_validator("pools", "model_fallbacks")
     @classmethod
     def _names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(map(_name, value))

@@ -24,8 +24,7 @@ from anchorwatch.core.session.joining import joining
 from anchorwatch.core.session.state import Input, Summary
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.sessions import SessionJournal
-from anchorwatch.models.meter import Measures
-from anchorwatch.models.port import ModelRequest
+from anchorwatch.models.port import Measures, ModelRequest
 from anchorwatch.service.context import Clock
 
 from anchorwatch_planner.mind import Bounds, Mind
@@ -222,11 +221,11 @@ class Fitter:
                 return _Written(because="one turn is too large to be asked about")
             turns //= 2
         try:
-            reply = await model.complete(request, self._bounds.model_timeout_s)
+            reply = await model.complete(request, self._bounds.timeout_of(question.mind))
         except AnchorWatchError as error:
             self._log.warning("no summary from the model", session=str(ref), code=error.code, why=str(error))
             return _Written(because=error.code)
-        usage = reply.usage.known()
+        usage = self._bounds.prices_of(question.mind).priced(reply.usage.known(), model.count(request))
         read = summarise.read(state, turns, reply)
         if not isinstance(read, Summary):
             return _Written(because=f"the model's summary: {read}", usage=usage)

@@ -68,13 +68,13 @@ async def run(context: ServiceContext, build: Build | None = None) -> None:
     """Plan until told to stop. ``build`` makes the model of an agent, in place of those that are known."""
     directory = await AgentDirectory.open(context.bus)
     build = build or models.build
-    corrections = await Corrections.open(context.bus, context.settings.model_url, context.log)
+    corrections = await Corrections.open(context.bus, context.log)
     find = partial(directory.get, age_max_s=DEFINITION_AGE_S_MAX)
     minds = Minds(find, context.settings, build, corrections.following)
     in_hand = KeepAlive()
     switches = Switchboard(context.bus, context.clock, context.log)
     await switches.read()
-    wired = wire(context, minds, build, switches)
+    wired = wire(context, minds, build, switches, corrections)
     letters = DeadLetters(context)
     troubles = Troubles(context, letters, wired.sessions)
     actors = Actors(wired.looker.look, context.log, in_hand, concurrency=CONCURRENCY, troubles=troubles)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
-from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.agents import RULES, AgentSpec
+from anchorwatch.core.session.spending import Prices
+from anchorwatch.models import catalog
 from anchorwatch.models.port import Model
 from anchorwatch.packs import registry as packs
 from anchorwatch.packs.port import Pack
 from anchorwatch.settings import Settings
 
-from anchorwatch_planner.mind import Mind
+from anchorwatch_planner.mind import Mind, Standing, Terms
 
 Find = Callable[[str, str], Awaitable[AgentSpec]]
 Build = Callable[[Settings, AgentSpec, Pack], Model]
 """Makes the model of (settings, agent, pack)."""
 
-Following = Callable[[Model], Awaitable[Model]]
+Following = Callable[[Model, Terms], Awaitable[Model]]
 """Makes a model's counts follow what its endpoint reports."""
 
 
@@ -29,22 +32,51 @@ class Minds:
         self._build = build
         self._following = following
         self._made: dict[tuple[str, str], Mind] = {}
+        self._standings: dict[tuple[str, str], Standing] = {}
 
     async def of(self, workspace: str, name: str) -> Mind:
         """The mind of an agent.
 
         Raises:
-            NotFound: no such agent, or its pack is not installed. BadSettings: its model is not configured.
+            NotFound: no such agent, or its pack is not installed. BadSettings: a model of it is not configured.
         """
         agent = await self._find(workspace, name)
         key = (workspace, agent.at_version)
         if key not in self._made:
             pack = packs.load(agent.pack)
-            granted = tuple(tool for tool in pack.tools(agent) if tool.name in agent.grants)
-            model = await self._following(self._build(self._settings, agent, pack))
-            self._made.setdefault(key, Mind(agent, pack, granted, model))
+            first, *others = [
+                await self._one(agent, pack, model) for model in catalog.in_turn(self._settings, agent)
+            ]
+            self._made.setdefault(key, replace(first, others=tuple(others)))
         return self._made[key]
 
     async def close(self) -> None:
         for mind in self._made.values():
-            await mind.model.close()
+            for each in (mind, *mind.others):
+                await each.model.close()
+
+    async def _one(self, agent: AgentSpec, pack: Pack, name: str) -> Mind:
+        granted = tuple(tool for tool in pack.tools(agent) if tool.name in agent.grants)
+        terms = terms_of(self._settings, name)
+        built = self._build(self._settings, agent.model_copy(update={"model": name}), pack)
+        model = await self._following(built, terms)
+        standing = self._standings.setdefault((terms.place, model.name), Standing())
+        return Mind(agent, pack, granted, model, terms, standing)
+
+
+def terms_of(settings: Settings, name: str) -> Terms:
+    """On what terms the model of that name is asked.
+
+    Raises:
+        BadSettings: there is none.
+    """
+    if name == RULES:
+        return Terms(name)
+    own = catalog.effective(settings, name)
+    return Terms(
+        name,
+        place=own.model_url,
+        context_tokens_max=catalog.bound(settings, name),
+        timeout_s=own.model_timeout_s,
+        prices=Prices(own.price_prompt, own.price_completion),
+    )

@@ -24,10 +24,11 @@ from anchorwatch.core.session.state import SeenObservation, Turn
 from anchorwatch.core.tools import Risk
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.sessions import SessionJournal
-from anchorwatch.models.port import ContextOverflow, ModelReply, ModelUnavailable
+from anchorwatch.models.port import ContextOverflow, ModelUnavailable
 from anchorwatch.service.context import Clock
 
-from anchorwatch_planner.fitting import Fitted, Fitter, OverBudget
+from anchorwatch_planner.asking import Answered, Asker, asked_in_vain
+from anchorwatch_planner.fitting import OverBudget
 from anchorwatch_planner.mind import Bounds, Mind
 from anchorwatch_planner.pace import next_check_ms
 from anchorwatch_planner.planning import plan_calls, turns_in_circles
@@ -52,7 +53,7 @@ class Thinker:
         sessions: SessionJournal,
         mind_of: Callable[[str, str], Awaitable[Mind]],
         observe: Observe,
-        fitter: Fitter,
+        asker: Asker,
         execution_id: str,
         clock: Clock,
         bounds: Bounds,
@@ -65,7 +66,7 @@ class Thinker:
         self._clock = clock
         self._bounds = bounds
         self._log = log
-        self._fitter = fitter
+        self._asker = asker
 
     async def agent(self, ref: SessionRef, state: SessionState) -> AgentSpec:
         """The newest version of the session's agent.
@@ -96,9 +97,9 @@ class Thinker:
         if stop := self._at_a_bound(state, turn, mind):
             return await self._end(ref, state, mind, observation, *stop)
         try:
-            fitted, reply = await self._ask(ref, state, mind, observation)
-            state = fitted.state
-            head, calls = self._decided(turn, mind, observation, fitted, reply)
+            answered = await self._asker.ask(ref, state, mind, observation)
+            state = answered.fitted.state
+            head, calls = self._decided(turn, observation, answered)
         except ModelUnavailable as error:
             return await self._end(ref, state, mind, observation, "failed", f"{error.code}: {error}")
         except (Fenced, Unavailable):
@@ -116,7 +117,7 @@ class Thinker:
         if turns_in_circles(turn, head, calls):
             why = f"breaker: the model asks for {head.rejected[0][1]} again and again"
             return await self._end(ref, state, mind, observation, "failed", why, head)
-        if not reply.decision.calls:
+        if not answered.reply.decision.calls:
             return await self._finish(ref, state, mind, observation, head)
         return await self._commit(ref, state, CommitStep(self._execution_id, head, calls))
 
@@ -125,27 +126,8 @@ class Thinker:
         if len(turn.steps) >= mind.agent.limits.steps_max:
             return "failed", "the turn reached its limit of steps"
         spent = state.spent.on(self._clock.now_ms())
-        why = self._bounds.spending_of(mind).exhausted(spent, self._bounds.prices)
+        why = self._bounds.spending_of(mind).exhausted(spent)
         return ("over_budget", why) if why else None
-
-    async def _ask(
-        self, ref: SessionRef, state: SessionState, mind: Mind, observation: Observation
-    ) -> tuple[Fitted, ModelReply]:
-        """The model's answer. Where it finds the request too large, it is asked once more, with one made shorter by its count."""
-        for again in (True, False):
-            fitted = await self._fitter.fit(ref, state, mind, observation)
-            state = fitted.state
-            reached(Edge.PLANNER_MODEL_BEFORE)
-            try:
-                reply = await mind.model.complete(fitted.request, self._bounds.model_timeout_s)
-            except ContextOverflow as error:
-                if not again:
-                    raise
-                self._log.warning("the request was too large", session=str(ref), why=str(error))
-                continue
-            reached(Edge.PLANNER_MODEL_AFTER)
-            return fitted, reply
-        raise AssertionError  # the second time answers or raises
 
     async def _mind(self, ref: SessionRef, state: SessionState, *, newest: bool = False) -> Mind:
         if state.anchor is None:
@@ -156,11 +138,10 @@ class Thinker:
     def _decided(
         self,
         turn: Turn,
-        mind: Mind,
         observation: Observation,
-        fitted: Fitted,
-        reply: ModelReply,
+        answered: Answered,
     ) -> tuple[StepHead, tuple[PlannedCall, ...]]:
+        fitted, reply, mind = answered.fitted, answered.reply, answered.mind
         proposed = reply.decision.calls
         planned, rejected = plan_calls(proposed, mind, turn)
         cut = reply.finish == "length" and not proposed
@@ -179,8 +160,8 @@ class Thinker:
             ),
             rejected=rejected,
             calls=len(proposed),
-            usage=reply.usage.known(),
-            context=fitted.context,
+            usage=self._bounds.prices_of(mind).priced(reply.usage.known(), fitted.tokens),
+            context={**fitted.context, **asked_in_vain(answered)},
             joined=tuple(each.sequence for each in fitted.said),
         )
         return head, planned
@@ -225,7 +206,7 @@ class Thinker:
         now_ms = self._clock.now_ms()
         facts = self._facts(state, mind, observation)
         spent = asked(state, head).spent if head else state.spent
-        warning = self._bounds.spending_of(mind).warning(spent, self._bounds.prices)
+        warning = self._bounds.spending_of(mind).warning(spent)
         command = EndTurn(
             execution_id=self._execution_id,
             outcome=outcome,

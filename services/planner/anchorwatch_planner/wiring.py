@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from anchorwatch.core.agents import RULES
+from anchorwatch.core.agents import DEFAULT, OPENAI, RULES
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.session.spending import Prices
 from anchorwatch.core.session.wakes import Windows
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.sessions import SessionJournal
-from anchorwatch.models.registry import DEFAULT, OPENAI
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.observations import observe
 from anchorwatch.topology.streams import journal_stream
 
 from anchorwatch_planner.answers import Answers
+from anchorwatch_planner.asking import Asker
 from anchorwatch_planner.cache import Cache
+from anchorwatch_planner.corrections import Corrections
 from anchorwatch_planner.doubt import DoubtingLooker
 from anchorwatch_planner.fitting import Fitter
 from anchorwatch_planner.limits import Limits
 from anchorwatch_planner.look import Looker, Parts
-from anchorwatch_planner.mind import Bounds, Mind
+from anchorwatch_planner.mind import Bounds, Mind, Terms
 from anchorwatch_planner.minds import Build, Minds
 from anchorwatch_planner.schedules import Schedules
 from anchorwatch_planner.switchboard import Switchboard
@@ -41,7 +42,9 @@ class Wired:
     sessions: SessionJournal
 
 
-def wire(context: ServiceContext, minds: Minds, build: Build, switches: Switchboard) -> Wired:
+def wire(
+    context: ServiceContext, minds: Minds, build: Build, switches: Switchboard, corrections: Corrections
+) -> Wired:
     """A planner's parts. ``build`` makes the model of an agent."""
     settings, bus, identity, clock = context.settings, context.bus, context.identity, context.clock
     committer = Committer(bus, journal_stream(SHARD))
@@ -56,13 +59,14 @@ def wire(context: ServiceContext, minds: Minds, build: Build, switches: Switchbo
     def other_model(mind: Mind, name: str) -> Mind:
         chosen = {"model": RULES if name == RULES else OPENAI, "model_name": name}
         agent = mind.agent.model_copy(update={"model": DEFAULT})
-        return replace(mind, model=build(settings.model_copy(update=chosen), agent, mind.pack))
+        model = build(settings.model_copy(update=chosen), agent, mind.pack)
+        return replace(mind, model=model, terms=Terms(name), others=())
 
     thinker = Thinker(
         sessions=sessions,
         mind_of=minds.of,
         observe=see,
-        fitter=fitter,
+        asker=Asker(fitter, bounds, clock, corrections.note, context.log),
         execution_id=identity.execution_id,
         clock=clock,
         bounds=bounds,

@@ -10,9 +10,9 @@ from anchorwatch.core.names import NAME_PATTERN
 
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$")]
 
+DEFAULT = "default"
 RULES = "rules"
-MODELS = ("default", RULES, "openai")
-"""What an agent's ``model`` may say; ``default``: as the settings say."""
+OPENAI = "openai"
 
 
 class Limits(BaseModel):
@@ -59,7 +59,12 @@ class AgentSpec(BaseModel):
 
     name: Name
     pack: str
-    model: str = Field("default", description="`default` (as the settings say), `rules` or `openai`")
+    model: Name = Field(
+        DEFAULT, description="`default` (as the settings say), `rules`, `openai`, or one of the models' file"
+    )
+    fallbacks: tuple[Name, ...] = Field(
+        (), max_length=8, description="models that are asked in turn where `model` does not answer"
+    )
     description: str = ""
     grants: tuple[str, ...] = Field((), description="tools that it may use; nothing is granted by default")
     subscriptions: tuple[str, ...] = Field(

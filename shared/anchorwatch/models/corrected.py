@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable
 
 from anchorwatch.models.correction import Correction
-from anchorwatch.models.meter import Measures
-from anchorwatch.models.port import ContextOverflow, Model, ModelReply, ModelRequest
+from anchorwatch.models.port import ContextOverflow, Measures, Model, ModelReply, ModelRequest
 
 Learned = Callable[[str, Correction], None]
 """Told (model's name, correction) whenever a report changed it."""

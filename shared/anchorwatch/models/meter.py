@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
@@ -29,15 +29,6 @@ ANSWER_BYTES_MAX = 16 * 1024 * 1024
 _TOKENS_MAX = 10**9
 
 log = structlog.stdlib.get_logger("anchorwatch.models")
-
-
-@runtime_checkable
-class Measures(Protocol):
-    """A model that can be asked for the size of a request before it is sent."""
-
-    async def measure(self, request: ModelRequest) -> int | None:
-        """Tokens of the request by the endpoint's own count; None: it did not say."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.core.facts import Facts, Observation
@@ -165,3 +165,12 @@ class Model(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Measures(Protocol):
+    """A model that can be asked for the size of a request before it is sent."""
+
+    async def measure(self, request: ModelRequest) -> int | None:
+        """Tokens of the request by the endpoint's own count; None: it did not say."""
+        ...

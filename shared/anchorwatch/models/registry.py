@@ -6,15 +6,14 @@ import re
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from anchorwatch.core.agents import RULES, AgentSpec
+from anchorwatch.core.agents import DEFAULT, OPENAI, RULES, AgentSpec
 from anchorwatch.core.errors import BadSettings
+from anchorwatch.models import catalog
 from anchorwatch.models.port import Model, Situation, StepDecision
 from anchorwatch.models.rules import RulesModel
 from anchorwatch.models.tokens import counter_for
 from anchorwatch.settings import Settings
 
-OPENAI = "openai"
-DEFAULT = "default"
 _KEY = re.compile(r"[\x21-\x7e]+")
 # These refuse `max_tokens` for their newer models; everyone else knows it, and not always the newer name.
 _NEW_LIMIT_HOSTS = ("openai.com", "azure.com")
@@ -35,22 +34,22 @@ def build(settings: Settings, agent: AgentSpec, pack: HasRules) -> Model:
     chosen = settings.model if agent.model == DEFAULT else agent.model
     if chosen == RULES:
         return RulesModel(pack.rules)
-    if chosen == OPENAI:
-        return _openai(settings)
-    raise BadSettings(
-        f"agent {agent.name} wants the model {chosen!r}, and there is none of that name",
-        hint=f"write model = `{DEFAULT}`, `{RULES}` or `{OPENAI}` in the agent's file",
-    )
+    return _openai(catalog.effective(settings, chosen))
 
 
 def check(settings: Settings) -> None:
-    """See that the model of the settings could be built; asks nobody, and imports no SDK.
+    """See that the models of the settings could be built; asks nobody, and imports no SDK.
 
     Raises:
         BadSettings: naming what is missing and the way out.
     """
     if settings.model == OPENAI:
         _checked(settings)
+    for name in catalog.names(settings):
+        _checked(catalog.effective(settings, name))
+    for name in settings.model_fallbacks:
+        if name != RULES:
+            _checked(catalog.effective(settings, name))
 
 
 def _checked(settings: Settings) -> tuple[str, str, str, str]:

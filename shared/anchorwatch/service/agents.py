@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from anchorwatch.bus.port import Bus, KeyExists, KeyValue, Stored
-from anchorwatch.core.agents import MODELS, AgentSpec
+from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.errors import BadInput, Damaged, NotFound, Unavailable
 from anchorwatch.core.names import SessionRef, check_name
 from anchorwatch.edges import Edge, reached
@@ -223,8 +223,6 @@ class AgentDirectory:
                 f"pack {spec.pack!r} has no tool {', '.join(map(repr, unknown))}",
                 hint=f"it has {', '.join(sorted(tools))}",
             )
-        if spec.model not in MODELS:
-            raise BadInput(f"there is no model {spec.model!r}", hint=f"one of {', '.join(MODELS)}")
         for subscription in spec.subscriptions:
             _check_subscription(subscription)
         pack.check(spec)

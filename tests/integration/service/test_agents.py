@@ -103,7 +103,6 @@ async def test_an_entry_that_cannot_be_read_hides_no_other(
     ("changes", "says"),
     [
         ({"pack": "none"}, "no pack 'none'"),
-        ({"model": "gpt-x"}, "no model 'gpt-x'"),
         ({"grants": ("look", "explode")}, "no tool 'explode'"),
         ({"subscriptions": ("a..b",)}, "'a..b' is no event filter"),
         ({"subscriptions": ("a.>.b",)}, "no event filter"),

@@ -14,7 +14,8 @@ CALLS = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 1_000), st.int
 def spent(*calls: tuple[int, int, int]) -> Spent:
     total = Spent()
     for prompt, completion, at_ms in calls:
-        total = total.with_call(Tokens(prompt, completion), at_ms)
+        usage = PRICES.priced({"prompt": prompt, "completion": completion}, 0)
+        total = total.with_call(used(usage, 0), at_ms)
     return total
 
 
@@ -27,14 +28,15 @@ def test_all_that_was_used_is_counted_once_whatever_the_clock_does(calls: list[t
 
 def test_another_day_begins_at_nothing_and_a_clock_set_back_changes_no_day() -> None:
     total = spent((100, 10, DAY_MS + 5), (50, 5, 5))
-    assert (total.day, total.today) == (1, Tokens(150, 15))
+    assert (total.day, total.today) == (1, Tokens(150, 15, 450))
     assert total.on(2 * DAY_MS).today == Tokens()
-    assert total.on(3).today == Tokens(150, 15)
+    assert total.on(3).today == Tokens(150, 15, 450)
 
 
 def test_what_was_not_reported_counts_as_it_was_counted_and_not_as_nothing() -> None:
     assert used({}, 1_234) == Tokens(1_234, 0)
     assert used({"prompt": 900, "completion": 12}, 1_234) == Tokens(900, 12)
+    assert PRICES.priced({}, 1_000) == {"cost_micros": 2_000}
 
 
 @pytest.mark.parametrize(
@@ -48,18 +50,20 @@ def test_what_was_not_reported_counts_as_it_was_counted_and_not_as_nothing() -> 
     ],
 )
 def test_a_bound_that_is_reached_is_named(budget: Budget, says: str) -> None:
-    said = budget.exhausted(spent((100, 10, 0)), PRICES)
+    said = budget.exhausted(spent((100, 10, 0)))
     assert said.startswith(says)
     assert bool(said) == bool(says)
 
 
 def test_without_prices_a_bound_in_money_bounds_nothing() -> None:
-    assert Budget(day_cost=0.01).exhausted(spent((10**9, 0, 0)), Prices()) == ""
+    usage = Prices().priced({"prompt": 10**9}, 0)
+    assert usage == {"prompt": 10**9}
+    assert Budget(day_cost=0.01).exhausted(Spent().with_call(used(usage, 0), 0)) == ""
 
 
 def test_a_bound_of_the_day_that_comes_near_is_told_in_the_turn_that_brings_it_near_and_in_no_other() -> None:
     budget = Budget(day_tokens=1_000)
     near = spent((500, 0, 0)).turn_begun().with_call(Tokens(400, 0), 1)
-    assert budget.warning(near, PRICES) == "900 of the day's budget of 1000 tokens are used"
-    assert budget.warning(near.turn_begun().with_call(Tokens(50, 0), 2), PRICES) == ""
-    assert budget.warning(spent((500, 0, 0)), PRICES) == ""
+    assert budget.warning(near) == "900 of the day's budget of 1000 tokens are used"
+    assert budget.warning(near.turn_begun().with_call(Tokens(50, 0), 2)) == ""
+    assert budget.warning(spent((500, 0, 0))) == ""

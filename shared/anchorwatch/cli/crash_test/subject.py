@@ -62,7 +62,7 @@ def _subject(agent: AgentSpec, told: Sequence[Stimulus] = ()) -> Subject:
     pack = _load(agent.pack)
     pack.check(agent)
     # The pack's own rules decide: a language model would not do the same twice, and be paid for it.
-    quick = agent.model_copy(update={"model": "rules", "heartbeat_s": HEARTBEAT_S})
+    quick = agent.model_copy(update={"model": "rules", "fallbacks": (), "heartbeat_s": HEARTBEAT_S})
     return Subject(pack, quick, told)
 
 

@@ -1,0 +1,76 @@
+"""How a model has answered lately, and whether it is worth asking before the next one of a list. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from anchorwatch.core.errors import Damaged
+
+FAILURES_MAX = 2
+"""So many calls in a row may fail, retries included, before a model is passed over for a while."""
+REST_MS, REST_MS_MAX = 30_000, 600_000
+"""How long that is at first, and at most: it doubles with each failure."""
+WHY_CHARS_MAX = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """``failures`` in a row, and the last one's ``code`` and reason.
+
+    ``counted`` and ``reported``: tokens of the last request that had a report. Instants are milliseconds since 1970; 0: never.
+    ``asked_again_ms``: until then it is passed over where there is another.
+    """
+
+    failures: int = 0
+    code: str = ""
+    why: str = ""
+    failed_at_ms: int = 0
+    asked_again_ms: int = 0
+    answered_at_ms: int = 0
+    counted: int = 0
+    reported: int = 0
+
+    def is_worth_asking(self, now_ms: int) -> bool:
+        return now_ms >= self.asked_again_ms
+
+    def failed(self, code: str, why: str, now_ms: int, *, for_good: bool = False) -> Health:
+        """After a call that failed. ``for_good``: no later call will do better until somebody changes something."""
+        failures = self.failures + 1
+        beyond = failures if for_good else failures - FAILURES_MAX + 1
+        rest_ms = min(REST_MS_MAX, REST_MS * 2 ** min(beyond - 1, 16)) if beyond > 0 else 0
+        return replace(
+            self,
+            failures=failures,
+            code=code,
+            why=why[:WHY_CHARS_MAX],
+            failed_at_ms=now_ms,
+            asked_again_ms=now_ms + rest_ms if rest_ms else 0,
+        )
+
+    def answered(self, now_ms: int, counted: int, reported: int | None) -> Health:
+        """After a call that was answered: what went before is over. ``reported``: None where the endpoint said nothing."""
+        over = replace(self, failures=0, asked_again_ms=0, answered_at_ms=now_ms)
+        return over if reported is None else replace(over, counted=counted, reported=reported)
+
+    @property
+    def changed_at_ms(self) -> int:
+        return max(self.failed_at_ms, self.answered_at_ms)
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def read_health(value: object) -> Health:
+    """What was stored; of a newer release the fields that are known.
+
+    Raises:
+        Damaged: it is none.
+    """
+    if not isinstance(value, dict):
+        raise Damaged("a model's health cannot be read")
+    known = {name: value[name] for name in Health.__slots__ if name in value}
+    for name, given in known.items():
+        if not isinstance(given, str if name in {"code", "why"} else int):
+            raise Damaged("a model's health cannot be read")
+    return Health(**known)

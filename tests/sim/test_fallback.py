@@ -1,0 +1,194 @@
+"""A list of models, in the planner's real code: the next one answers where the first does not, and a dead one is let rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from anchorwatch.bus.sim.loop import run as run_virtual
+from anchorwatch.core.agents import RULES, AgentSpec
+from anchorwatch.core.errors import AnchorWatchError
+from anchorwatch.core.names import SessionRef
+from anchorwatch.models.health import REST_MS
+from anchorwatch.models.port import (
+    ContextOverflow,
+    Model,
+    ModelRefused,
+    ModelReply,
+    ModelRequest,
+    ModelUnavailable,
+    StepDecision,
+    Usage,
+)
+from anchorwatch.models.rules import RulesModel
+from anchorwatch.models.tokens import Counter
+from anchorwatch.testing.mesh import SimMesh
+from anchorwatch_planner import main as planner
+
+from tests.sim.test_planner import agent, once
+from tests.sim.test_showing import ask
+
+FILE = """
+[first]
+model_name = "m-first"
+price_prompt = 1.0
+[second]
+model_url = "http://second.test/v1"
+model_name = "m-second"
+price_prompt = 2.0
+price_completion = 4.0
+"""
+
+
+@dataclass
+class Scripted:
+    """A model that fails as it is told, and else answers."""
+
+    name: str
+    fault: AnchorWatchError | None = None
+    asked: list[int] = field(default_factory=list)
+    is_llm: bool = True
+
+    def count(self, request: ModelRequest) -> int:
+        return Counter().sent(request)
+
+    async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
+        del deadline_s
+        self.asked.append(self.count(request))
+        if self.fault is not None:
+            raise self.fault
+        return ModelReply(StepDecision(f"{self.name} looked"), Usage(self.asked[-1], 10), model=self.name)
+
+    async def close(self) -> None: ...
+
+
+@dataclass
+class Scene:
+    mesh: SimMesh
+    ref: SessionRef
+    models: dict[str, Scripted]
+
+    async def steps(self) -> list[Mapping[str, Any]]:
+        """What is recorded of each step, in order."""
+        bodies = [anchor["record"]["body"] for anchor in await self.mesh.anchors(self.ref)]
+        return [body["step"] for body in bodies if "step" in body]
+
+
+def playing(
+    tmp_path: Path, body: Callable[[Scene], Coroutine[Any, Any, None]], file: str = FILE, **changes: Any
+) -> None:
+    path = tmp_path / "models.toml"
+    path.write_text(file)
+    models = {name: Scripted(f"m-{name}") for name in ("first", "second")}
+
+    def build(settings: object, spec: AgentSpec, pack: Any) -> Model:
+        del settings
+        return RulesModel(pack.rules) if spec.model == RULES else models[spec.model]
+
+    async def main() -> None:
+        mesh = SimMesh(seed=1, models=path)
+        try:
+            await mesh.open(("planner", partial(planner.run, build=build)))
+            given = {"model": "first", "fallbacks": ("second",), "heartbeat_s": 10, **changes}
+            ref = await mesh.session("s", agent(tmp_path, once(), **given))
+            await body(Scene(mesh, ref, models))
+        finally:
+            await mesh.close()
+
+    run_virtual(main(), 1)
+
+
+def test_the_next_one_answers_and_the_step_says_who_did_and_who_did_not(tmp_path: Path) -> None:
+    async def body(scene: Scene) -> None:
+        scene.models["first"].fault = ModelUnavailable("it is away")
+        anchor = await scene.mesh.until_rest(scene.ref, 1)
+        assert anchor.last_run_outcome == "no_action"
+        assert anchor.prompt is not None
+        assert anchor.prompt.model == "m-second"
+        (step,) = await scene.steps()
+        assert step["text"] == "m-second looked"
+        assert step["context"]["model"] == "second"
+        assert step["context"]["in_vain"] == [["first", "model_unavailable"]]
+        tokens = scene.models["second"].asked[0]
+        assert step["usage"] == {"prompt": tokens, "completion": 10, "cost_micros": 2 * tokens + 40}
+        replayed = (await ask(scene.mesh, "replay", turn="1"))["result"]
+        assert replayed["same"] is True
+
+    playing(tmp_path, body)
+
+
+def test_a_dead_first_one_is_let_rest_and_taken_up_again_when_it_is_well(tmp_path: Path) -> None:
+    async def body(scene: Scene) -> None:
+        first, second = scene.models["first"], scene.models["second"]
+        first.fault = ModelUnavailable("it is away")
+        runs = 30
+        await scene.mesh.until_rest(scene.ref, runs, within_s=1_000)
+        assert len(second.asked) >= runs
+        assert 2 <= len(first.asked) <= 6, "it was not asked each time"
+        first.fault = None
+        before = len(first.asked)
+
+        async def well() -> bool:
+            return len(first.asked) > before + 3
+
+        await scene.mesh.until(well, within_s=1_500)
+        assert [step["text"] for step in await scene.steps()][-1] == "m-first looked"
+
+    playing(tmp_path, body)
+
+
+def test_one_that_refuses_is_passed_over_at_once(tmp_path: Path) -> None:
+    async def body(scene: Scene) -> None:
+        scene.models["first"].fault = ModelRefused("the key is not accepted")
+        await scene.mesh.until_rest(scene.ref, REST_MS // 20_000, within_s=100)
+        assert len(scene.models["first"].asked) == 1
+        assert len(scene.models["second"].asked) >= 1
+
+    playing(tmp_path, body)
+
+
+def test_each_is_asked_by_its_own_bound_and_one_that_is_too_small_is_no_dead_one(tmp_path: Path) -> None:
+    small = FILE.replace("price_prompt = 1.0", "context_tokens_max = 256")
+
+    async def body(scene: Scene) -> None:
+        await scene.mesh.until_rest(scene.ref, 3, within_s=100)
+        assert scene.models["first"].asked == [], "no request above its bound is sent to it"
+        for step in await scene.steps():
+            assert step["context"]["in_vain"] == [["first", "over_budget"]], (
+                "and each turn finds that out anew"
+            )
+        scene.models["second"].fault = ContextOverflow("too long", tokens=9_999)
+        anchor = await scene.mesh.until_rest(scene.ref, 6, within_s=300)
+        assert anchor.last_run_outcome == "over_budget"
+
+    playing(tmp_path, body, file=small)
+
+
+def test_where_none_answers_the_turn_ends_and_all_are_tried_again(tmp_path: Path) -> None:
+    async def body(scene: Scene) -> None:
+        for model in scene.models.values():
+            model.fault = ModelUnavailable(f"{model.name} is away")
+        anchor = await scene.mesh.until_rest(scene.ref, 6, within_s=300)
+        assert anchor.last_run_outcome == "failed"
+        assert "is away" in anchor.last_run_reason
+        for model in scene.models.values():
+            assert len(model.asked) >= 6, "with nothing better left, a dead one is asked all the same"
+            model.fault = None
+        anchor = await scene.mesh.until_rest(scene.ref, 9, within_s=300)
+        assert anchor.last_run_outcome == "no_action"
+
+    playing(tmp_path, body)
+
+
+def test_the_pack_s_own_rules_can_stand_last(tmp_path: Path) -> None:
+    async def body(scene: Scene) -> None:
+        for name in ("first", "second"):
+            scene.models[name].fault = ModelUnavailable("it is away")
+        anchor = await scene.mesh.until_rest(scene.ref, 2, within_s=100)
+        assert anchor.last_run_outcome == "no_action"
+        assert [step["prompt"]["model"] for step in await scene.steps()] == ["rules", "rules"]
+
+    playing(tmp_path, body, fallbacks=("second", "rules"))

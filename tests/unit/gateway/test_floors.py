@@ -1,0 +1,28 @@
+"""What is asked of an agent's models before it is defined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.errors import BadInput
+from anchorwatch.settings import Settings
+from anchorwatch_gateway import floors
+
+
+@pytest.mark.parametrize("changes", [{"model": "gpt-x"}, {"fallbacks": ("rules", "gpt-x")}])
+async def test_a_model_that_is_not_there_is_refused_with_those_that_are(changes: dict[str, Any]) -> None:
+    agent = AgentSpec(name="keeper", pack="fleet", **changes)
+    with pytest.raises(BadInput, match="no model 'gpt-x'") as raised:
+        await floors.check(Settings(), agent)
+    assert raised.value.hint == "one of default, rules, openai"
+
+
+async def test_the_list_s_smallest_model_must_have_room_for_the_agent(tmp_path: Any) -> None:
+    path = tmp_path / "models.toml"
+    path.write_text("[small]\nmodel_name = 'm'\ncontext_tokens_max = 256\n")
+    agent = AgentSpec(name="keeper", pack="fleet", model="rules", fallbacks=("small",))
+    with pytest.raises(BadInput, match="of the 256 tokens of a request"):
+        await floors.check(Settings(models=path), agent)
+    await floors.check(Settings(models=path), agent.model_copy(update={"fallbacks": ()}))

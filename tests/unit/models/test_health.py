@@ -1,0 +1,57 @@
+"""Whether a model is worth asking: a dead one is passed over for a while, and asked again for ever."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from anchorwatch.core.errors import Damaged
+from anchorwatch.models.health import FAILURES_MAX, REST_MS, REST_MS_MAX, Health, read_health
+from hypothesis import given
+from hypothesis import strategies as st
+
+STEPS = st.lists(st.tuples(st.sampled_from(("answered", "failed", "refused")), st.integers(0, 2_000_000)))
+
+
+def play(steps: list[tuple[str, int]]) -> tuple[Health, int]:
+    health, now_ms = Health(), 0
+    for what, after_ms in steps:
+        now_ms += after_ms
+        if what == "answered":
+            health = health.answered(now_ms, 100, 90)
+        else:
+            health = health.failed("model_unavailable", "away", now_ms, for_good=what == "refused")
+    return health, now_ms
+
+
+@given(STEPS)
+def test_whatever_happened_it_is_asked_again_within_a_bounded_time(steps: list[tuple[str, int]]) -> None:
+    health, now_ms = play(steps)
+    assert health.is_worth_asking(now_ms + REST_MS_MAX)
+    assert health.answered(now_ms, 1, None).is_worth_asking(now_ms)
+
+
+@given(STEPS)
+def test_what_is_stored_is_read_back(steps: list[tuple[str, int]]) -> None:
+    health, _ = play(steps)
+    assert read_health(json.loads(json.dumps(health.to_json()))) == health
+
+
+def test_it_rests_after_some_failures_ever_longer_and_one_answer_ends_it() -> None:
+    health, rests = Health(), []
+    for _ in range(8):
+        health = health.failed("model_unavailable", "away", 1_000)
+        rests.append(health.asked_again_ms - 1_000 if health.asked_again_ms else 0)
+    assert rests[:FAILURES_MAX] == [0, REST_MS]
+    assert rests[2:] == [2 * REST_MS, 4 * REST_MS, 8 * REST_MS, 16 * REST_MS, REST_MS_MAX, REST_MS_MAX]
+    assert health.answered(2_000, 1, None).failures == 0
+
+
+def test_a_refusal_is_no_passing_fault() -> None:
+    assert not Health().failed("model_refused", "bad key", 0, for_good=True).is_worth_asking(REST_MS - 1)
+
+
+@pytest.mark.parametrize("value", [None, [], {"failures": "2"}, {"why": 3}])
+def test_what_is_no_health_is_not_taken_for_one(value: object) -> None:
+    with pytest.raises(Damaged):
+        read_health(value)
