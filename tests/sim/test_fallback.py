@@ -26,6 +26,7 @@ from anchorwatch.models.port import (
 from anchorwatch.models.rules import RulesModel
 from anchorwatch.models.tokens import Counter
 from anchorwatch.testing.mesh import SimMesh
+from anchorwatch.testing.process import Run
 from anchorwatch_planner import main as planner
 
 from tests.sim.test_planner import agent, once
@@ -70,6 +71,7 @@ class Scene:
     mesh: SimMesh
     ref: SessionRef
     models: dict[str, Scripted]
+    plan: Run
 
     async def steps(self) -> list[Mapping[str, Any]]:
         """What is recorded of each step, in order."""
@@ -91,10 +93,11 @@ def playing(
     async def main() -> None:
         mesh = SimMesh(seed=1, models=path)
         try:
-            await mesh.open(("planner", partial(planner.run, build=build)))
+            plan = partial(planner.run, build=build)
+            await mesh.open(("planner", plan))
             given = {"model": "first", "fallbacks": ("second",), "heartbeat_s": 10, **changes}
             ref = await mesh.session("s", agent(tmp_path, once(), **given))
-            await body(Scene(mesh, ref, models))
+            await body(Scene(mesh, ref, models, plan))
         finally:
             await mesh.close()
 
@@ -192,3 +195,35 @@ def test_the_pack_s_own_rules_can_stand_last(tmp_path: Path) -> None:
         assert [step["prompt"]["model"] for step in await scene.steps()] == ["rules", "rules"]
 
     playing(tmp_path, body, fallbacks=("second", "rules"))
+
+
+def test_the_models_that_agents_ask_are_listed_with_how_each_has_answered(tmp_path: Path) -> None:
+    async def body(scene: Scene) -> None:
+        scene.models["first"].fault = ModelRefused("the key is not accepted")
+        await scene.mesh.until_rest(scene.ref, 2, within_s=100)
+        await scene.mesh.processes["planner-1"].kill()
+        await scene.mesh.add(("planner", scene.plan))
+        rows = {row["name"]: row for row in (await ask(scene.mesh, "models"))["result"]}
+        assert list(rows) == ["first", "second"]
+        first, second = rows["first"], rows["second"]
+        assert first["fault"] == {"code": "model_refused", "why": "the key is not accepted"}
+        assert (first["failures"], first["last_report"]) == (1, None)
+        assert first["asked_again_at"] > first["failed_at"]
+        assert (second["endpoint"], second["model"]) == ("http://second.test/v1", "m-second")
+        assert second["last_report"]["reported"] == scene.models["second"].asked[0]
+        assert second["correction"]["reports"] >= 1
+        assert second["counter"] == "o200k_base × 1.4, an estimate"
+        assert second["prices"] == {"prompt": 2.0, "completion": 4.0}
+        assert second["agents"] == ["keeper"]
+
+    playing(tmp_path, body)
+
+
+def test_an_agent_whose_models_cannot_be_asked_is_listed_with_the_reason(tmp_path: Path) -> None:
+    async def body(scene: Scene) -> None:
+        (tmp_path / "models.toml").write_text("[first]\nmodel_name = 'm-first'\n")
+        (row,) = (await ask(scene.mesh, "models"))["result"]
+        assert row["agents"] == ["keeper"]
+        assert "there is no model 'second'" in row["problem"]
+
+    playing(tmp_path, body)

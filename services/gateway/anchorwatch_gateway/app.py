@@ -19,6 +19,7 @@ from anchorwatch_gateway.routes import (
     kill_switches,
     letters,
     lists,
+    models,
     operations,
     sessions,
     showing,
@@ -68,6 +69,7 @@ def make(log: structlog.stdlib.BoundLogger) -> FastAPI:
         lists,
         letters,
         agents,
+        models,
         operations,
     ):
         app.include_router(module.router)

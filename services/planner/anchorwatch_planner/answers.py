@@ -2,7 +2,7 @@
 
 ``context``: the request that the session's next step would send, block by block. ``replay``: the requests of a past turn, made
 again from the journal and compared with what was recorded; with ``model``, that model's decisions beside the recorded
-ones. Nothing is written and no call is run.
+ones. ``models``: the models that a workspace's agents ask. Nothing is written and no call is run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ STEPS_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Answers whoever asks; one planner of all answers each question. ``other_model``: a mind with another model, named."""
+    """Answers whoever asks; one planner of all answers each question.
+
+    ``other_model``: a mind with another model, named. ``models``: those of a workspace.
+    """
 
     bus: Bus
     sessions: SessionJournal
@@ -49,6 +52,7 @@ class Answers:
     bounds: Bounds
     mind_of: Callable[[str, str], Awaitable[Mind]]
     other_model: Callable[[Mind, str], Mind]
+    models: Callable[[str], Awaitable[list[dict[str, Any]]]]
     observe: Observe
     clock: Clock
     log: structlog.stdlib.BoundLogger
@@ -60,15 +64,7 @@ class Answers:
         verb = subject.rpartition(".")[2]
         try:
             params = json.loads(payload or b"{}")
-            ref = SessionRef(check_name(params["workspace"]), check_name(params["session"]))
-            match verb:
-                case "context":
-                    result = await self._context(ref)
-                case "replay":
-                    result = await self._replay(ref, str(params["turn"]), params.get("model"))
-                case _:
-                    raise NotFound(f"the planner knows no question {verb!r}")
-            answer: dict[str, Any] = {"result": result}
+            answer: dict[str, Any] = {"result": await self._answer(verb, params)}
         except AnchorWatchError as error:
             answer = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
         except (KeyError, ValueError, TypeError):
@@ -78,6 +74,19 @@ class Answers:
             why = f"the planner failed to answer: {type(error).__name__}"
             answer = {"error": {"code": "unavailable", "message": why, "hint": "its log says more"}}
         return json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+
+    async def _answer(self, verb: str, params: dict[str, Any]) -> object:
+        workspace = check_name(params["workspace"])
+        if verb == "models":
+            return await self.models(workspace)
+        ref = SessionRef(workspace, check_name(params["session"]))
+        match verb:
+            case "context":
+                return await self._context(ref)
+            case "replay":
+                return await self._replay(ref, str(params["turn"]), params.get("model"))
+            case _:
+                raise NotFound(f"the planner knows no question {verb!r}")
 
     # --- context
 

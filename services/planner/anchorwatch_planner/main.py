@@ -74,7 +74,7 @@ async def run(context: ServiceContext, build: Build | None = None) -> None:
     in_hand = KeepAlive()
     switches = Switchboard(context.bus, context.clock, context.log)
     await switches.read()
-    wired = wire(context, minds, build, switches, corrections)
+    wired = wire(context, directory, minds, build, switches, corrections)
     letters = DeadLetters(context)
     troubles = Troubles(context, letters, wired.sessions)
     actors = Actors(wired.looker.look, context.log, in_hand, concurrency=CONCURRENCY, troubles=troubles)

@@ -9,6 +9,7 @@ from anchorwatch.core.agents import RULES, AgentSpec
 from anchorwatch.core.session.spending import Prices
 from anchorwatch.models import catalog
 from anchorwatch.models.port import Model
+from anchorwatch.models.tokens import counter_for
 from anchorwatch.packs import registry as packs
 from anchorwatch.packs.port import Pack
 from anchorwatch.settings import Settings
@@ -76,6 +77,7 @@ def terms_of(settings: Settings, name: str) -> Terms:
     return Terms(
         name,
         place=own.model_url,
+        counter=counter_for(own.model_name).described,
         context_tokens_max=catalog.bound(settings, name),
         timeout_s=own.model_timeout_s,
         prices=Prices(own.price_prompt, own.price_completion),

@@ -11,6 +11,7 @@ from anchorwatch.core.session.spending import Prices
 from anchorwatch.core.session.wakes import Windows
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.observations import observe
 from anchorwatch.topology.streams import journal_stream
@@ -25,6 +26,7 @@ from anchorwatch_planner.limits import Limits
 from anchorwatch_planner.look import Looker, Parts
 from anchorwatch_planner.mind import Bounds, Mind, Terms
 from anchorwatch_planner.minds import Build, Minds
+from anchorwatch_planner.model_list import ModelList
 from anchorwatch_planner.schedules import Schedules
 from anchorwatch_planner.switchboard import Switchboard
 from anchorwatch_planner.think import Thinker
@@ -43,7 +45,12 @@ class Wired:
 
 
 def wire(
-    context: ServiceContext, minds: Minds, build: Build, switches: Switchboard, corrections: Corrections
+    context: ServiceContext,
+    directory: AgentDirectory,
+    minds: Minds,
+    build: Build,
+    switches: Switchboard,
+    corrections: Corrections,
 ) -> Wired:
     """A planner's parts. ``build`` makes the model of an agent."""
     settings, bus, identity, clock = context.settings, context.bus, context.identity, context.clock
@@ -93,6 +100,7 @@ def wire(
         bounds=bounds,
         mind_of=minds.of,
         other_model=other_model,
+        models=ModelList(directory, minds.of, corrections, bounds).of,
         observe=see,
         clock=clock,
         log=context.log,

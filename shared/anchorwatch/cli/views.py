@@ -46,6 +46,19 @@ AGENTS: Sequence[Column] = (
     ("heartbeat", _field("heartbeat_s")),
     ("description", _field("description")),
 )
+MODELS: Sequence[Column] = (
+    ("name", _field("name")),
+    ("model", _field("model")),
+    ("endpoint", _field("endpoint")),
+    ("profile", _field("profile")),
+    ("counted by", _field("counter")),
+    ("corrected", lambda row: _correction(row.get("correction"))),
+    ("last report", lambda row: _report(row.get("last_report"))),
+    ("failures", _field("failures")),
+    ("asked again", _time("asked_again_at")),
+    ("agents", lambda row: ", ".join(row["agents"])),
+    ("problem", lambda row: row.get("problem") or (row.get("fault") or {}).get("why")),
+)
 TIMELINE: Sequence[Column] = (
     ("at", _time("at")),
     ("seq", _field("sequence")),
@@ -224,6 +237,16 @@ def json_out(value: Any) -> None:  # noqa: ANN401 - JSON
     """JSON, indented when somebody looks at it."""
     json.dump(value, sys.stdout, ensure_ascii=False, indent=2, default=str)
     print()
+
+
+def _correction(value: Row | None) -> str | None:
+    if not value or not value["reports"]:
+        return None
+    return f"× {value['ratio']:.3g}, at least + {value['excess']}"
+
+
+def _report(value: Row | None) -> str | None:
+    return f"{value['reported']} (counted {value['counted']})" if value else None
 
 
 def _priority(value: Any) -> Any:  # noqa: ANN401 - a number, or text already

@@ -35,6 +35,11 @@ class CorrectedModel:
     def is_llm(self) -> bool:
         return self._model.is_llm
 
+    @property
+    def correction(self) -> Correction:
+        """What was learned so far."""
+        return self._correction
+
     def count(self, request: ModelRequest) -> int:
         """Tokens of the request; from its endpoint's first report on never below what that would be."""
         counted = self._correction.applied(self._model.count(request))

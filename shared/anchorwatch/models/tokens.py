@@ -172,6 +172,13 @@ class Counter:
     ratio: float = 1.0
     estimate: bool = False
 
+    @property
+    def described(self) -> str:
+        """How it counts, for people."""
+        return (
+            f"{self.vocabulary.name} × {self.ratio:g}, an estimate" if self.estimate else self.vocabulary.name
+        )
+
     def request(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> int:
         """Tokens of the whole request, rounded up.
 

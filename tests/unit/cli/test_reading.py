@@ -63,13 +63,32 @@ def test_a_chosen_workspace_is_asked_about(
     assert remote.asked[0].query["workspace"] == "night"
 
 
-@pytest.mark.parametrize("verb", ["sessions", "agents", "effects", "deliveries"])
+@pytest.mark.parametrize("verb", ["sessions", "agents", "models", "effects", "deliveries"])
 def test_an_empty_list_is_said_and_is_no_error(run: Run, remote: Gateway, verb: str) -> None:
     remote.answer(f"GET /api/{verb}", page())
     ran = run(verb)
     assert ran.code == 0
     assert ran.out.count("\n") == 1
     assert json.loads(run(verb, "--json").out) == []
+
+
+def test_models_are_shown_with_their_correction_and_their_last_fault(run: Run, remote: Gateway) -> None:
+    row = {
+        "name": "small", "model": "qwen3:8b", "endpoint": "http://h/v1", "counter": "o200k_base × 1.4, an estimate",
+        "correction": {"ratio": 1.25, "excess": 40, "reports": 3}, "last_report": {"counted": 100, "reported": 120},
+        "failures": 2, "fault": {"code": "model_unavailable", "why": "it is away"}, "agents": ["keeper", "other"],
+    }  # fmt: skip
+    broken = {"name": "large", "agents": ["third"], "problem": "there is no model 'large'"}
+    remote.answer("GET /api/models", page(row, broken))
+    said = run("models").out
+    for words in (
+        "× 1.25, at least + 40",
+        "120 (counted 100)",
+        "it is away",
+        "keeper, other",
+        "no model 'large'",
+    ):
+        assert words in said
 
 
 def test_a_call_is_found_by_its_printed_id(run: Run, remote: Gateway) -> None:
