@@ -115,6 +115,21 @@ def test_a_burst_says_how_many_there_were_and_shows_the_newest() -> None:
     assert wakes.count("event fleet.instance.dead") == prompt.SHOWN_INPUTS_MAX
 
 
+def test_a_burst_of_as_many_kinds_as_events_is_told_in_as_many_lines_as_any_other() -> None:
+    burst = tuple(Input(n, f"i{n}", "event", 1, n, "x", "s", f"kind-{n:04}") for n in range(1, 5_001))
+    wakes = build(state(inputs=burst)).messages[1]["content"]
+    assert "- 5000 in all" in wakes
+    assert "- 4980 × 4980 other kinds" in wakes
+    assert wakes.count("\n") < 50
+
+
+def test_what_was_refused_is_told() -> None:
+    of = state(inputs=(event(1),))
+    assert of.turn is not None
+    wakes = build(replace(of, turn=replace(of.turn, refused=70))).messages[1]["content"]
+    assert "70 older events were refused unread" in wakes
+
+
 def test_what_people_said_is_shown_whatever_burst_it_came_in() -> None:
     burst = tuple(event(n) for n in range(3, 60))
     said = Input(1, "i1", "message", 0, 1_000, "stop at four instances")

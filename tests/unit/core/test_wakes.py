@@ -40,3 +40,29 @@ def test_a_wake_from_a_clock_that_ran_ahead_is_not_held_up(kind: InputKind, prio
 
 def test_a_p2_wake_waits_for_the_next_check() -> None:
     assert due(state(NOW_MS - HOUR_MS, priority=2), NOW_MS, WINDOWS) == NotBefore(HOUR_MS, check=False)
+
+
+def ticked(input_id: str, *others: Input, run_id: int = 0) -> SessionState:
+    tick = Input(50, input_id, "tick", 1, NOW_MS, type=input_id.partition("-")[0])
+    anchor = Anchor(workspace="default", session="s", agent="keeper@1", next_check_at=CHECK, run_id=run_id)
+    return SessionState(anchor=anchor, pending=(*others, tick))
+
+
+def test_a_tick_whose_work_a_turn_has_done_waits_for_what_comes_next() -> None:
+    a_window = NotBefore(NOW_MS + WINDOWS.p1_ms, check=False)
+    assert due(ticked("tick-7"), NOW_MS, WINDOWS) == a_window
+    assert due(ticked("check-4-1000000", run_id=4), NOW_MS, WINDOWS) == a_window
+    waits = Input(7, "ev-7", "event", 1, NOW_MS)
+    assert due(ticked("tick-7", waits), NOW_MS, WINDOWS) == Due()
+    assert due(ticked("check-4-1000000", run_id=3), NOW_MS, WINDOWS) == Due()
+
+
+def test_of_a_burst_the_earliest_counts_also_where_clocks_do_not_agree() -> None:
+    instants = [NOW_MS + 300, NOW_MS - 200, NOW_MS + 900]
+    pending = tuple(Input(n, f"ev-{n}", "event", 1, at_ms) for n, at_ms in enumerate(instants, 1))
+    anchor = Anchor(workspace="default", session="s", agent="keeper@1", next_check_at=CHECK)
+    assert due(SessionState(anchor=anchor, pending=pending), NOW_MS, WINDOWS) == NotBefore(
+        NOW_MS - 200 + WINDOWS.p1_ms, check=False
+    )
+    ahead = Input(9, "ev-9", "event", 1, NOW_MS + HOUR_MS)
+    assert due(SessionState(anchor=anchor, pending=(*pending, ahead)), NOW_MS, WINDOWS) == Due()

@@ -16,6 +16,8 @@ from anchorwatch.topology.streams import StreamSpec
 from anchorwatch.topology.subjects import matches
 
 LAST_SUBJECTS_MAX = 1024
+TAIL = 64
+"""The newest messages are few enough to be looked through one by one; most reads are of these."""
 
 
 def headers_bytes(headers: Mapping[str, str]) -> int:
@@ -213,6 +215,10 @@ class StreamStore:
         return ranges(set(range(1, self.last_sequence + 1)) - self.messages.keys())
 
     def _sequences(self, filter_: str, from_sequence: int) -> Iterator[int]:
+        if self.last_sequence - from_sequence < TAIL:
+            tail = range(from_sequence, self.last_sequence + 1)
+            found = ((sequence, self.messages.get(sequence)) for sequence in tail)
+            return iter([at for at, stored in found if stored and matches(filter_, stored.subject)])
         return heapq.merge(
             *(sequences[bisect_left(sequences, from_sequence) :] for sequences in self._index.match(filter_))
         )

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.session.pacing import FREE, Held
 from anchorwatch.core.session.state import P0, P1, Input, SessionState
 from anchorwatch.core.times import from_iso
@@ -58,13 +59,54 @@ def due(state: SessionState, now_ms: int, windows: Windows, held: Held = FREE) -
     if anchor is None or anchor.status != "idle":
         return Never()
     check_ms = max(from_iso(anchor.next_check_at), held.others_ms) if anchor.next_check_at else None
-    waits = [_ready_at(wake, check_ms, windows, now_ms, held) for wake in state.pending]
+    plain, others = _sorted_out(state.pending)
+    waits = [_ready_at(wake, check_ms, windows, now_ms, held) for wake in plain]
+    for wake in others:
+        at_ms = _ready_at(wake, check_ms, windows, now_ms, held)
+        spent = at_ms is not None and wake.kind == "tick" and _is_spent(wake, anchor, state.pending)
+        waits.append(max(at_ms or 0, wake.at_ms + windows.p1_ms) if spent else at_ms)
     ready = [at for at in waits if at is not None]
     if ready and min(ready) <= now_ms:
         return Due()
     if check_ms is not None and (not ready or check_ms < min(ready)):
         return NotBefore(check_ms, check=True)
     return NotBefore(min(ready), check=False) if ready else Never()
+
+
+def _sorted_out(pending: Iterable[Input]) -> tuple[Iterable[Input], Iterable[Input]]:
+    """Those that tell of all when the first is due: of each kind and priority the earliest, and the latest; and each odd one.
+
+    A look at a burst must not cost a calculation for each of its inputs.
+    """
+    earliest: dict[tuple[str, int], Input] = {}
+    latest: dict[tuple[str, int], Input] = {}
+    odd = []
+    for wake in pending:
+        if wake.kind == "tick" or wake.expires_at_ms is not None:
+            odd.append(wake)
+            continue
+        key = (wake.kind, wake.priority)
+        if key not in earliest:
+            earliest[key] = latest[key] = wake
+        elif wake.at_ms < earliest[key].at_ms:
+            earliest[key] = wake
+        elif wake.at_ms > latest[key].at_ms:
+            latest[key] = wake
+    return (*earliest.values(), *latest.values()), odd
+
+
+def _is_spent(tick: Input, anchor: Anchor, pending: Iterable[Input]) -> bool:
+    """Whether a turn has begun meanwhile that did what the tick was made for. Its id says that (docs/wire-format.md).
+
+    It waits a window, so that it is taken along by what comes next, rather than begin a turn of its own at once.
+    """
+    what, _, rest = tick.input_id.partition("-")
+    number = rest.partition("-")[0]
+    if not number.isdecimal():
+        return False
+    if what == "check":
+        return anchor.run_id >= int(number)
+    return what == "tick" and all(each.sequence != int(number) for each in pending)
 
 
 def _ready_at(wake: Input, check_ms: int | None, windows: Windows, now_ms: int, held: Held) -> int | None:
