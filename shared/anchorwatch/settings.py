@@ -107,8 +107,21 @@ class Settings(BaseSettings):
     )
     model_name: str = Field("", description="the model to ask for")
     model_key: SecretStr | None = Field(None, description="API key of the endpoint; local servers need none")
+    model_profile: str = Field(
+        "openai",
+        description="how the endpoint behaves: `openai`, `json-schema` (for small models), or a TOML file (docs/models.md)",
+    )
     model_timeout_s: float = Field(
         120.0, gt=0, description="the longest a model call may take, retries included"
+    )
+    model_connect_s: float = Field(
+        10.0, gt=0, description="the longest that connecting to the endpoint may take"
+    )
+    model_first_token_s: float = Field(
+        60.0, gt=0, description="how long a streamed answer may take to its first token"
+    )
+    model_between_tokens_s: float = Field(
+        30.0, gt=0, description="how long a streamed answer may pause between two tokens"
     )
     context_tokens_max: int = Field(
         30_000, ge=256, description="the largest request that is ever sent to a model"

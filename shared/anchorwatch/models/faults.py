@@ -74,18 +74,19 @@ def fault_of(
     redact: Redact,
     retry_after_s: float | None = None,
     place: str = "the endpoint",
+    words: str = "",
 ) -> Fault:
     """The error that an answer stands for.
 
     ``status`` as sent; a body with an error and status 200 is judged by the status that it names itself. ``body``: parsed
-    JSON, or text.
+    JSON, or text. ``words``: by which this endpoint says that a request is too large, beside those that are known.
     """
     said = _read(body)
     if status < HTTPStatus.MULTIPLE_CHOICES and said.status is not None:
         status = said.status
     text = redact(brief(said.text))
     what = f"{place} answered {status}" + (f": {text}" if text else "")
-    if _is_overflow(status, said):
+    if _is_overflow(status, said, words):
         return ContextOverflow(what, hint=SIZE_HINT, tokens=said.tokens)
     if status in _DENIED or said.codes & _DENIED_CODES:
         return ModelRefused(what, hint=KEY_HINT)
@@ -143,13 +144,14 @@ def _seconds_until(date: str, now: datetime) -> float:
     return (moment - now).total_seconds()
 
 
-def _is_overflow(status: int, said: _Said) -> bool:
+def _is_overflow(status: int, said: _Said, words: str) -> bool:
     if said.codes & _OVERFLOW_CODES or status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return True
     # A rate limit may speak of tokens and context too, and waiting mends that.
     if status in _DENIED or status in {HTTPStatus.NOT_FOUND, HTTPStatus.TOO_MANY_REQUESTS}:
         return False
-    return _OVERFLOW_TEXT.search(said.text[:4096]) is not None
+    text = said.text[:4096]
+    return _OVERFLOW_TEXT.search(text) is not None or bool(words and words.lower() in text.lower())
 
 
 def _read(body: object) -> _Said:

@@ -9,7 +9,10 @@ from urllib.parse import urlsplit
 from anchorwatch.core.agents import DEFAULT, OPENAI, RULES, AgentSpec
 from anchorwatch.core.errors import BadSettings
 from anchorwatch.models import catalog
+from anchorwatch.models.endpoint import Endpoint, Patience
 from anchorwatch.models.port import Model, Situation, StepDecision
+from anchorwatch.models.profile import Profile
+from anchorwatch.models.profile import find as find_profile
 from anchorwatch.models.rules import RulesModel
 from anchorwatch.models.tokens import counter_for
 from anchorwatch.settings import Settings
@@ -52,8 +55,8 @@ def check(settings: Settings) -> None:
             _checked(catalog.effective(settings, name))
 
 
-def _checked(settings: Settings) -> tuple[str, str, str, str]:
-    """Name, URL, the URL's host, and key."""
+def _checked(settings: Settings) -> tuple[str, str, str, str, Profile]:
+    """Name, URL, the URL's host, key, and the endpoint's profile."""
     name = settings.model_name.strip()
     if not name:
         raise BadSettings(
@@ -68,20 +71,40 @@ def _checked(settings: Settings) -> tuple[str, str, str, str]:
             "the model's key holds a character that no HTTP header may hold",
             hint="set ANCHORWATCH_MODEL_KEY to the key alone, without quotes, spaces or line breaks",
         )
-    return name, url, host, key
+    return name, url, host, key, _profile(settings)
+
+
+def _profile(settings: Settings) -> Profile:
+    profile = find_profile(settings.model_profile)
+    most = profile.context_tokens - settings.completion_tokens_max
+    if profile.context_tokens and settings.context_tokens_max > most:
+        raise BadSettings(
+            f"requests of {settings.context_tokens_max} tokens and answers of {settings.completion_tokens_max} are more than the "
+            f"{profile.context_tokens} that the endpoint takes, by its profile {profile.name}",
+            hint=f"ANCHORWATCH_CONTEXT_TOKENS_MAX={max(most, 0)}, or a lower ANCHORWATCH_COMPLETION_TOKENS_MAX",
+        )
+    return profile
 
 
 def _openai(settings: Settings) -> Model:
-    name, url, host, key = _checked(settings)
-    from anchorwatch.models.openai import Endpoint, OpenAIModel  # noqa: PLC0415 - the SDK takes 0.5 s to import
+    name, url, host, key, profile = _checked(settings)
+    from anchorwatch.models.openai import OpenAIModel  # noqa: PLC0415 - the SDK takes 0.5 s to import
 
+    newer = host.endswith(_NEW_LIMIT_HOSTS)
+    auto = "max_completion_tokens" if newer else "max_tokens"
     endpoint = Endpoint(
         url,
         name,
         key,
         completion_tokens_max=settings.completion_tokens_max,
-        timeout_s=settings.model_timeout_s,
-        limit_field="max_completion_tokens" if host.endswith(_NEW_LIMIT_HOSTS) else "max_tokens",
+        limit_field=auto if profile.limit_field == "auto" else profile.limit_field,
+        profile=profile,
+        patience=Patience(
+            connect_s=settings.model_connect_s,
+            first_token_s=settings.model_first_token_s,
+            between_tokens_s=settings.model_between_tokens_s,
+            total_s=settings.model_timeout_s,
+        ),
     )
     return OpenAIModel(endpoint, counter_for(name))
 

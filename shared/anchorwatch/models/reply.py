@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from anchorwatch.models.arguments import BadArguments, read_arguments
 from anchorwatch.models.faults import URL_HINT, Redact, fault_of, looks_like_html, names_an_error, parse_body
+from anchorwatch.models.json_calls import read_answer
 from anchorwatch.models.port import (
     ModelRefused,
     ModelReply,
@@ -31,9 +33,25 @@ TRUNCATED = "truncated"
 UNNAMED = "unnamed"
 LENGTH_HINT = "raise ANCHORWATCH_COMPLETION_TOKENS_MAX: the answer was cut before it said anything"
 
+ONE_AT_A_TIME = "one call at a time: ask for this one again once you have seen the first one's result"
+
+_REASONING_FIELDS = ("reasoning_content", "reasoning")
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 _CUT = {"length", "max_tokens", "max_output_tokens", "model_length"}
 _TOKENS_MAX = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What an answer may look like. ``json``: its text is JSON of our schema; ``one_call``: a step has one call."""
+
+    json: bool = False
+    one_call: bool = False
+    reasoning_field: str = ""
+    overflow_words: str = ""
+
+
+NATIVE = Form()
 
 
 class EmptyAnswer(ModelUnavailable):
@@ -44,6 +62,7 @@ def read_reply(
     content: bytes,
     *,
     completion_tokens_max: int,
+    form: Form = NATIVE,
     redact: Redact = redact,
     secret: str = "",
     place: str = "the endpoint",
@@ -51,7 +70,8 @@ def read_reply(
     """The validated answer of status 200.
 
     ``completion_tokens_max``: what was asked for; an answer that long was cut, whatever its label. A cut answer has
-    finish ``length``. ``secret``: the key that was sent; an answer that repeats it is recorded, and sent again as history.
+    finish ``length``. ``form``: what it may look like. ``secret``: the key that was sent; an answer that
+    repeats it would be recorded, and sent again as history.
 
     Raises:
         EmptyAnswer: nothing was said.
@@ -64,19 +84,18 @@ def read_reply(
     if not isinstance(body, Mapping):
         raise ModelUnavailable(f"{place} answered JSON that is no object")
     if names_an_error(body):
-        raise fault_of(200, body, redact=redact, place=place)
+        raise fault_of(200, body, redact=redact, place=place, words=form.overflow_words)
     choice = _first_choice(body, place)
     if choice.get("error"):
-        raise fault_of(200, choice, redact=redact, place=place)
+        raise fault_of(200, choice, redact=redact, place=place, words=form.overflow_words)
     message = choice.get("message")
     if not isinstance(message, Mapping):
         raise ModelUnavailable(f"{place} answered a choice without a message")
     usage = _usage(body.get("usage"))
     finish = _finish(choice.get("finish_reason"), usage, completion_tokens_max)
-    text = _text(message, place)
-    calls = _calls(message, cut=finish == "length", place=place)
+    text, calls = _said(message, form, cut=finish == "length", place=place)
     if not text and not calls:
-        raise _nothing_said(finish, place)
+        raise _nothing_said(finish, place, thought=_only_thought(message, form))
     model = body.get("model")
     return ModelReply(
         StepDecision(text, calls),
@@ -94,16 +113,22 @@ def _unusable_text(body: str, place: str) -> ModelUnavailable:
     return ModelUnavailable(f"{place} answered with something that is not JSON", hint=URL_HINT)
 
 
-def _nothing_said(finish: str, place: str) -> ModelUnavailable | ModelRefused:
+def _nothing_said(finish: str, place: str, *, thought: bool) -> ModelUnavailable | ModelRefused:
     if finish == "content_filter":
         return ModelRefused(
             f"{place} withheld the answer (content_filter)",
             hint="its content filter refuses this conversation",
         )
     hint = LENGTH_HINT if finish == "length" else ""
+    what = "only with thinking, and" if thought else "with"
     return EmptyAnswer(
-        f"{place} answered with neither text nor a tool call (finish: {finish or 'none'})", hint=hint
+        f"{place} answered {what} neither text nor a tool call (finish: {finish or 'none'})", hint=hint
     )
+
+
+def _only_thought(message: Mapping[str, Any], form: Form) -> bool:
+    fields = (form.reasoning_field, *_REASONING_FIELDS)
+    return any(message.get(field) for field in fields) or (not form.json and bool(message.get("content")))
 
 
 def _first_choice(body: Mapping[str, Any], place: str) -> Mapping[str, Any]:
@@ -136,25 +161,43 @@ def _finish(reason: object, usage: Usage, completion_tokens_max: int) -> str:
     return "length" if reached or said.lower() in _CUT else said
 
 
-def _text(message: Mapping[str, Any], place: str) -> str:
+def _said(
+    message: Mapping[str, Any], form: Form, *, cut: bool, place: str
+) -> tuple[str, tuple[ProposedCall, ...]]:
+    """Words and calls of a message."""
+    content = _content(message, place)
+    sent = _sent_calls(message, place)
+    if form.json and content and not sent:
+        try:
+            answer = read_answer(content)
+        except BadArguments as error:
+            problem = TRUNCATED if cut else clean(str(error))
+            return "", (ProposedCall(UNNAMED, None, raw=_raw(content), problem=problem),)
+        text, sent = answer.text, answer.calls
+    else:
+        text = strip_thinking(content)
+    refusal = message.get("refusal")
+    # A refusal is an answer: the turn ends with it, and a person reads it.
+    text = text or (clean(refusal).strip() if isinstance(refusal, str) and not sent else "")
+    return text, _calls(sent, cut=cut, one=form.one_call)
+
+
+def _content(message: Mapping[str, Any], place: str) -> str:
+    """The text of a message, with what thinking stands in it."""
     content = message.get("content")
     match content:
         case None:
-            text = ""
+            return ""
         case str():
-            text = content
+            return clean(content)
         case list():
-            text = "".join(_part(part) for part in content)
+            return clean("".join(_part(part) for part in content))
         case {"text": str(text)}:
-            pass
+            return clean(text)
         case _:
             raise ModelUnavailable(
                 f"{place} answered with content of an unknown shape ({type(content).__name__})"
             )
-    text = strip_thinking(clean(text))
-    refusal = message.get("refusal")
-    # A refusal is an answer: the turn ends with it, and a person reads it.
-    return text or (clean(refusal).strip() if isinstance(refusal, str) else "")
 
 
 def _part(part: object) -> str:
@@ -169,23 +212,28 @@ def _part(part: object) -> str:
             return ""
 
 
-def _calls(message: Mapping[str, Any], *, cut: bool, place: str) -> tuple[ProposedCall, ...]:
+def _sent_calls(message: Mapping[str, Any], place: str) -> list[Any]:
     sent = message.get("tool_calls")
     if not sent:
         legacy = message.get("function_call")
         sent = [{"function": legacy}] if isinstance(legacy, Mapping) else []
     if not isinstance(sent, list):
         raise ModelUnavailable(f"{place} answered with tool calls that are no list")
+    return sent
+
+
+def _calls(sent: list[Any], *, cut: bool, one: bool) -> tuple[ProposedCall, ...]:
     problem = ""
     if cut:
         problem = TRUNCATED
     elif len(sent) > CALLS_MAX:
         problem = f"{len(sent)} calls in one step are too many; at most {CALLS_MAX}, so none of them is run"
-    return tuple(_call(call, problem) for call in sent[:CALLS_MAX])
+    later = problem or (ONE_AT_A_TIME if one else "")
+    return tuple(_call(call, later if n else problem) for n, call in enumerate(sent[:CALLS_MAX]))
 
 
 def _call(sent: object, problem: str) -> ProposedCall:
-    """One call. ``problem``: why none of this step may run, if so."""
+    """One call. ``problem``: why it may not run, if so."""
     function = sent.get("function") if isinstance(sent, Mapping) else None
     if not isinstance(sent, Mapping) or not isinstance(function, Mapping):
         return ProposedCall(UNNAMED, None, raw=_raw(sent), problem=problem or "the call names no function")

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.facts import Observation
-from anchorwatch.models.openai import BODY_BYTES_MAX, Endpoint, OpenAIModel, Retries
+from anchorwatch.models.endpoint import Endpoint, Patience
+from anchorwatch.models.exchange import BODY_BYTES_MAX
+from anchorwatch.models.openai import OpenAIModel, Retries
 from anchorwatch.models.port import (
     ContextOverflow,
     ModelRefused,
@@ -319,7 +321,7 @@ async def test_no_answer_ends_at_the_deadline(
 ) -> None:
     server.script(always(said.silent()))
     loop = asyncio.get_running_loop()
-    async with client(server.url, timeout_s=timeout_s) as model:
+    async with client(server.url, patience=Patience(total_s=timeout_s)) as model:
         started = loop.time()
         with pytest.raises(ModelUnavailable, match=r"ANCHORWATCH_MODEL_TIMEOUT_S|did not answer"):
             await model.complete(REQUEST, deadline_s)

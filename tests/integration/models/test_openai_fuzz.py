@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from anchorwatch.core.facts import Observation
-from anchorwatch.models.openai import Endpoint, OpenAIModel, Retries
+from anchorwatch.models.endpoint import Endpoint, Patience
+from anchorwatch.models.openai import OpenAIModel, Retries
 from anchorwatch.models.port import ContextOverflow, ModelRefused, ModelRequest, ModelUnavailable, Situation
 from anchorwatch.models.tokens import Counter
 from hypothesis import given, settings
@@ -52,7 +53,7 @@ replies = st.builds(
 
 async def ask_each(script: list[Reply]) -> None:
     with ModelServer() as server:
-        endpoint = Endpoint(server.url, MODEL, "swordfish", timeout_s=HANG_S)
+        endpoint = Endpoint(server.url, MODEL, "swordfish", patience=Patience(total_s=HANG_S))
         model = OpenAIModel(endpoint, Counter(), retries=Retries(wait_initial_s=0.0, attempts_max=2))
         try:
             for reply in script:

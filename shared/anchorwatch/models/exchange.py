@@ -1,0 +1,164 @@
+"""One request, one answer, over the `openai` SDK: sent, read within its bounds, and validated.
+
+The SDK sends and closes. What it would do beyond that is done here, so that it is bounded and seen: it validates nothing, tries
+again by itself, and ends a stream that broke off as if it had come to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import httpx2
+import openai
+
+from anchorwatch.models.endpoint import Endpoint
+from anchorwatch.models.faults import Fault, fault_of, parse_body, retry_after_s
+from anchorwatch.models.port import ModelReply, ModelUnavailable
+from anchorwatch.models.reply import Form, read_reply
+from anchorwatch.models.request import JsonObject
+from anchorwatch.models.stream import BrokenStream, Stream
+from anchorwatch.models.text import brief
+
+BODY_BYTES_MAX = 8 * 1024 * 1024
+TAIL_S_MAX = 5.0
+"""How long a stream is listened to after its last word, for usage and ``[DONE]``."""
+NO_KEY = "none"
+"""The SDK wants a key; local servers want none."""
+SLOW_HINT = "ANCHORWATCH_MODEL_FIRST_TOKEN_S and ANCHORWATCH_MODEL_BETWEEN_TOKENS_S set the longest waits"
+CUT_HINT = "where it always does, write stream = false in its profile"
+
+
+class Exchange:
+    """Asks one endpoint, over at most ``connections`` connections."""
+
+    def __init__(self, endpoint: Endpoint, connections: int) -> None:
+        self._endpoint = endpoint
+        patience = endpoint.patience
+        timeout = httpx2.Timeout(patience.total_s, connect=patience.connect_s)
+        self._client = openai.AsyncOpenAI(
+            api_key=endpoint.key or NO_KEY,
+            base_url=endpoint.url,
+            max_retries=0,
+            timeout=timeout,
+            http_client=httpx2.AsyncClient(
+                # A redirected POST becomes a GET, and a key should not travel on.
+                follow_redirects=False,
+                limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections),
+                timeout=timeout,
+            ),
+        )
+        # What the SDK finds in the environment belongs to another account than the key that was configured here.
+        self._client.organization = None
+        self._client.project = None
+
+    async def ask(self, body: JsonObject, form: Form) -> ModelReply:
+        """Send the body, and read the answer. Cancelled, it closes the connection.
+
+        Raises:
+            ModelUnavailable: no usable answer; another attempt may get one. ModelRefused, ContextOverflow.
+        """
+        sent = dict(body)
+        if self._endpoint.profile.stream:
+            sent["stream"] = True
+            if self._endpoint.profile.stream_usage:
+                sent["stream_options"] = {"include_usage": True}
+        try:
+            content = await (self._streamed(sent) if "stream" in sent else self._whole(sent))
+        # Nothing is chained: what these errors carry holds the request, and the request holds the key.
+        except openai.APIStatusError as error:
+            raise self._refused(error, form) from None
+        except BrokenStream as error:
+            raise ModelUnavailable(f"{self._endpoint.place} {error}", hint=CUT_HINT) from None
+        # ValueError: the SDK reads the text of an error in the charset that its header claims, and fails when it is not.
+        except (openai.OpenAIError, httpx2.HTTPError, OSError, ValueError) as error:
+            raise ModelUnavailable(self._why(error)) from None
+        return read_reply(
+            content,
+            completion_tokens_max=self._endpoint.completion_tokens_max,
+            form=form,
+            redact=self._endpoint.redact,
+            secret=self._endpoint.key,
+            place=self._endpoint.place,
+        )
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def _whole(self, sent: JsonObject) -> bytes:
+        """The body of an answer that comes at once. It is read in pieces only so that it can be bounded."""
+        parts: list[bytes] = []
+        async with self._parts(sent) as coming:
+            async for part in coming:
+                parts.append(part)  # noqa: PERF401 - a comprehension over it would hide that it waits
+        return b"".join(parts)
+
+    async def _streamed(self, sent: JsonObject) -> bytes:
+        """The body of the whole answer that a stream stands for; or of what came in place of a stream."""
+        patience, now = self._endpoint.patience, asyncio.get_running_loop().time
+        stream = Stream(self._endpoint.profile.reasoning_field)
+        parts: list[bytes] = []
+        try:
+            async with asyncio.timeout(patience.first_token_s) as limit, self._parts(sent) as coming:
+                async for part in coming:
+                    parts.append(part)
+                    stream.feed(part)
+                    if stream.ended:
+                        break
+                    if stream.finished:
+                        limit.reschedule(now() + min(TAIL_S_MAX, patience.between_tokens_s))
+                    elif stream.begun:
+                        limit.reschedule(now() + patience.between_tokens_s)
+        except TimeoutError:
+            if limit.expired() and not stream.finished:
+                waited_s = patience.between_tokens_s if stream.begun else patience.first_token_s
+                what = "nothing more" if stream.begun else "nothing of an answer"
+                raise ModelUnavailable(
+                    f"{self._endpoint.place} sent {what} for {waited_s:g} s", hint=SLOW_HINT
+                ) from None
+            if not limit.expired():
+                raise
+        except httpx2.HTTPError:
+            # All that was missing is said behind an answer, and not everyone says it.
+            if not stream.finished:
+                raise
+        whole = stream.close()
+        return b"".join(parts) if whole is None else whole
+
+    @contextlib.asynccontextmanager
+    async def _parts(self, sent: JsonObject) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The body of the response, in pieces as they come."""
+        messages, model = sent.pop("messages"), sent.pop("model")
+        create = self._client.chat.completions.with_streaming_response.create
+        async with create(messages=messages, model=model, extra_body=sent) as response:
+            yield self._bounded(response.iter_bytes())
+
+    async def _bounded(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        left = BODY_BYTES_MAX
+        async for part in parts:
+            left -= len(part)
+            if left < 0:
+                raise ModelUnavailable(
+                    f"{self._endpoint.place} answered with more than {BODY_BYTES_MAX // 1024**2} MiB"
+                )
+            yield part
+
+    def _refused(self, error: openai.APIStatusError, form: Form) -> Fault:
+        headers: Mapping[str, str] = error.response.headers
+        return fault_of(
+            error.status_code,
+            parse_body(error.response.content),
+            redact=self._endpoint.redact,
+            retry_after_s=retry_after_s(headers),
+            place=self._endpoint.place,
+            words=form.overflow_words,
+        )
+
+    def _why(self, error: Exception) -> str:
+        cause: Any = error.__cause__ or error
+        text = self._endpoint.redact(brief(str(cause)))
+        return f"{self._endpoint.place} did not answer: {type(cause).__name__}" + (
+            f": {text}" if text else ""
+        )

@@ -1,0 +1,146 @@
+"""Tool calls without tool calls: the tools stand in the system prompt, and the answer is one JSON object of a schema.
+
+For models too small to call tools by themselves, and servers that do not read a model's calls: what an answer may look like
+is enforced while it is written, where the endpoint honours ``response_format``, and checked here in any case. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anchorwatch.core.memo import ByIdentity
+from anchorwatch.models.arguments import BadArguments, read_arguments
+from anchorwatch.models.port import PAST_REMEMBERED, Chat
+from anchorwatch.models.request import JsonObject, prepare
+from anchorwatch.models.schemas import plain
+from anchorwatch.models.thinking import strip_thinking
+
+STEP = "step"
+TEXT, CALLS, TOOL, ARGUMENTS = "text", "calls", "tool", "arguments"
+FORM = '{"text": "what you see and why you decide so", "calls": [{"tool": "NAME", "arguments": {}}]}'
+RULES = (
+    "ANSWER\nWrite one JSON object and nothing else, of this form:\n{form}\n{how_many} Its result comes back to you. "
+    'To end the turn, write "calls": [] and say in "text" what came of it.'
+)
+ONE, SEVERAL = "At most one call in an answer.", "One call or several in an answer."
+_FENCE = re.compile(r"```(?:json)?\s*\n(.*)\n\s*```", re.DOTALL | re.IGNORECASE)
+
+
+# --- what is sent
+
+
+def tools_text(tools: Sequence[Mapping[str, Any]], *, parallel: bool) -> str:
+    """The tools and the form of an answer, as they stand before the system prompt: what it ends with stays last."""
+    described = [_described(tool["function"]) for tool in tools]
+    rules = RULES.format(form=FORM, how_many=SEVERAL if parallel else ONE)
+    return "\n".join(("TOOLS", *described, "", rules, "", ""))
+
+
+def _described(function: Mapping[str, Any]) -> str:
+    schema = json.dumps(function.get("parameters", {}), ensure_ascii=False)
+    return f"- {function['name']}: {function.get('description', '')}\n  arguments: {schema}"
+
+
+def response_format(tools: Sequence[Mapping[str, Any]], *, parallel: bool) -> JsonObject:
+    """The field ``response_format``: an answer is text and calls, each call a tool's name with arguments of its schema."""
+    calls: JsonObject = {"type": "array", "items": {"anyOf": [_call(tool["function"]) for tool in tools]}}
+    if not parallel:
+        calls["maxItems"] = 1
+    schema = {
+        "type": "object",
+        "properties": {TEXT: {"type": "string"}, CALLS: calls},
+        "required": [TEXT, CALLS],
+        "additionalProperties": False,
+    }
+    return {"type": "json_schema", "json_schema": {"name": STEP, "schema": schema}}
+
+
+def _call(function: Mapping[str, Any]) -> JsonObject:
+    return {
+        "type": "object",
+        "properties": {
+            TOOL: {"type": "string", "enum": [function["name"]]},
+            ARGUMENTS: plain(function.get("parameters", {})),
+        },
+        "required": [TOOL, ARGUMENTS],
+        "additionalProperties": False,
+    }
+
+
+def rendered(messages: Sequence[Chat]) -> tuple[Chat, ...]:
+    """Messages with tool calls as messages without: answers are of the form that is asked for, results are told.
+
+    Each stretch of a conversation is rendered by itself; a result stands in the same stretch as its call.
+    """
+    prepared, _ = prepare(messages, ())
+    names: dict[str, str] = {}
+    return tuple(_message(message, names) for message in prepared)
+
+
+def _message(message: JsonObject, names: dict[str, str]) -> JsonObject:
+    match message:
+        case {"role": "assistant", **rest}:
+            calls = rest.get("tool_calls", ())
+            names.update({str(call.get("id")): str(call["function"].get("name")) for call in calls})
+            said = {TEXT: rest.get("content") or "", CALLS: [_said(call["function"]) for call in calls]}
+            return {"role": "assistant", "content": json.dumps(said, ensure_ascii=False)}
+        case {"role": "tool", "tool_call_id": call_id, "content": content}:
+            return {"role": "user", "content": f"RESULT of {names.get(str(call_id), 'a call')}: {content}"}
+        case _:
+            return message
+
+
+def _said(function: Mapping[str, Any]) -> JsonObject:
+    return {TOOL: function.get("name"), ARGUMENTS: json.loads(function["arguments"])}
+
+
+rendered_past: ByIdentity[Sequence[Chat], tuple[Chat, ...]] = ByIdentity(rendered, PAST_REMEMBERED)
+"""As `rendered`, for turns that are over: they are the same object in every later request."""
+
+
+# --- what comes back
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What an answer says: its words, and its calls in the form of chat.completions, not yet checked."""
+
+    text: str
+    calls: list[JsonObject]
+
+
+def read_answer(content: str) -> Said:
+    """What the answer says. Thinking around it, and one fence of code around all of it, are taken off; nothing is mended.
+
+    Raises:
+        BadArguments: it is not the object that was asked for; the text says why, in words for the model.
+    """
+    try:
+        value = read_arguments(_object_in(content))
+    except BadArguments as error:
+        raise BadArguments(str(error).replace("the arguments", "the contents of the answer")) from None
+    text, calls = value.get(TEXT, ""), value.get(CALLS, [])
+    if not value or not value.keys() <= {TEXT, CALLS}:
+        raise BadArguments(f"the answer must have the members {TEXT!r} and {CALLS!r}, and no others")
+    if not isinstance(text, str) or not isinstance(calls, list):
+        raise BadArguments(f"in the answer, {TEXT!r} must be text and {CALLS!r} a list")
+    return Said(text.strip(), [_native(call) for call in calls])
+
+
+def _object_in(content: str) -> str:
+    text = content.strip()
+    # A tag that a text inside the object mentions is no thinking.
+    if not text.startswith("{"):
+        text = strip_thinking(text)
+    fenced = _FENCE.fullmatch(text)
+    return fenced[1] if fenced else text
+
+
+def _native(call: object) -> JsonObject:
+    if not isinstance(call, dict) or not call.keys() <= {TOOL, ARGUMENTS}:
+        return {"function": None, "said": call}
+    return {"function": {"name": call.get(TOOL), "arguments": call.get(ARGUMENTS)}}

@@ -1,0 +1,178 @@
+"""Puts a streamed answer together, so that it is read as a whole one is: by the same code, to the same reply. Pure.
+
+Servers agree on little here too: calls without an index or all with the same one, ids that come late, twice or never, names in
+pieces, usage in the last chunk or nowhere, no ``[DONE]``, an error in the middle. What did not come to its end is no answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from anchorwatch.models.events import Event, Events
+from anchorwatch.models.stream_calls import Calls
+
+DONE = "[DONE]"
+_THOUGHTS = ("reasoning_content", "reasoning")
+
+
+class BrokenStream(ValueError):
+    """The stream is no answer; the text says why, and is said behind the endpoint's name."""
+
+
+class Stream:
+    """A streamed answer, piece by piece. ``reasoning_field``: one more place of its thinking.
+
+    ``begun``: something of the answer came. ``finished``: its last word came. ``ended``: the server said that there is no more.
+    """
+
+    def __init__(self, reasoning_field: str = "") -> None:
+        self._thought_fields = {*_THOUGHTS, reasoning_field} - {""}
+        self.begun = False
+        self.ended = False
+        self._events = Events()
+        self._seen = False
+        self._error: object = None
+        self._problem = ""
+        self._model: object = None
+        self._usage: object = None
+        self._finish: object = None
+        self._content: list[Any] = []
+        self._refusal: list[str] = []
+        self._thoughts: dict[str, list[str]] = {}
+        self._calls = Calls()
+
+    @property
+    def finished(self) -> bool:
+        return self._finish is not None
+
+    def feed(self, part: bytes) -> None:
+        """Take a piece of the body."""
+        for event in self._events.feed(part):
+            self._take(event)
+
+    def close(self) -> bytes | None:
+        """The body of the whole answer that the stream stands for, as JSON; None: it held no event, and is something else.
+
+        Raises:
+            BrokenStream: it is not whole.
+        """
+        for event in self._events.close():
+            self._take(event)
+        if not self._seen:
+            return None
+        if self._error is not None:
+            return _dump({"error": self._error})
+        if self._problem:
+            raise BrokenStream(self._problem)
+        if not self.finished:
+            raise BrokenStream("broke off its answer")
+        return _dump(self._body())
+
+    def _body(self) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": self._whole_content()}
+        message |= {name: "".join(parts) for name, parts in self._thoughts.items()}
+        if self._refusal:
+            message["refusal"] = "".join(self._refusal)
+        if self._calls.called:
+            message["tool_calls"] = self._calls.whole()
+        choice = {"index": 0, "message": message, "finish_reason": self._finish}
+        return {"model": self._model, "choices": [choice], "usage": self._usage}
+
+    def _whole_content(self) -> Any:  # noqa: ANN401 - whatever was sent
+        if not self._content:
+            return None
+        if all(isinstance(part, str) for part in self._content):
+            return "".join(self._content)
+        odd = next((part for part in self._content if not isinstance(part, str | list)), None)
+        if odd is not None:
+            return odd
+        return [each for part in self._content for each in ([part] if isinstance(part, str) else part)]
+
+    def _take(self, event: Event) -> None:
+        if self.ended:
+            return
+        self._seen = True
+        try:
+            chunks = [_parse("\n".join(event.lines))]
+        except ValueError:
+            # Some servers put no empty line between two events.
+            chunks = [_parse_or_none(line) for line in event.lines if line]
+        for chunk in chunks:
+            self._take_chunk(chunk, error=event.error)
+
+    def _take_chunk(self, chunk: object, *, error: bool) -> None:
+        if chunk == DONE:
+            self.ended = True
+        elif not isinstance(chunk, Mapping):
+            if error:
+                self._error, self.ended = chunk or "error", True
+            self._problem = self._problem or "sent a part of its answer that is no JSON object"
+        elif error or chunk.get("error") or chunk.get("object") == "error":
+            self._error = chunk.get("error") or dict(chunk)
+            self.ended = True
+        else:
+            self._take_completion(chunk)
+
+    def _take_completion(self, chunk: Mapping[str, Any]) -> None:
+        self._model = self._model or chunk.get("model")
+        self._usage = chunk.get("usage") or self._usage
+        choices = chunk.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            # One answer was asked for; a second one is somebody else's.
+            if isinstance(choice, Mapping) and (choice.get("index") or 0) == 0:
+                self._take_choice(choice)
+
+    def _take_choice(self, choice: Mapping[str, Any]) -> None:
+        if choice.get("error"):
+            self._error = choice["error"]
+            self.ended = True
+            return
+        self._usage = choice.get("usage") or self._usage
+        delta = choice.get("delta")
+        if not isinstance(delta, Mapping):
+            delta = choice.get("message")
+        if isinstance(delta, Mapping):
+            self._take_delta(delta)
+        self._finish = choice.get("finish_reason") or self._finish
+
+    def _take_delta(self, delta: Mapping[str, Any]) -> None:
+        content = delta.get("content")
+        if content is not None:
+            self._content.append([content] if isinstance(content, Mapping) else content)
+        if isinstance(refusal := delta.get("refusal"), str):
+            self._refusal.append(refusal)
+        for name in self._thought_fields:
+            if isinstance(thought := delta.get(name), str):
+                self._thoughts.setdefault(name, []).append(thought)
+        fragments = delta.get("tool_calls")
+        if not fragments and isinstance(delta.get("function_call"), Mapping):
+            fragments = [{"function": delta["function_call"]}]
+        for fragment in fragments if isinstance(fragments, list) else [fragments] if fragments else ():
+            self._calls.add(fragment)
+        thought = any(delta.get(name) for name in self._thought_fields)
+        self.begun = self.begun or bool(content or fragments or thought)
+
+
+def _parse(text: str) -> Any:  # noqa: ANN401 - JSON
+    if text.strip() == DONE:
+        return DONE
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _parse_or_none(text: str) -> Any:  # noqa: ANN401 - JSON
+    try:
+        return _parse(text)
+    except ValueError:
+        return None
+
+
+def _dump(body: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(body).encode()
+    except (ValueError, RecursionError):
+        raise BrokenStream("sent an answer that is nested too deeply") from None
