@@ -9,6 +9,7 @@ from anchorwatch.core.agents import RULES, AgentSpec
 from anchorwatch.core.session.spending import Prices
 from anchorwatch.models import catalog
 from anchorwatch.models.port import Model
+from anchorwatch.models.profile import find as find_profile
 from anchorwatch.models.tokens import counter_for
 from anchorwatch.packs import registry as packs
 from anchorwatch.packs.port import Pack
@@ -74,10 +75,13 @@ def terms_of(settings: Settings, name: str) -> Terms:
     if name == RULES:
         return Terms(name)
     own = catalog.effective(settings, name)
+    profile = find_profile(own.model_profile)
+    estimate = counter_for(own.model_name).described
     return Terms(
         name,
         place=own.model_url,
-        counter=counter_for(own.model_name).described,
+        profile=profile.name,
+        counter=estimate if profile.counter == "estimate" else f"its own {profile.counter}, else {estimate}",
         context_tokens_max=catalog.bound(settings, name),
         timeout_s=own.model_timeout_s,
         prices=Prices(own.price_prompt, own.price_completion),

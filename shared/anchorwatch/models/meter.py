@@ -17,7 +17,9 @@ import structlog
 
 from anchorwatch.models.faults import parse_body
 from anchorwatch.models.port import Model, ModelReply, ModelRequest
-from anchorwatch.models.request import JsonObject, prepare
+from anchorwatch.models.profile import OPENAI, Profile
+from anchorwatch.models.request import JsonObject
+from anchorwatch.models.shaping import body_of
 from anchorwatch.models.text import brief, redact
 
 CounterForm = Literal["input-tokens", "tokenize"]
@@ -26,6 +28,7 @@ SILENCE_S = 60.0
 """For how long a counter that failed is not asked."""
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
 """vLLM answers with every token beside their number."""
+_OF_TEMPLATE = frozenset({"model", "messages", "tools", "chat_template_kwargs"})
 _TOKENS_MAX = 10**9
 
 log = structlog.stdlib.get_logger("anchorwatch.models")
@@ -33,12 +36,16 @@ log = structlog.stdlib.get_logger("anchorwatch.models")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a counter is, and how it is asked. ``url``: the endpoint's base URL, as for chat.completions."""
+    """Where a counter is, and how it is asked. ``url``: the endpoint's base URL, as for chat.completions.
+
+    ``profile``: by which requests are sent, and so counted.
+    """
 
     form: CounterForm
     url: str
     model: str
     key: str = ""
+    profile: Profile = OPENAI
 
     @property
     def address(self) -> str:
@@ -48,12 +55,12 @@ class Place:
         # vLLM's stands beside its /v1, not below it.
         return urlunsplit((parts.scheme, parts.netloc, f"{parts.path.removesuffix('/v1')}/tokenize", "", ""))
 
-    def asked(self, messages: list[JsonObject], tools: list[JsonObject]) -> JsonObject:
-        body: JsonObject = {"model": self.model, "messages": messages}
-        if tools:
-            body["tools"] = tools
+    def asked(self, request: ModelRequest) -> JsonObject:
+        """The question: all of the request that its template makes text of."""
+        body: JsonObject = {"model": self.model, **body_of(self.profile, request)}
         if self.form == "tokenize":
-            body["add_generation_prompt"] = True
+            kept = {name: value for name, value in body.items() if name in _OF_TEMPLATE}
+            return {**kept, "add_generation_prompt": True}
         return body
 
     def read(self, body: object) -> int | None:
@@ -97,7 +104,7 @@ class Meter:
         await self._client.aclose()
 
     async def _ask(self, request: ModelRequest) -> object:
-        body = self._place.asked(*prepare(request.messages, request.tools))
+        body = self._place.asked(request)
         async with self._client.stream("POST", self._place.address, json=body) as response:
             response.raise_for_status()
             content = bytearray()

@@ -88,6 +88,7 @@ def _profile(settings: Settings) -> Profile:
 
 def _openai(settings: Settings) -> Model:
     name, url, host, key, profile = _checked(settings)
+    from anchorwatch.models.meter import Meter, MeteredModel, Place  # noqa: PLC0415 - see below
     from anchorwatch.models.openai import OpenAIModel  # noqa: PLC0415 - the SDK takes 0.5 s to import
 
     newer = host.endswith(_NEW_LIMIT_HOSTS)
@@ -106,7 +107,10 @@ def _openai(settings: Settings) -> Model:
             total_s=settings.model_timeout_s,
         ),
     )
-    return OpenAIModel(endpoint, counter_for(name))
+    model = OpenAIModel(endpoint, counter_for(name))
+    if profile.counter == "estimate":
+        return model
+    return MeteredModel(model, Meter(Place(profile.counter, url, name, key, profile)))
 
 
 def _host(url: str) -> str:

@@ -10,8 +10,9 @@ import pytest
 from anchorwatch.core.facts import Observation
 from anchorwatch.models.corrected import UNPROVED_RATIO, CorrectedModel
 from anchorwatch.models.correction import Correction
+from anchorwatch.models.endpoint import Endpoint
 from anchorwatch.models.meter import CounterForm, Meter, MeteredModel, Place
-from anchorwatch.models.openai import Endpoint, OpenAIModel
+from anchorwatch.models.openai import OpenAIModel
 from anchorwatch.models.port import ModelRequest, Situation
 from anchorwatch.models.tokens import Counter
 
