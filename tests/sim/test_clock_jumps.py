@@ -14,7 +14,7 @@ from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import Life, LoopClock
 from anchorwatch.topology.streams import TICKS
 from anchorwatch.topology.subjects import SessionSubjects
-from anchorwatch_planner.schedules import Schedules
+from anchorwatch_planner.schedules import Schedules, bell_of_session
 
 from tests.sim.test_planner import agent, mesh_test, once
 
@@ -66,12 +66,12 @@ def test_a_schedule_that_has_fired_is_not_believed_in_again_when_the_clock_is_se
         schedules = Schedules(bus, LoopClock(server))
         subject = SessionSubjects(REF).tick_schedule
         due_ms = server.now_ms() + 10_000
-        await schedules.ensure(REF, due_ms)
+        await schedules.ensure(bell_of_session(REF), due_ms)
         # Another planner takes the tick.
         await asyncio.sleep(11)
         assert (await bus.last(TICKS, [subject])).messages == ()
         server.step_clock(-HOUR_S)
-        await schedules.ensure(REF, due_ms + 1)
+        await schedules.ensure(bell_of_session(REF), due_ms + 1)
         assert (await bus.last(TICKS, [subject])).messages
 
     run_virtual(main())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from anchorwatch.core.agents import Name
+from anchorwatch.core.schedules.schedule import Missed, Overlap
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 PriorityName = Literal["P0", "P1", "P2"]
@@ -121,6 +122,20 @@ class Kill(Reason):
     scope: Literal["session", "agent", "workspace"]
     name: Name | None = None
     on: bool
+
+
+class NewSchedule(_Body):
+    """A schedule to make: when (cron and zone), which session, and what it is told."""
+
+    name: Name
+    session: Name
+    cron: str = Field(max_length=200, description="five fields: minute hour day-of-month month day-of-week")
+    zone: str = Field("UTC", max_length=64, description="a time zone, such as Europe/Berlin")
+    text: str = Field("", max_length=8_000, description="what the session is told at each occurrence")
+    missed: Missed = Field("one", description="what was missed is made up for by one occurrence, or by none")
+    overlap: Overlap = Field(
+        "skip", description="an occurrence during a turn is skipped, or one waits for its end"
+    )
 
 
 class Repair(_Body):

@@ -12,6 +12,7 @@ from anchorwatch.journal.artifacts import ArtifactJournal
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.journal.orders import OrderJournal
+from anchorwatch.journal.schedules import ScheduleJournal
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.journal.switches import SwitchJournal
 from anchorwatch.service.agents import AgentDirectory
@@ -44,6 +45,7 @@ class Parts:
     orders: OrderJournal
     effects: EffectJournal
     switches: SwitchJournal
+    schedules: ScheduleJournal
     artifacts: ArtifactJournal
     agents: AgentDirectory
     memory: MemoryClient
@@ -85,6 +87,7 @@ async def assemble(context: ServiceContext) -> Parts:
         orders=OrderJournal(context.bus, committer, journal),
         effects=EffectJournal(context.bus, committer, writer),
         switches=SwitchJournal(context.bus, committer, writer),
+        schedules=ScheduleJournal(context.bus, committer, writer),
         artifacts=ArtifactJournal(context.bus, committer, writer),
         agents=await AgentDirectory.open(context.bus),
         memory=MemoryClient(context.bus),

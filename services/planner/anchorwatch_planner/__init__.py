@@ -9,5 +9,6 @@
 - `prompt`: the request, from state to messages. Pure.
 - `evidence`: may this planner take a turn over? Pure.
 - `schedules`: when to look again, kept by the server in ``TICKS``.
+- `timetable`: the schedules that people made; `clerk`: the messages about them.
 - `sweep`: finds sessions that nobody is watching.
 """

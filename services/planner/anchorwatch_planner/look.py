@@ -13,7 +13,7 @@ from functools import partial
 from hashlib import sha256
 
 import structlog
-from anchorwatch.core.errors import Fenced, Refused
+from anchorwatch.core.errors import Fenced, NotFound, Refused
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.session import SessionState
@@ -28,7 +28,7 @@ from anchorwatch_planner.cache import Cache
 from anchorwatch_planner.evidence import Cause, holder, takeover_reason
 from anchorwatch_planner.limits import Limits
 from anchorwatch_planner.resolutions import Resolutions
-from anchorwatch_planner.schedules import Schedules
+from anchorwatch_planner.schedules import Schedules, bell_of_session
 from anchorwatch_planner.switchboard import Switchboard
 from anchorwatch_planner.thinker import Thinker
 from anchorwatch_planner.verdict import REPLACED_RETRY_S, Later, Verdict, left_to_holder
@@ -55,6 +55,7 @@ class Parts:
     limits: Limits
     switches: Switchboard
     log: structlog.stdlib.BoundLogger
+    heartbeat_s: float = 300.0
 
 
 class Looker:
@@ -74,13 +75,14 @@ class Looker:
         self._scribe = Scribe(
             parts.sessions, parts.committer, parts.clock, parts.identity.execution_id, parts.log
         )
+        self._heartbeat_s = parts.heartbeat_s
         self._resolutions = Resolutions(parts.committer, parts.clock, parts.identity.execution_id)
 
     async def look(self, ref: SessionRef, causes: Sequence[Cause]) -> Verdict:
         """Do what is to be done now for this session, and say what becomes of the messages in hand."""
         at_least = _newest(causes)
         if any(cause.kind == "tick" for cause in causes):
-            self._schedules.forget(ref)
+            self._schedules.forget(bell_of_session(ref))
         state = self._told(ref, causes) or await self._read(ref, at_least)
         causes = await self._resolutions.pass_on(ref, causes, partial(self._is_at_hand, state))
         if not causes:
@@ -183,18 +185,35 @@ class Looker:
                     woken_by = receipt.sequence
                 state, seen = await self._acquire(ref, state, woken_by, now_ms)
                 return await self._step(ref, state, seen)
-            case NotBefore(at_ms=at_ms, check=True) if at_ms <= horizon_ms:
+            case NotBefore(at_ms=at_ms, check=True) if at_ms <= horizon_ms or (
+                not held.others_ms and await self._is_beyond(ref, state, causes, at_ms - now_ms)
+            ):
                 # The run too: a clock that was set back must not find the tick of a turn that is over in place of its own.
                 runs = state.anchor.run_id if state.anchor else 0
                 receipt = await self._scribe.tick(ref, f"check-{runs + 1}-{at_ms}", now_ms)
                 return None, bool(woken_by) or receipt.replayed
             case NotBefore(at_ms=at_ms) if at_ms > now_ms:
-                await self._schedules.ensure(ref, at_ms)
+                await self._schedules.ensure(bell_of_session(ref), at_ms)
                 if held.others_ms:
                     return await self._hold(ref, state, "rate_limited")
             case _:
                 pass
         return None, False
+
+    async def _is_beyond(
+        self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], ahead_ms: int
+    ) -> bool:
+        """Whether the next check lies further ahead than the heartbeat allows: set by a clock that ran ahead, say.
+
+        Asked only by those who look at every session.
+        """
+        if not any(cause.kind in ("sweep", "start") for cause in causes):
+            return False
+        try:
+            agent = await self._thinker.agent(ref, state)
+        except NotFound:
+            return False
+        return ahead_ms > (agent.heartbeat_s or self._heartbeat_s) * 1000 + SWEEP_PATIENCE_MS
 
     async def _acquire(
         self, ref: SessionRef, state: SessionState, woken_by: int, now_ms: int

@@ -29,16 +29,20 @@ from anchorwatch.topology.subjects import (
     EFFECT,
     GATE,
     INPUT,
+    SCHEDULE,
+    SLOT_FIRED,
     TICK_FIRED,
     parse_register,
 )
 
 from anchorwatch_planner.actor import Actors
+from anchorwatch_planner.clerk import Clerk
 from anchorwatch_planner.corrections import Corrections
 from anchorwatch_planner.evidence import Cause, CauseKind
 from anchorwatch_planner.minds import Build, Minds
-from anchorwatch_planner.sweep import sweep
+from anchorwatch_planner.sweep import sessions_known, sweep
 from anchorwatch_planner.switchboard import Switchboard
+from anchorwatch_planner.timetable import Timetable
 from anchorwatch_planner.troubles import SERVICE, Troubles
 from anchorwatch_planner.wiring import SHARD, wire
 
@@ -61,6 +65,10 @@ WAKES = ConsumerSpec(
     filters_before=(*_ANSWERS, ANCHOR.filter(shard=SHARD)),
 )
 FALLEN_DUE = ConsumerSpec(TICKS, (TICK_FIRED.filter(),), "planner-ticks", ack_wait_s=ACK_WAIT_S)
+SCHEDULES = ConsumerSpec(
+    journal_stream(SHARD), (SCHEDULE.filter(shard=SHARD),), "planner-schedules", ack_wait_s=ACK_WAIT_S
+)
+SLOTS = ConsumerSpec(TICKS, (SLOT_FIRED.filter(),), "planner-slots", ack_wait_s=ACK_WAIT_S)
 CAUSES: dict[str, CauseKind] = {"in": "in", "fx.done": "done", "fx.gate": "gate", "ctl": "control"}
 
 
@@ -79,9 +87,11 @@ async def run(context: ServiceContext, build: Build | None = None) -> None:
     troubles = Troubles(context, letters, wired.sessions)
     actors = Actors(wired.looker.look, context.log, in_hand, concurrency=CONCURRENCY, troubles=troubles)
     orders = Orders(context, letters, Retries(troubles, actors), SERVICE, f"dead-{SERVICE}")
-    wakes, ticks = (Intake(context.bus, spec, context.stopping) for spec in (WAKES, FALLEN_DUE))
-    await wakes.open()
-    await ticks.open()
+    clerk = Clerk(wired.timetable, in_hand, context.log)
+    intakes = [Intake(context.bus, spec, context.stopping) for spec in (WAKES, FALLEN_DUE, SCHEDULES, SLOTS)]
+    wakes, ticks, schedules, slots = intakes
+    for intake in intakes:
+        await intake.open()
     answering = await wired.answers.listen()
     # Here, so that no session waits for it in its first turn.
     load_counter()
@@ -89,13 +99,15 @@ async def run(context: ServiceContext, build: Build | None = None) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             keeping = tasks.create_task(in_hand.run(), name="keep")
-            sweeping = tasks.create_task(_sweep(context, actors, troubles), name="sweep")
+            sweeping = tasks.create_task(_sweep(context, actors, troubles, wired.timetable), name="sweep")
             following = tasks.create_task(
                 switches.follow(lambda: _released(context, actors)), name="switches"
             )
             tasks.create_task(orders.run(), name="letters")
             tasks.create_task(_take(context, wakes, lambda delivery: _post_wake(actors, delivery)))
             tasks.create_task(_take(context, ticks, lambda delivery: _post_tick(actors, delivery)))
+            tasks.create_task(clerk.take(context.stopping, schedules), name="schedules")
+            tasks.create_task(clerk.take(context.stopping, slots), name="slots")
             await context.stopping.wait()
             keeping.cancel()
             sweeping.cancel()
@@ -103,15 +115,15 @@ async def run(context: ServiceContext, build: Build | None = None) -> None:
     finally:
         await answering.close()
         await actors.close()
-        await wakes.close()
-        await ticks.close()
+        for intake in intakes:
+            await intake.close()
         await minds.close()
         await corrections.close()
 
 
 async def _released(context: ServiceContext, actors: Actors) -> None:
     """A kill switch was turned off: what waited for it is looked at."""
-    await sweep(context.bus, actors, starting=True)
+    await sweep(await sessions_known(context.bus), actors, starting=True)
 
 
 class Retries:
@@ -163,7 +175,7 @@ async def _post_tick(actors: Actors, delivery: Delivery) -> None:
     await actors.post(ref, Cause("tick", 0, delivery.attempt), delivery)
 
 
-async def _sweep(context: ServiceContext, actors: Actors, troubles: Troubles) -> None:
+async def _sweep(context: ServiceContext, actors: Actors, troubles: Troubles, timetable: Timetable) -> None:
     monotonic = asyncio.get_running_loop().time
     leases = Leases(context.bus, context.identity, context.settings.lease_s, monotonic=monotonic)
     first = True
@@ -174,7 +186,9 @@ async def _sweep(context: ServiceContext, actors: Actors, troubles: Troubles) ->
                 if not actors.busy(ref):
                     await actors.post(ref, Cause("retry"))
             if first or await leases.hold("sweep"):
-                await sweep(context.bus, actors, starting=first)
+                refs = await sessions_known(context.bus)
+                await timetable.sweep(sorted({ref.workspace for ref in refs}))
+                await sweep(refs, actors, starting=first)
             first = False
         except AnchorWatchError as error:
             context.log.warning("sweep failed, will sweep again", code=error.code, why=str(error))

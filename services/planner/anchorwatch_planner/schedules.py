@@ -1,8 +1,10 @@
-"""When to look at a session again: one replaceable schedule for each, kept by the server in the stream ``TICKS``.
+"""When to look again at a session, or at a schedule that a person made: one replaceable bell for each.
 
-A schedule is only ever moved to an earlier instant, and by compare-and-set, so a planner with an old view
-cannot replace a P0 wake by its heartbeat. One that fires too early costs a look, which writes the next one; so
-most turns write none.
+The server keeps it, as a delayed message in ``TICKS``.
+
+A bell is only ever moved to an earlier instant, and by compare-and-set, so a planner with an old view
+cannot replace a P0 wake by its heartbeat. One that rings too early costs a look, which sets the next one; so
+most turns set none.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.edges import Edge, reached
 from anchorwatch.service.context import Clock
 from anchorwatch.topology.streams import TICKS
-from anchorwatch.topology.subjects import SessionSubjects
+from anchorwatch.topology.subjects import SLOT_FIRED, SLOT_SCHEDULE, SessionSubjects
 
 KNOWN_MAX = 4096
 TRUST_S_MAX = 60.0
@@ -27,45 +29,64 @@ ATTEMPTS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
+class Bell:
+    """Where a bell is set, and where its tick comes."""
+
+    subject: str
+    target: str
+
+
+def bell_of_session(ref: SessionRef) -> Bell:
+    """The bell of a session."""
+    subjects = SessionSubjects(ref)
+    return Bell(subjects.tick_schedule, subjects.tick_fired)
+
+
+def bell_of_schedule(shard: str, workspace: str, name: str) -> Bell:
+    """The bell of a schedule that a person made."""
+    tokens = {"shard": shard, "workspace": workspace, "name": name}
+    return Bell(SLOT_SCHEDULE.at(**tokens), SLOT_FIRED.at(**tokens))
+
+
+@dataclass(frozen=True, slots=True)
 class _Known:
-    """A schedule that was seen to stand; that is believed until ``until_s``, in the loop's time."""
+    """A bell that was seen to be set; that is believed until ``until_s``, in the loop's time."""
 
     at_ms: int
     until_s: float
 
 
 class Schedules:
-    """Writes the schedules of sessions, and remembers what it wrote."""
+    """Sets bells, and remembers what it set."""
 
     def __init__(self, bus: Bus, clock: Clock) -> None:
         self._bus = bus
         self._clock = clock
-        self._known: OrderedDict[SessionRef, _Known] = OrderedDict()
+        self._known: OrderedDict[Bell, _Known] = OrderedDict()
 
-    def forget(self, ref: SessionRef) -> None:
-        """A tick of this session fired: what was known of its schedule no longer holds."""
-        self._known.pop(ref, None)
+    def forget(self, bell: Bell) -> None:
+        """Its tick came: what was known of it no longer holds."""
+        self._known.pop(bell, None)
 
-    async def ensure(self, ref: SessionRef, at_ms: int) -> None:
-        """See to it that a tick fires at ``at_ms`` or before.
+    async def ensure(self, bell: Bell, at_ms: int) -> None:
+        """See to it that the bell rings at ``at_ms`` or before.
 
         Raises:
             Unavailable: not confirmed; ask again.
         """
-        known = self._known.get(ref)
+        known = self._known.get(bell)
         if known and known.at_ms <= at_ms and asyncio.get_running_loop().time() < known.until_s:
             return
-        subjects = SessionSubjects(ref)
         for _ in range(ATTEMPTS_MAX):
-            standing_ms, sequence = await self._standing(subjects.tick_schedule)
+            standing_ms, sequence = await self._standing(bell.subject)
             if self._clock.now_ms() < standing_ms <= at_ms:
-                self._remember(ref, standing_ms)
+                self._remember(bell, standing_ms)
                 return
             message = Message(
-                subjects.tick_schedule,
+                bell.subject,
                 json.dumps({"at_ms": at_ms}).encode(),
-                expect=Expect(subjects.tick_schedule, sequence),
-                schedule=Schedule(at_ms, subjects.tick_fired),
+                expect=Expect(bell.subject, sequence),
+                schedule=Schedule(at_ms, bell.target),
             )
             try:
                 reached(Edge.PLANNER_SCHEDULE_BEFORE)
@@ -73,9 +94,9 @@ class Schedules:
                 reached(Edge.PLANNER_SCHEDULE_AFTER)
             except WrongLastSequence:
                 continue
-            self._remember(ref, at_ms)
+            self._remember(bell, at_ms)
             return
-        raise Unavailable(f"the schedule of {ref} is being written by others")
+        raise Unavailable(f"{bell.subject} is being written by others")
 
     async def _standing(self, subject: str) -> tuple[int, int]:
         page = await self._bus.last(TICKS, [subject])
@@ -84,10 +105,10 @@ class Schedules:
         stored = page.messages[0]
         return int(json.loads(stored.payload)["at_ms"]), stored.sequence
 
-    def _remember(self, ref: SessionRef, at_ms: int) -> None:
-        # Its own clock may be set back: then the instant lies ahead once more, and the tick has fired all the same.
+    def _remember(self, bell: Bell, at_ms: int) -> None:
+        # Its own clock may be set back: then the instant lies ahead once more, and the tick has come all the same.
         left_s = min((at_ms - self._clock.now_ms()) / 1000, TRUST_S_MAX)
-        self._known[ref] = _Known(at_ms, asyncio.get_running_loop().time() + left_s)
-        self._known.move_to_end(ref)
+        self._known[bell] = _Known(at_ms, asyncio.get_running_loop().time() + left_s)
+        self._known.move_to_end(bell)
         if len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)

@@ -6,6 +6,8 @@ does, by a lease.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from anchorwatch.bus.port import Bus
 from anchorwatch.core.names import SessionRef
 from anchorwatch.topology.streams import ANCHORS_BUCKET
@@ -18,7 +20,11 @@ REST_S_MAX = 0.25
 
 
 async def sessions_known(bus: Bus) -> list[SessionRef]:
-    """Every session, from the view: one that is too new to stand there has just woken a planner by itself."""
+    """Every session, from the view: one that is too new to stand there has just woken a planner by itself.
+
+    Raises:
+        Unavailable: the bus is away.
+    """
     bucket = await bus.bucket(ANCHORS_BUCKET)
     refs = []
     for key in await bucket.keys():
@@ -27,16 +33,12 @@ async def sessions_known(bus: Bus) -> list[SessionRef]:
     return sorted(refs)
 
 
-async def sweep(bus: Bus, actors: Actors, *, starting: bool) -> int:
-    """Have each session looked at that is not being looked at already; returns how many.
+async def sweep(refs: Sequence[SessionRef], actors: Actors, *, starting: bool) -> int:
+    """Have each of these sessions looked at that is not being looked at already; returns how many.
 
     ``starting``: this process has just come, and what its former self had in hand is not on its way to anybody.
-
-    Raises:
-        Unavailable: the bus is away.
     """
     swept = 0
-    refs = await sessions_known(bus)
     for start in range(0, len(refs), AT_ONCE):
         # Few at once: what wakes a session meanwhile must not stand behind all the others.
         posted = [ref for ref in refs[start : start + AT_ONCE] if not actors.busy(ref)]

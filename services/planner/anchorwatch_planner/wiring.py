@@ -10,6 +10,7 @@ from anchorwatch.core.facts import Observation
 from anchorwatch.core.session.spending import Prices
 from anchorwatch.core.session.wakes import Windows
 from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.schedules import ScheduleJournal
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
@@ -30,6 +31,7 @@ from anchorwatch_planner.model_list import ModelList
 from anchorwatch_planner.schedules import Schedules
 from anchorwatch_planner.switchboard import Switchboard
 from anchorwatch_planner.think import Thinker
+from anchorwatch_planner.timetable import Timetable
 
 SHARD = "0"
 SESSIONS_CACHED = 2_000
@@ -37,11 +39,12 @@ SESSIONS_CACHED = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Wired:
-    """What looks at sessions, and what answers questions about them."""
+    """What looks at sessions, and at schedules, and what answers questions about sessions."""
 
     looker: DoubtingLooker
     answers: Answers
     sessions: SessionJournal
+    timetable: Timetable
 
 
 def wire(
@@ -80,11 +83,12 @@ def wire(
         log=context.log,
     )
     windows = Windows(round(settings.debounce_p0_s * 1000), round(settings.debounce_p1_s * 1000))
+    bells = Schedules(bus, clock)
     parts = Parts(
         sessions=sessions,
         committer=committer,
         cache=Cache(SESSIONS_CACHED),
-        schedules=Schedules(bus, clock),
+        schedules=bells,
         thinker=thinker,
         peers=context.peers,
         identity=identity,
@@ -92,6 +96,7 @@ def wire(
         limits=Limits(settings, windows, thinker.agent),
         switches=switches,
         log=context.log,
+        heartbeat_s=settings.heartbeat_s,
     )
     answers = Answers(
         bus=bus,
@@ -106,4 +111,6 @@ def wire(
         log=context.log,
     )
     looker = DoubtingLooker(Looker(parts), bus, committer, identity, clock, context.log)
-    return Wired(looker, answers, sessions)
+    journal = ScheduleJournal(bus, committer, identity.execution_id)
+    timetable = Timetable(journal, sessions, bells, identity, clock, context.log)
+    return Wired(looker, answers, sessions, timetable)

@@ -20,7 +20,7 @@ from anchorwatch.core.facts import Observation
 from anchorwatch.core.memo import ByIdentity
 from anchorwatch.core.session.outputs import stand_in
 from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, Step, Summary, Turn
-from anchorwatch.core.session.wakes import shown, tally
+from anchorwatch.core.session.wakes import SCHEDULE_SOURCE, shown, tally
 from anchorwatch.core.times import iso
 from anchorwatch.core.tools import ToolSpec
 from anchorwatch.models.port import PAST_REMEMBERED, TOOLS_REMEMBERED, ModelRequest, PastCall, Situation
@@ -190,6 +190,8 @@ def _wake_line(each: Input) -> str:
             return "a person asks you to look now" + (f": {each.text}" if each.text else "")
         case "resolution":
             return each.text
+        case "tick" if each.source == SCHEDULE_SOURCE:
+            return f"the schedule {each.type}, which a person made, is due: {each.text}"
         case _:
             return "it is time for the regular check"
 

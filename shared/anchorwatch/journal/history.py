@@ -145,7 +145,8 @@ class History:
         return tuple(
             each
             for each in self.inputs
-            if each.sequence in joined or (after < each.sequence <= through and each.sequence not in before)
+            if each.sequence in joined
+            or (after < each.sequence <= through and each.sequence not in before and not each.settled)
         )
 
     def claims_of(self, call: CallId) -> tuple[Claim, ...]:

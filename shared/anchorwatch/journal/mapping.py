@@ -168,8 +168,13 @@ def input_body(  # noqa: PLR0913 - the fields of the record, by name
     body_sha256: str = "",
     by: str = "",
     expires_at_ms: int | None = None,
+    settled: str = "",
+    why: str = "",
 ) -> dict[str, Any]:
-    """The body of an ``in`` record. ``data`` is the event's own data (JSON); ``body_sha256`` binds the receipt to its request."""
+    """The body of an ``in`` record. ``data`` is the event's own data (JSON); ``body_sha256`` binds the receipt to its request.
+
+    ``settled``: the disposition that it has from the first, with ``why``; it waits for no turn.
+    """
     body: dict[str, Any] = {"kind": kind, "priority": priority, "body_sha256": body_sha256}
     optional = {
         "text": text,
@@ -178,6 +183,8 @@ def input_body(  # noqa: PLR0913 - the fields of the record, by name
         "data": data,
         "by": by,
         "expires_at_ms": expires_at_ms,
+        "settled": settled,
+        "why": why,
     }
     return body | {name: value for name, value in optional.items() if value not in (None, "")}
 
@@ -195,6 +202,8 @@ def read_input(input_id: str, record: Record, stored: Stored) -> Input:
         source=body.get("source", ""),
         type=body.get("type", ""),
         expires_at_ms=body.get("expires_at_ms"),
+        settled=body.get("settled", ""),
+        why=body.get("why", ""),
     )
 
 

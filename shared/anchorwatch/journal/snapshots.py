@@ -103,6 +103,9 @@ def _read_spent(body: Body | None) -> Spent:
 def _past_body(past: PastTurn) -> dict[str, Any]:
     body = asdict(past)
     body["tally"] = [list(each) for each in past.tally]
+    for given in (*body["inputs"], *(each for step in body["steps"] for each in step["joined"])):
+        # A turn takes none that was settled from the first.
+        del given["settled"], given["why"]
     for step, kept in zip(body["steps"], past.steps, strict=True):
         step["observation"] = seen_body(kept.observation) if kept.observation else None
     return body

@@ -10,20 +10,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from anchorwatch.bus.port import Bus, Expect, Stored
-from anchorwatch.codec import decode, encode
-from anchorwatch.core.errors import Damaged, Fenced, IdempotencyConflict, Refused
+from anchorwatch.bus.port import Bus, Stored
+from anchorwatch.codec import decode
+from anchorwatch.core.errors import Damaged, Refused
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind, Record
-from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
+from anchorwatch.journal.commit import DEADLINE_S, Committer
+from anchorwatch.journal.ordered import OrderedRegisters
 from anchorwatch.journal.orders import Asked
-from anchorwatch.journal.reading import newest
 from anchorwatch.topology.subjects import SWITCH, SWITCHED
 
 Scope = Literal["session", "agent", "workspace"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 WHOLE = "all"
-RACES_LOST_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +84,13 @@ class SwitchJournal:
 
     def __init__(self, bus: Bus, committer: Committer, writer: str) -> None:
         self._bus = bus
-        self._committer = committer
+        self._stream = committer.stream
+        self._registers = OrderedRegisters(bus, committer)
         self._writer = writer
 
     async def all(self, workspace: str, shard: str = "0") -> list[Switch]:
         """Every switch of a workspace that was ever turned, by scope and name."""
-        page = await self._bus.last(self._committer.stream, [SWITCH.filter(shard=shard, workspace=workspace)])
+        page = await self._bus.last(self._stream, [SWITCH.filter(shard=shard, workspace=workspace)])
         return sorted(map(read_switch, page.messages), key=lambda each: (each.scope, each.name))
 
     async def turn(
@@ -103,50 +103,15 @@ class SwitchJournal:
         """
         subject = SWITCH.at(shard=shard, workspace=wanted.workspace, scope=wanted.scope, name=wanted.name)
         receipt = SWITCHED.at(shard=shard, workspace=wanted.workspace, control_id=asked.control_id)
-        for _ in range(RACES_LOST_MAX):
-            found = await newest(self._bus, self._committer.stream, [subject, receipt])
-            if receipt in found:
-                return await self._before(subject, found[receipt], asked), True
-            standing = read_switch(found[subject]) if subject in found else None
+        body = {"on": wanted.on, "by": asked.by, "reason": wanted.reason, "control": asked.control_id}
+
+        def change(found: Stored | None) -> Record:
+            standing = read_switch(found) if found else None
             if (standing.on if standing else False) == wanted.on:
                 raise Refused(
                     str(standing) if standing else f"{wanted.scope} {wanted.name} has no kill switch on"
                 )
-            try:
-                return await self._write(wanted, asked, (subject, receipt), standing, deadline_s), False
-            except Fenced:
-                continue
-        raise Fenced(f"the kill switch of {wanted.scope} {wanted.name} is being turned by others")
+            return Record(Kind.SWITCH, wanted.at_ms, self._writer, body)
 
-    async def _write(
-        self,
-        wanted: Switch,
-        asked: Asked,
-        subjects: tuple[str, str],
-        standing: Switch | None,
-        deadline_s: float,
-    ) -> Switch:
-        subject, receipt = subjects
-        body = {"on": wanted.on, "by": asked.by, "reason": wanted.reason, "control": asked.control_id}
-        said, _ = encode(Record(Kind.SWITCH, wanted.at_ms, self._writer, body))
-        proof = {"by": asked.by, "body_sha256": asked.body_sha256}
-        given, _ = encode(Record(Kind.CONTROL, wanted.at_ms, self._writer, proof))
-        last = await self._committer.commit(
-            [Write(subject, said), Write(receipt, given, Expect(receipt, 0))],
-            Expect(subject, standing.sequence if standing else 0),
-            deadline_s,
-        )
-        return read_switch(Stored(subject, last - 1, wanted.at_ms, said))
-
-    async def _before(self, subject: str, receipt: Stored, asked: Asked) -> Switch:
-        first = decode(receipt.payload).body["body_sha256"]
-        if first != asked.body_sha256:
-            raise IdempotencyConflict(
-                "the key was used before with another request",
-                hint="use a new key for a new request",
-                first_body_sha256=first,
-            )
-        page = await self._bus.range(self._committer.stream, subject, receipt.sequence - 1, limit=1)
-        if not page.messages:
-            raise Damaged(f"sequence {receipt.sequence}: no switch stands before this receipt")
-        return read_switch(page.messages[0])
+        stored, replayed = await self._registers.order(subject, receipt, asked, change, deadline_s)
+        return read_switch(stored), replayed

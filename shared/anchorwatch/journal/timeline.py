@@ -15,6 +15,7 @@ from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import AnchorWatchError, BadInput
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind, Record
+from anchorwatch.core.session.wakes import SCHEDULE_SOURCE
 from anchorwatch.core.times import iso
 from anchorwatch.topology.subjects import Register, parse_register
 
@@ -182,7 +183,7 @@ def _entry(stored: Stored, register: Register, record: Record) -> Entry | None:
     body = record.body
     who = str(body.get("by") or record.writer)
     match record.kind:
-        case Kind.SNAPSHOT | Kind.CONTROL | Kind.BLOCK | Kind.SWITCH:
+        case Kind.SNAPSHOT | Kind.CONTROL | Kind.BLOCK | Kind.SWITCH | Kind.SCHEDULE:
             return None
         case Kind.INPUT:
             what, ids = _input(body), {"input_id": register.path[1]}
@@ -259,6 +260,8 @@ def _input(body: Mapping[str, Any]) -> str:
             return "a person asked for a turn"
         case "resolution":
             return clip(body.get("text", ""))
+        case "tick" if body.get("source") == SCHEDULE_SOURCE:
+            return f"the schedule {body['type']} was due: {clip(body['text'])}"
         case "tick":
             return (
                 "an input that waited fell due" if body.get("type") == "tick" else "the time for a check came"
@@ -269,7 +272,9 @@ def _input(body: Mapping[str, Any]) -> str:
 
 
 def _due(body: Mapping[str, Any], input_id: str) -> str:
-    """Which input a tick was made for: its id names the record."""
+    """Which input a tick was made for: its id names the record; or why no turn is to take it."""
+    if "settled" in body:
+        return f"{body['settled']}: {clip(body.get('why', ''))}"
     sequence = input_id.removeprefix("tick-")
     return f"the one at {sequence}" if body["kind"] == "tick" and sequence.isdecimal() else ""
 

@@ -78,6 +78,8 @@ BLOCK = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.block.{{resourc
 
 SWITCH = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.switch.{{scope}}.{{name}}")
 SWITCHED = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.switched.{{control_id}}")
+SCHEDULE = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.schedule.{{name}}")
+SCHEDULED = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.scheduled.{{control_id}}")
 
 EVENT_ALL = "aw.event.>"
 EVENT_WORKSPACE = Subject("aw.event.{workspace}.>")
@@ -85,6 +87,8 @@ KEY_ALL = Subject("$KV.{bucket}.>")
 
 TICK_SCHEDULE = Subject("aw.tick.schedule.{shard}.{workspace}.{session}")
 TICK_FIRED = Subject("aw.tick.fired.{shard}.{workspace}.{session}")
+SLOT_SCHEDULE = Subject("aw.tick.slot.{shard}.{workspace}.{name}")
+SLOT_FIRED = Subject("aw.tick.slot-fired.{shard}.{workspace}.{name}")
 
 DEAD_LETTER = Subject("aw.dead.{workspace}.{service}.{id}")
 
@@ -190,7 +194,7 @@ class Register:
         """The family and, of ``p`` and ``fx``, the register in it.
 
         ``in``, ``p.anchor``, ``p.log``, ``p.cmd``, ``ctl``, ``fx.gate``, ``fx.claim``, ``fx.done``, ``late``, ``art``, ``sent``;
-        of the workspace itself ``block``, ``switch`` and ``switched``.
+        of the workspace itself ``block``, ``switch`` and ``switched``, ``schedule`` and ``scheduled``.
         """
         head = self.path[0]
         if head == "p":

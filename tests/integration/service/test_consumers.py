@@ -30,6 +30,8 @@ async def test_every_consumer_of_every_service_delivers_without_end(
         "EVENTS/observer",
         "JOURNAL_0/planner",
         "TICKS/planner-ticks",
+        "JOURNAL_0/planner-schedules",
+        "TICKS/planner-slots",
         "JOURNAL_0/executor-default",
         "JOURNAL_0/executor-memory",
         "JOURNAL_0/memory-memory-1",

@@ -43,8 +43,8 @@ async def test_a_wake_does_not_stand_behind_all_that_are_swept() -> None:
         order.append((ref.session, causes[0].kind))
 
     actors = Actors(look, structlog.stdlib.get_logger(), KeepAlive(), concurrency=64)
-    bus: Any = View()
-    sweeping = asyncio.create_task(sweep(bus, actors, starting=True))
+    refs = [SessionRef("default", f"s{number:02}") for number in range(SESSIONS)]
+    sweeping = asyncio.create_task(sweep(refs, actors, starting=True))
     await begun.wait()
     woken = SessionRef("default", f"s{SESSIONS - 1}")
     await actors.post(woken, Cause("in", 7))

@@ -44,8 +44,8 @@ def accept(db: sqlite3.Connection, opened: Opened) -> None:
         type=given.type,
         text=given.text,
         who=str(opened.record.body.get("by") or opened.record.writer),
-        disposition="refused" if gone else PENDING,
-        reason=DELETED_REASON if gone else "",
+        disposition=given.settled or ("refused" if gone else PENDING),
+        reason=given.why or (DELETED_REASON if gone else ""),
     )
     content = {"input_id": given.input_id, "kind": given.kind, "text": given.text}
     if given.source:

@@ -102,7 +102,11 @@ def _apply_planner(state: SessionState, event: PlannerEvent, record: Recorded) -
 
 def _accept(state: SessionState, given: Iterable[Input]) -> SessionState:
     known = {each.sequence: each for each in state.pending}
-    new = [each for each in given if each.sequence not in known and state.takes(each.sequence)]
+    new = [
+        each
+        for each in given
+        if each.sequence not in known and not each.settled and state.takes(each.sequence)
+    ]
     if not new:
         return state
     known.update((each.sequence, each) for each in reversed(new))

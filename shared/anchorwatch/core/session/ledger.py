@@ -6,6 +6,7 @@ machine's fold on purpose: what the ledger says can be held against what the mac
 - An input *ran* when a turn took it up (at its start, or later: it joined), or *coalesced* when another of its family in
   that turn had said it already; it *expired*, was *superseded* by an order, or *refused*: its session was deleted, or too much
   waited in it while it was held.
+  An occurrence of a schedule that no turn is to take has its disposition from the first.
 - An outcome *ran* when it was the one that settled its step, so that the turn went on; those before it *coalesced*. One
   that came after its turn is *superseded*: nobody waits for it.
 - An order *ran*: it was carried out by the record that it is. One that is refused is no record, and no wake.
@@ -97,7 +98,9 @@ class _Book:
             self.twice.append(given.sequence)
             return
         self.wakes[given.sequence] = Wake(given.sequence, "input")
-        if self.deleted:
+        if given.settled:
+            self._dispose(given.sequence, given.settled, why=given.why)
+        elif self.deleted:
             self._dispose(given.sequence, "refused", why=DELETED)
         else:
             self.waiting[given.sequence] = given

@@ -21,7 +21,10 @@ CallState = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An accepted input. ``at_ms``: when the journal accepted it; ``sequence``: its receipt."""
+    """An accepted input. ``at_ms``: when the journal accepted it; ``sequence``: its receipt.
+
+    ``settled``: the disposition that it has had from the first, with ``why``: no turn takes it. Empty: a turn will say.
+    """
 
     sequence: int
     input_id: str
@@ -32,6 +35,8 @@ class Input:
     source: str = ""
     type: str = ""
     expires_at_ms: int | None = None
+    settled: Literal["", "coalesced", "expired", "refused"] = ""
+    why: str = ""
 
     @property
     def family(self) -> str:

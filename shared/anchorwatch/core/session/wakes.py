@@ -21,6 +21,8 @@ FAMILIES_TOLD_MAX = 20
 FAMILY_CHARS_MAX = 80
 
 Disposition = Literal["ran", "coalesced", "expired", "superseded", "refused"]
+SCHEDULE_SOURCE = "schedule"
+"""The source of a tick that is an occurrence of a schedule; its type is the schedule's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,14 @@ class NotBefore:
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """Nothing is due until somebody acts: the session is running, paused, quarantined, deleted, or not there."""
+    """Nothing is due until somebody acts: the session is running, paused, quarantined, deleted, or not there.
+
+    Of an idle session it is never said: nobody would look at it again.
+    """
+
+
+LONG_AGO_MS = 0
+"""When the check of an idle session is due that has neither a next check nor a wake that comes by itself."""
 
 
 def due(state: SessionState, now_ms: int, windows: Windows, held: Held = FREE) -> Due | NotBefore | Never:
@@ -70,7 +79,7 @@ def due(state: SessionState, now_ms: int, windows: Windows, held: Held = FREE) -
         return Due()
     if check_ms is not None and (not ready or check_ms < min(ready)):
         return NotBefore(check_ms, check=True)
-    return NotBefore(min(ready), check=False) if ready else Never()
+    return NotBefore(min(ready), check=False) if ready else NotBefore(LONG_AGO_MS, check=True)
 
 
 def _sorted_out(pending: Iterable[Input]) -> tuple[Iterable[Input], Iterable[Input]]:
@@ -175,5 +184,9 @@ def shown(inputs: Sequence[Input], count: int) -> tuple[Input, ...]:
 
     A burst of events must not push a person's word out of sight.
     """
-    newest_first = sorted(inputs, key=lambda each: (each.kind != "message", -each.sequence))
+    newest_first = sorted(inputs, key=lambda each: (not _is_said(each), -each.sequence))
     return tuple(sorted(newest_first[:count], key=lambda each: each.sequence))
+
+
+def _is_said(each: Input) -> bool:
+    return each.kind == "message" or (each.kind == "tick" and each.source == SCHEDULE_SOURCE)

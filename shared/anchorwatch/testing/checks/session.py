@@ -22,7 +22,7 @@ def at_rest(history: History, through: int = 0, channels: Sequence[str] = ()) ->
     if not history.anchors:
         return False
     anchor = history.anchors[-1].anchor
-    waiting = {each.sequence for each in history.inputs} | ({through} - {0})
+    waiting = {each.sequence for each in history.inputs if not each.settled} | ({through} - {0})
     waiting = {each for each in waiting if each > anchor.inputs_through} - set(anchor.inputs_joined)
     decided = {each.call for each in history.commands}
     settled = {each.outcome.call for each in history.outcomes}
@@ -61,7 +61,7 @@ def _inputs(evidence: Evidence) -> Iterator[Violation]:
     cleared = {each.sequence for each in (*ledger.of("superseded"), *ledger.of("refused"))}
     for each in history.inputs:
         if taken[each.sequence] == 0:
-            if each.sequence in cleared:
+            if each.sequence in cleared or each.settled:
                 continue
             yield Violation("lost", f"no turn took the input {each.input_id} at {each.sequence}")
         elif taken[each.sequence] > 1:

@@ -1,0 +1,159 @@
+"""Schedules: made, paused, resumed and deleted by people; shown with what comes next."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any, Literal
+
+from anchorwatch.bus.port import Stored
+from anchorwatch.codec import canonical_json, sha256_hex
+from anchorwatch.core.errors import BadInput, Damaged
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.schedules import machine
+from anchorwatch.core.schedules.cron import Cron
+from anchorwatch.core.schedules.schedule import Changed, Definition, Schedule
+from anchorwatch.core.schedules.zones import reached as reached_slot
+from anchorwatch.core.schedules.zones import shown, slot_text
+from anchorwatch.core.times import iso
+from anchorwatch.edges import Edge, reached
+from anchorwatch.journal.inputs import input_id
+from anchorwatch.journal.orders import Asked
+from anchorwatch.journal.schedules import read_schedule
+from anchorwatch.topology.subjects import SCHEDULE
+from anchorwatch.zones import zone_of
+
+from anchorwatch_gateway.bodies import NewSchedule
+from anchorwatch_gateway.caller import by
+from anchorwatch_gateway.parts import Parts
+from anchorwatch_gateway.sessions import find_living
+
+NEXT_SHOWN = 5
+Verb = Literal["create", "pause", "resume", "delete"]
+
+
+async def listed(parts: Parts, workspace: str, session: str | None) -> list[dict[str, Any]]:
+    """The schedules of the workspace, or of one session, by name; those that were deleted are left out.
+
+    Raises:
+        Unavailable.
+    """
+    found = [_row(parts, stored) for stored in await parts.schedules.standing(workspace)]
+    rows = [row for row in found if row["state"] != "deleted" and session in (None, row["session"])]
+    return sorted(rows, key=lambda row: str(row["name"]))
+
+
+async def shown_one(parts: Parts, workspace: str, name: str) -> dict[str, Any]:
+    """One schedule.
+
+    Raises:
+        NotFound, Damaged, Unavailable.
+    """
+    return _show(parts, await parts.schedules.find(workspace, name))
+
+
+async def create(
+    parts: Parts, workspace: str, wish: NewSchedule, key: str | None, body: object
+) -> tuple[dict[str, Any], str]:
+    """Make a schedule; returns (it, the request's key).
+
+    Raises:
+        BadInput: cron or zone say nothing. NotFound: there is no such session. SessionDeleted. Conflict: the name is taken.
+        IdempotencyConflict, Fenced, Unavailable, Refused.
+    """
+    cron, zone = Cron.parse(wish.cron), zone_of(wish.zone)
+    await find_living(parts, SessionRef(workspace, wish.session))
+    given = wish.model_dump(exclude={"cron"})
+    definition = Definition(workspace=workspace, cron=cron.expression, **given)
+    asked, key = _asked(workspace, "create", wish.name, key, body)
+    reached(Edge.GATEWAY_SCHEDULE_BEFORE)
+    schedule, replayed = await parts.schedules.make(
+        definition, zone, asked, parts.clock.now_ms(), parts.commit_deadline_s
+    )
+    reached(Edge.GATEWAY_SCHEDULE_AFTER)
+    return _told(parts, schedule, key, replayed=replayed), key
+
+
+async def order(
+    parts: Parts,
+    workspace: str,
+    verb: Literal["pause", "resume", "delete"],
+    name: str,
+    reason: str,
+    key: str | None,
+    body: object,
+) -> tuple[dict[str, Any], str]:
+    """Change a schedule; returns (it, the request's key).
+
+    Raises:
+        NotFound: there is none of that name. Refused: it is so already, or over. IdempotencyConflict, Fenced, Unavailable.
+    """
+    asked, key = _asked(workspace, verb, name, key, body)
+    now_ms = parts.clock.now_ms()
+    change = _change(verb, Changed(by(), now_ms, reason))
+    reached(Edge.GATEWAY_SCHEDULE_BEFORE)
+    schedule, replayed = await parts.schedules.order(
+        workspace, name, asked, now_ms, change, parts.commit_deadline_s
+    )
+    reached(Edge.GATEWAY_SCHEDULE_AFTER)
+    return _told(parts, schedule, key, replayed=replayed), key
+
+
+def _change(verb: Literal["pause", "resume", "delete"], changed: Changed) -> Callable[[Schedule], Schedule]:
+    match verb:
+        case "pause":
+            return lambda schedule: machine.pause(schedule, changed)
+        case "resume":
+            return lambda schedule: machine.resume(schedule, zone_of(schedule.definition.zone), changed)
+        case "delete":
+            return lambda schedule: machine.delete(schedule, changed)
+
+
+def _asked(workspace: str, verb: Verb, name: str, key: str | None, body: object) -> tuple[Asked, str]:
+    key = key or secrets.token_urlsafe(18)
+    meant = {"verb": verb, "name": name, "body": body}
+    control_id = input_id("c", workspace, "schedule", key)
+    return Asked(control_id, by(), sha256_hex(canonical_json(meant))), key
+
+
+def _told(parts: Parts, schedule: Schedule, key: str, *, replayed: bool) -> dict[str, Any]:
+    return {**_show(parts, schedule), "replayed": replayed, "idempotency_key": key}
+
+
+def _row(parts: Parts, stored: Stored) -> dict[str, Any]:
+    try:
+        return _show(parts, read_schedule(stored))
+    except (Damaged, BadInput) as damage:
+        name = (SCHEDULE.parse(stored.subject) or {}).get("name", "")
+        return {"name": name, "session": None, "state": "damaged", "reason": damage.message, "next": []}
+
+
+def _show(parts: Parts, schedule: Schedule) -> dict[str, Any]:
+    definition, counts = schedule.definition, schedule.counts
+    return {
+        "name": definition.name,
+        "session": definition.session,
+        "cron": definition.cron,
+        "zone": definition.zone,
+        "text": definition.text,
+        "missed": definition.missed,
+        "overlap": definition.overlap,
+        "state": schedule.state,
+        "next": _next(schedule, parts.clock.now_ms()),
+        "last_slot": slot_text(schedule.last_slot) if schedule.last_slot else None,
+        "counts": {"made": counts.made, "missed": counts.missed, "skipped": counts.skipped},
+        "by": schedule.changed.by,
+        "at": iso(schedule.changed.at_ms),
+        "reason": schedule.changed.reason,
+        "sequence": schedule.sequence,
+    }
+
+
+def _next(schedule: Schedule, now_ms: int) -> list[dict[str, str]]:
+    """What comes next; of a schedule that is paused, what would come if it were resumed now."""
+    if not schedule.living:
+        return []
+    zone = zone_of(schedule.definition.zone)
+    after = schedule.after if schedule.state == "active" else max(schedule.after, reached_slot(now_ms, zone))
+    found = machine.upcoming(Cron(schedule.definition.cron), zone, after, NEXT_SHOWN)
+    return [{"slot": slot_text(slot), "at": shown(at_ms, zone)} for slot, at_ms in found]

@@ -1,0 +1,84 @@
+"""Registers of a workspace that people change by orders: each order once, whatever is killed and however often it is asked.
+
+The register's new record and the order's receipt (written once, for ever) are one atomic write, the receipt directly behind the
+record. So whoever asks again finds the receipt, and what was done directly before it; or nothing was done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anchorwatch.bus.port import Bus, Expect, Stored
+from anchorwatch.codec import decode, encode
+from anchorwatch.core.errors import Damaged, Fenced, IdempotencyConflict
+from anchorwatch.core.records import Kind, Record
+from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
+from anchorwatch.journal.orders import Asked
+from anchorwatch.journal.reading import newest
+
+RACES_LOST_MAX = 8
+
+Change = Callable[[Stored | None], Record]
+"""What the register is to hold, given what stands there; raises where the order cannot be carried out."""
+
+
+class OrderedRegisters:
+    """Carries out orders on single registers."""
+
+    def __init__(self, bus: Bus, committer: Committer) -> None:
+        self._bus = bus
+        self._committer = committer
+
+    async def order(
+        self, subject: str, receipt: str, asked: Asked, change: Change, deadline_s: float = DEADLINE_S
+    ) -> tuple[Stored, bool]:
+        """Change the register once: (its record, whether the same request had done so before).
+
+        Raises:
+            IdempotencyConflict: the key was used for another request. Fenced: others wrote first each time. Unavailable.
+            And whatever ``change`` raises; then nothing was done.
+        """
+        for _ in range(RACES_LOST_MAX):
+            found = await newest(self._bus, self._committer.stream, [subject, receipt])
+            if receipt in found:
+                return await self._before(subject, found[receipt], asked), True
+            try:
+                return await self._write(
+                    (subject, receipt), found.get(subject), asked, change, deadline_s
+                ), False
+            except Fenced:
+                continue
+        raise Fenced(f"{subject} is being written by others")
+
+    async def _write(
+        self,
+        subjects: tuple[str, str],
+        standing: Stored | None,
+        asked: Asked,
+        change: Change,
+        deadline_s: float,
+    ) -> Stored:
+        subject, receipt = subjects
+        record = change(standing)
+        said, _ = encode(record)
+        proof = {"by": asked.by, "body_sha256": asked.body_sha256}
+        given, _ = encode(Record(Kind.CONTROL, record.at_ms, record.writer, proof))
+        last = await self._committer.commit(
+            [Write(subject, said), Write(receipt, given, Expect(receipt, 0))],
+            Expect(subject, standing.sequence if standing else 0),
+            deadline_s,
+        )
+        return Stored(subject, last - 1, record.at_ms, said)
+
+    async def _before(self, subject: str, receipt: Stored, asked: Asked) -> Stored:
+        first = decode(receipt.payload).body["body_sha256"]
+        if first != asked.body_sha256:
+            raise IdempotencyConflict(
+                "the key was used before with another request",
+                hint="use a new key for a new request",
+                first_body_sha256=first,
+            )
+        page = await self._bus.range(self._committer.stream, subject, receipt.sequence - 1, limit=1)
+        if not page.messages:
+            raise Damaged(f"sequence {receipt.sequence}: nothing stands before this receipt")
+        return page.messages[0]

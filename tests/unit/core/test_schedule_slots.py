@@ -1,0 +1,134 @@
+"""Slots of a cron expression, and when they come in zones that set their clocks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from anchorwatch.core.errors import BadInput
+from anchorwatch.core.schedules.cron import Cron
+from anchorwatch.core.schedules.machine import upcoming
+from anchorwatch.core.schedules.zones import instant_of, reached, read_slot, shown, slot_text
+from anchorwatch.zones import zone_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+BERLIN, NEW_YORK, LORD_HOWE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"
+ZONES = [BERLIN, NEW_YORK, LORD_HOWE, "Europe/Dublin", "Africa/Casablanca", "Pacific/Apia", "UTC"]
+zones = st.sampled_from(ZONES)
+BEGIN, END = read_slot("2011-01-01T00:00"), read_slot("2037-01-01T00:00")
+instants = st.datetimes(BEGIN, END).map(lambda each: round(each.replace(tzinfo=UTC).timestamp() * 1000))
+slots = st.datetimes(BEGIN, END).map(lambda each: each.replace(second=0, microsecond=0))
+
+
+def comes(slot: str, zone: str) -> str:
+    return shown(instant_of(read_slot(slot), zone_of(zone)), zone_of("UTC"))
+
+
+GAPS = [
+    (BERLIN, "2026-03-29T01:59", "2026-03-29T00:59:00+00:00"),
+    (BERLIN, "2026-03-29T02:00", "2026-03-29T01:00:00+00:00"),
+    (BERLIN, "2026-03-29T02:30", "2026-03-29T01:00:00+00:00"),
+    (BERLIN, "2026-03-29T03:00", "2026-03-29T01:00:00+00:00"),
+    (NEW_YORK, "2026-03-08T02:30", "2026-03-08T07:00:00+00:00"),
+    (NEW_YORK, "2026-03-08T03:00", "2026-03-08T07:00:00+00:00"),
+    # Half an hour, not a whole one: from 02:00 to 02:30.
+    (LORD_HOWE, "2026-10-04T02:10", "2026-10-03T15:30:00+00:00"),
+    (LORD_HOWE, "2026-10-04T02:30", "2026-10-03T15:30:00+00:00"),
+    # A whole day that never was.
+    ("Pacific/Apia", "2011-12-30T12:00", "2011-12-30T10:00:00+00:00"),
+]
+FOLDS = [
+    (BERLIN, "2026-10-25T02:30", "2026-10-25T00:30:00+00:00"),
+    (BERLIN, "2026-10-25T03:00", "2026-10-25T02:00:00+00:00"),
+    (NEW_YORK, "2026-11-01T01:30", "2026-11-01T05:30:00+00:00"),
+    (NEW_YORK, "2026-11-01T02:00", "2026-11-01T07:00:00+00:00"),
+    (LORD_HOWE, "2026-04-05T01:40", "2026-04-04T14:40:00+00:00"),
+    (LORD_HOWE, "2026-04-05T02:00", "2026-04-04T15:30:00+00:00"),
+]
+
+
+@pytest.mark.parametrize(("zone", "slot", "at"), GAPS)
+def test_a_slot_that_the_clocks_jump_over_comes_at_the_first_instant_after(
+    zone: str, slot: str, at: str
+) -> None:
+    assert comes(slot, zone) == at
+
+
+@pytest.mark.parametrize(("zone", "slot", "at"), FOLDS)
+def test_a_slot_that_the_clocks_show_twice_comes_the_first_time(zone: str, slot: str, at: str) -> None:
+    assert comes(slot, zone) == at
+
+
+@given(slots, instants, zones)
+def test_a_slot_has_come_exactly_when_its_instant_has(slot: datetime, now_ms: int, zone: str) -> None:
+    tz = zone_of(zone)
+    assert (instant_of(slot, tz) <= now_ms) == (slot <= reached(now_ms, tz))
+
+
+@given(slots, zones, st.integers(-180, 180), st.integers(0, 59_999))
+def test_and_so_around_each_change_of_the_clocks(
+    slot: datetime, zone: str, minutes: int, more_ms: int
+) -> None:
+    tz = zone_of(zone)
+    for changed in ("2026-03-29T01:00", "2026-10-25T01:00", "2026-10-03T15:30", "2026-04-04T15:00"):
+        near = read_slot(changed) + timedelta(minutes=minutes)
+        now_ms = round(near.replace(tzinfo=UTC).timestamp() * 1000) + more_ms
+        local = reached(now_ms, tz) + (slot - slot.replace(hour=3, minute=30))
+        assert (instant_of(local, tz) <= now_ms) == (local <= reached(now_ms, tz))
+
+
+@given(slots, slots, zones)
+def test_later_slots_come_no_earlier(one: datetime, other: datetime, zone: str) -> None:
+    first, second = sorted((one, other))
+    assert instant_of(first, zone_of(zone)) <= instant_of(second, zone_of(zone))
+
+
+def test_the_next_occurrences_are_shown_as_the_clocks_of_the_zone_show_them() -> None:
+    zone = zone_of(BERLIN)
+    found = upcoming(Cron.parse("30 2 * * *"), zone, read_slot("2026-03-27T12:00"), 3)
+    assert [(slot_text(slot), shown(at_ms, zone)) for slot, at_ms in found] == [
+        ("2026-03-28T02:30", "2026-03-28T02:30:00+01:00"),
+        ("2026-03-29T02:30", "2026-03-29T03:00:00+02:00"),
+        ("2026-03-30T02:30", "2026-03-30T02:30:00+02:00"),
+    ]
+
+
+def test_slots_of_one_instant_are_one_occurrence() -> None:
+    found = upcoming(Cron.parse("*/15 * * * *"), zone_of(BERLIN), read_slot("2026-03-29T01:30"), 3)
+    assert [slot_text(slot) for slot, _ in found] == [
+        "2026-03-29T01:45",
+        "2026-03-29T03:00",
+        "2026-03-29T03:15",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "* * * *", "* * * * * *", "61 * * * *", "0 9 * * NOPE", "0 0 31 2 *", "0 0 L-99 * *", "@daily"],
+)
+def test_an_expression_that_says_nothing_is_refused_with_the_way_out(text: str) -> None:
+    with pytest.raises(BadInput) as told:
+        Cron.parse(text)
+    assert "never comes" in told.value.message or "minute hour" in told.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("Europe/Berln", "Europe/Berlin"), ("Europe", "Europe/"), ("../x", "example"), ("", "")],
+)
+def test_a_zone_that_there_is_not_is_refused_with_one_that_there_is(name: str, hint: str) -> None:
+    with pytest.raises(BadInput) as told:
+        zone_of(name)
+    assert hint in told.value.hint
+
+
+@given(slots)
+def test_the_slot_at_or_before_is_the_last_one(slot: datetime) -> None:
+    cron = Cron.parse("*/7 3-5 * * *")
+    found = cron.at_or_before(slot)
+    assert found is not None
+    assert found <= slot
+    following = cron.following(found)
+    assert following is not None
+    assert following > slot
