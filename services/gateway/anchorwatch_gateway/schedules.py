@@ -81,14 +81,13 @@ async def order(
     name: str,
     reason: str,
     key: str | None,
-    body: object,
 ) -> tuple[dict[str, Any], str]:
     """Change a schedule; returns (it, the request's key).
 
     Raises:
         NotFound: there is none of that name. Refused: it is so already, or over. IdempotencyConflict, Fenced, Unavailable.
     """
-    asked, key = _asked(workspace, verb, name, key, body)
+    asked, key = _asked(workspace, verb, name, key, {"reason": reason})
     now_ms = parts.clock.now_ms()
     change = _change(verb, Changed(by(), now_ms, reason))
     reached(Edge.GATEWAY_SCHEDULE_BEFORE)

@@ -104,6 +104,11 @@ class Api:
         headers = {KEY_HEADER: key or secrets.token_urlsafe(18)}
         return self._send("POST", path, body=body, headers=headers, timeout_s=timeout_s)
 
+    def delete(self, path: str, *, key: str | None = None, **params: Any) -> Any:  # noqa: ANN401 - JSON
+        """Delete what stands at ``path``. Under an idempotency key (one is made), trying again is harmless."""
+        headers = {KEY_HEADER: key or secrets.token_urlsafe(18)}
+        return self._send("DELETE", path, params=params, headers=headers)
+
     def put(self, path: str, body: Any) -> Any:  # noqa: ANN401 - JSON
         return self._send("PUT", path, body=body)
 

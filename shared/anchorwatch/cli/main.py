@@ -30,6 +30,7 @@ def build() -> typer.Typer:
         model_verbs,
         own_verbs,
         reset_verbs,
+        schedule_verbs,
         session_verbs,
         showing_verbs,
     )
@@ -48,6 +49,7 @@ def build() -> typer.Typer:
         control_verbs,
         reset_verbs,
         kill_verbs,
+        schedule_verbs,
         showing_verbs,
         effect_verbs,
         list_verbs,

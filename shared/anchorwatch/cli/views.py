@@ -113,6 +113,18 @@ SWITCHES: Sequence[Column] = (
     ("reason", _field("reason")),
 )
 
+SCHEDULES: Sequence[Column] = (
+    ("schedule", _field("name")),
+    ("session", _field("session")),
+    ("cron", _field("cron")),
+    ("zone", _field("zone")),
+    ("state", _field("state")),
+    ("next", lambda row: row["next"][0]["at"] if row["next"] and row["state"] == "active" else None),
+    ("made", lambda row: row.get("counts", {}).get("made")),
+    ("missed", lambda row: row.get("counts", {}).get("missed")),
+    ("skipped", lambda row: row.get("counts", {}).get("skipped")),
+    ("text", _field("text", "reason")),
+)
 
 BLOCKS: Sequence[Column] = (
     ("block", _field("name")),
@@ -196,6 +208,25 @@ def control(value: Row, *, as_json: bool) -> None:
     lines += [
         f"too late for {each['call']} {each['tool']}: {each['note']}" for each in value.get("too_late", ())
     ]
+    say(value, "\n".join(lines), as_json=as_json)
+
+
+def schedule(value: Row, *, as_json: bool) -> None:
+    """A schedule, with what comes next as the clocks of its zone show it."""
+    counts = value["counts"]
+    so_far = f"{counts['made']} made, {counts['missed']} missed, {counts['skipped']} skipped"
+    reason = f" ({value['reason']})" if value["reason"] else ""
+    lines = [
+        f"schedule {value['name']} of session {value['session']}: {value['cron']} in {value['zone']}",
+        f"{value['state']}, by {value['by']} at {local_time(value['at'])}{reason}",
+        f"what was missed: {value['missed']}; during a turn: {value['overlap']}; so far: {so_far}",
+    ]
+    if value["text"]:
+        lines.append(f"tells it: {one_line(value['text'], chars_max=LINE_CHARS_MAX)}")
+    paused = " (once it is resumed)" if value["state"] == "paused" else ""
+    lines += [f"next{paused}:", *(f"  {each['at']}" for each in value["next"])] if value["next"] else []
+    if value.get("replayed"):
+        lines.append("it had been done before")
     say(value, "\n".join(lines), as_json=as_json)
 
 

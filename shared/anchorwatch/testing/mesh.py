@@ -16,6 +16,7 @@ import structlog
 from anchorwatch import edges
 from anchorwatch.bus.port import Stored
 from anchorwatch.bus.sim import Faults, SimServer
+from anchorwatch.bus.sim.clock import SimClock
 from anchorwatch.codec import decode_anchor
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.anchor import Anchor
@@ -49,10 +50,11 @@ class SimMesh:
         *,
         seed: int = 0,
         faults: Faults | None = None,
+        clock: SimClock | None = None,
         log: structlog.stdlib.BoundLogger | None = None,
         **settings: Any,  # noqa: ANN401 - settings
     ) -> None:
-        self.server = SimServer(seed=seed, faults=faults)
+        self.server = SimServer(seed=seed, faults=faults, clock=clock)
         self.settings = Settings(**{"lease_s": 3.0, **settings})
         self.log: structlog.stdlib.BoundLogger = log or structlog.get_logger()
         self.processes: dict[str, Process] = {}

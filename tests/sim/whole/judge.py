@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from anchorwatch.bus.port import Stored
 from anchorwatch.core.names import SessionRef
+from anchorwatch.core.schedules.schedule import Schedule
 from anchorwatch.core.times import from_iso
 from anchorwatch.core.tools import EffectClass
 from anchorwatch.journal.history import History, read_history
+from anchorwatch.journal.schedules import read_schedule, session_of
 from anchorwatch.service.rates import rate_of
 from anchorwatch.testing.checks import Arrivals, Call, Evidence, check
 from anchorwatch.testing.checks.effects import OWNER_DIED
 from anchorwatch.testing.checks.limits import check_limits
 from anchorwatch.topology.streams import ANCHORS_BUCKET, TICKS, bucket_stream
-from anchorwatch.topology.subjects import SessionSubjects, parse_register
+from anchorwatch.topology.subjects import SCHEDULE, SessionSubjects, parse_register
 from anchorwatch_memory.store import Store
 from anchorwatch_notifier.notices import read_notice
 
@@ -34,6 +38,7 @@ def judge(scene: Scene, *, rested: bool) -> list[str]:
     for ref in scene.refs:
         found += [f"{ref}: {text}" for text in _of_session(scene, ref, journal)]
     found += [f"{text}" for text in _projections(scene, journal)]
+    found += list(_schedules(journal))
     found += [f"a write outside of every edge: {subject}" for subject in scene.mesh.watch.unguarded]
     return found
 
@@ -62,6 +67,30 @@ def _of_session(scene: Scene, ref: SessionRef, journal: list[Stored]) -> Iterato
     yield from _schedule(scene, ref, history)
     yield from _notices(evidence, records)
     yield from _deaths(history, scene.storm.deaths)
+
+
+def _schedules(journal: list[Stored]) -> Iterator[str]:
+    """Each slot is seen to once, in order, and what became of it is counted; what was made is an input."""
+    books: dict[str, list[Schedule]] = {}
+    for stored in journal:
+        if SCHEDULE.parse(stored.subject) is not None:
+            schedule = read_schedule(stored)
+            books.setdefault(schedule.schedule_id, []).append(schedule)
+    inputs = Counter(each.subject for each in journal if ".in.slot-" in each.subject)
+    for book in books.values():
+        name, made = book[-1].name, 0
+        for before, after in pairwise(book):
+            if after.after < before.after:
+                yield f"duplicated: the schedule {name} went from {before.after} back to {after.after}"
+            counts = after.counts
+            made += counts != before.counts
+        session = session_of(book[-1]).session
+        there = [subject for subject in inputs if f".{session}.in." in subject]
+        if made > len(there):
+            yield f"lost: the schedule {name} made {made} inputs, and of its session are there {len(there)}"
+    for subject, times in inputs.items():
+        if times > 1:
+            yield f"duplicated: {subject} was written {times} times"
 
 
 def _receipts(history: History, receipts: dict[str, int]) -> Iterator[str]:

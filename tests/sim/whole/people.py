@@ -142,6 +142,33 @@ class People:
             await self.insist("POST", "/api/kill-switches", body, f"{key}-{on}")
             await asyncio.sleep(RETRY_S)
 
+    async def make_schedule(self, ref: SessionRef, name: str) -> None:
+        """Have a session woken at each minute."""
+        body = {
+            "name": name,
+            "session": ref.session,
+            "cron": "* * * * *",
+            "text": name,
+            "overlap": self._chance.choice(("skip", "queue-one")),
+        }
+        await self.insist("POST", "/api/schedules", body, f"{name}-made")
+
+    async def keep_schedule(self, ref: SessionRef, name: str) -> None:
+        """Have a session woken by the clock for a while, perhaps with a pause."""
+        await self.make_schedule(ref, name)
+        await asyncio.sleep(self._chance.uniform(2, 8))
+        if self._chance.random() < 0.3:
+            await self.insist("POST", f"/api/schedules/{name}/pause", {}, f"{name}-pause", may_refuse=True)
+            await self.insist("POST", f"/api/schedules/{name}/resume", {}, f"{name}-resume", may_refuse=True)
+        await self.insist("DELETE", f"/api/schedules/{name}", None, f"{name}-deleted")
+
+    async def abandon(self, agent: str, name: str) -> None:
+        """Make a session with a schedule, and delete it."""
+        await self.insist("POST", "/api/sessions", {"name": name, "agent": agent})
+        ref = SessionRef("default", name)
+        await self.make_schedule(ref, name)
+        await self.order(ref, "delete", f"{name}-deleted")
+
     async def settle(self, call: str, *, done: bool) -> None:
         """Say what became of an effect that is unknown, as a person finds it out."""
         body = {"call": call, "verdict": "done" if done else "not-done"}

@@ -14,16 +14,20 @@ from typing import TypeVar
 from unittest.mock import patch
 
 import structlog
+from anchorwatch.bus.port import Stored
 from anchorwatch.bus.sim import Faults
+from anchorwatch.bus.sim.clock import EPOCH_MS, SimClock
 from anchorwatch.bus.sim.loop import run as run_virtual
+from anchorwatch.codec import decode
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.edges import Edge
+from anchorwatch.journal.schedules import read_schedule
 from anchorwatch.packs import registry
 from anchorwatch.testing import storm
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import Life
 from anchorwatch.topology.streams import EVENTS, TICKS, journal_stream
-from anchorwatch.topology.subjects import INPUT, SessionSubjects
+from anchorwatch.topology.subjects import INPUT, SCHEDULE, SessionSubjects
 from anchorwatch_planner import look
 from anchorwatch_planner import main as planner
 
@@ -72,6 +76,8 @@ class Scene:
         self.mesh = SimMesh(
             seed=seed,
             faults=faults,
+            # A minute ends while people want things: what is scheduled by the minute comes once, or twice.
+            clock=SimClock(EPOCH_MS + 60_000 - round(chance.uniform(0.2, SPAN_S) * 1000)),
             log=log,
             token=TOKEN,
             lease_s=6.0,
@@ -94,6 +100,7 @@ class Scene:
         self.disk, self.front = Disk(), Front()
         self.storm = storm.Storm(self.mesh, random.Random(f"storm {seed}"), self.plan)
         self.refs: list[SessionRef] = []
+        self._agent = world_agent()
         self._errands: set[asyncio.Task[None]] = set()
         registry.register(WorldPack(self.provider, seed, calls_max=chance.choice((1, 2, 3))))
 
@@ -134,7 +141,7 @@ class Scene:
             )
         mesh.server.faults.enabled = True
         names = [f"s{n}" for n in range(self.chance.choice((1, 1, 2, 3)))]
-        self.refs = await self._people.set_up(world_agent(), names)
+        self.refs = await self._people.set_up(self._agent, names)
 
     def _hold_at_a_claim(self, life: Life) -> None:
         """Stop an executor that is about to claim; before it goes on, a person has paused the sessions for a while."""
@@ -160,7 +167,19 @@ class Scene:
         await asyncio.sleep(self.chance.uniform(0, SPAN_S))
         ref = self.chance.choice(self.refs)
         match self.chance.choice(
-            ("say", "say", "trigger", "event", "event", "api event", "alarm", "pause", "control")
+            (
+                "say",
+                "say",
+                "trigger",
+                "event",
+                "event",
+                "api event",
+                "alarm",
+                "pause",
+                "control",
+                "schedule",
+                "gone",
+            )
         ):
             case "say":
                 await self._people.say(ref, f"say-{number}")
@@ -172,6 +191,10 @@ class Scene:
                 await self._people.publish_by_api(f"api-event-{number}")
             case "alarm":
                 self.provider.alarms += 1
+            case "schedule":
+                await self._people.keep_schedule(ref, f"schedule-{number}")
+            case "gone":
+                await self._people.abandon(self._agent.name, f"gone-{number}")
             case "pause":
                 await self._people.pause(ref, f"hold-{number}", self.chance.choice((0.5, 2.0)))
             case _:
@@ -244,7 +267,10 @@ class Scene:
             for state in server.consumers.states(stream).values():
                 if state.pending or state.ack_pending:
                     return False
-        return all(map(self._is_idle, self.refs))
+        registers = server.stream(journal_stream()).lasts([SCHEDULE.filter()], 2**53).messages
+        return all(map(self._is_idle, self.refs)) and not any(
+            read_schedule(each).living for each in registers
+        )
 
     def _is_idle(self, ref: SessionRef) -> bool:
         anchor = self.mesh.anchor_now(ref)
@@ -257,8 +283,14 @@ class Scene:
             return False
         joined = set(anchor.inputs_joined)
         return all(
-            each.sequence <= anchor.inputs_through or each.sequence in joined for each in inputs.messages
+            each.sequence <= anchor.inputs_through or each.sequence in joined or _is_settled(each)
+            for each in inputs.messages
         )
+
+
+def _is_settled(stored: Stored) -> bool:
+    """Whether no turn is to take an input: a slot that was skipped, say."""
+    return ".in.slot-" in stored.subject and "settled" in decode(stored.payload).body
 
 
 def _troubles(chance: random.Random, kinds: Sequence[K]) -> dict[K, float]:

@@ -65,7 +65,7 @@ def gateway() -> Iterator[Gateway]:
             else:
                 self.reply(*told.next_answer(f"{self.command} {where.path}"))
 
-        do_GET = do_POST = do_PUT = do  # noqa: N815 - the names that http.server calls
+        do_GET = do_POST = do_PUT = do_DELETE = do  # noqa: N815 - the names that http.server calls
 
         def reply(self, status: int, value: Any) -> None:
             data = value.encode() if isinstance(value, str) else json.dumps(value).encode()

@@ -54,32 +54,45 @@ async def create(
 
 @router.post("/{name}/pause", responses=CONFLICT)
 async def pause(
-    body: Reason, parts: PartsDep, workspace: WorkspaceDep, name: NameDep, response: Response, key: Key = None
+    parts: PartsDep,
+    workspace: WorkspaceDep,
+    name: NameDep,
+    response: Response,
+    body: Reason | None = None,
+    key: Key = None,
 ) -> dict[str, Any]:
     """Let nothing come of it until it is resumed."""
     told, response.headers[KEY_HEADER] = await schedules.order(
-        parts, workspace, "pause", name, body.reason, key, body.model_dump()
+        parts, workspace, "pause", name, body.reason if body else "", key
     )
     return told
 
 
 @router.post("/{name}/resume", responses=CONFLICT)
 async def resume(
-    body: Reason, parts: PartsDep, workspace: WorkspaceDep, name: NameDep, response: Response, key: Key = None
+    parts: PartsDep,
+    workspace: WorkspaceDep,
+    name: NameDep,
+    response: Response,
+    body: Reason | None = None,
+    key: Key = None,
 ) -> dict[str, Any]:
     """Go on; what came while it was paused is not made up for."""
     told, response.headers[KEY_HEADER] = await schedules.order(
-        parts, workspace, "resume", name, body.reason, key, body.model_dump()
+        parts, workspace, "resume", name, body.reason if body else "", key
     )
     return told
 
 
 @router.delete("/{name}", responses=CONFLICT)
 async def delete(
-    parts: PartsDep, workspace: WorkspaceDep, name: NameDep, response: Response, key: Key = None
+    parts: PartsDep,
+    workspace: WorkspaceDep,
+    name: NameDep,
+    response: Response,
+    reason: Annotated[str, Query(max_length=500)] = "",
+    key: Key = None,
 ) -> dict[str, Any]:
     """Delete it; an occurrence that waits already still has its turn."""
-    told, response.headers[KEY_HEADER] = await schedules.order(
-        parts, workspace, "delete", name, "", key, None
-    )
+    told, response.headers[KEY_HEADER] = await schedules.order(parts, workspace, "delete", name, reason, key)
     return told

@@ -1,0 +1,76 @@
+"""Schedules over HTTP: made once for each key, shown with what comes next, refused with the way out."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.gateway.conftest import House
+
+WISH = {"name": "morning", "session": "fleet", "cron": "30 2 * * *", "zone": "Europe/Berlin", "text": "count"}
+
+
+async def test_it_is_made_once_for_each_key_with_who_did_and_shows_the_next_five(house: House) -> None:
+    await house.make_session()
+    headers = {"Idempotency-Key": "k", "Anchorwatch-By": "Ada"}
+    first = await house.http.post("/api/schedules", json=WISH, headers=headers)
+    assert first.status_code == 201, first.text
+    made = first.json()
+    assert (made["by"], made["state"], made["replayed"]) == ("Ada", "active", False)
+    assert len(made["next"]) == 5
+    assert all(each["slot"].endswith("T02:30") for each in made["next"])
+    assert {each["at"][-6:] for each in made["next"]} <= {"+01:00", "+02:00"}
+    again = (await house.http.post("/api/schedules", json=WISH, headers=headers)).json()
+    assert (again["replayed"], again["sequence"]) == (True, made["sequence"])
+    other = await house.http.post("/api/schedules", json={**WISH, "text": "no"}, headers=headers)
+    assert (other.status_code, other.json()["code"]) == (409, "idempotency_conflict")
+    taken = await house.http.post("/api/schedules", json=WISH)
+    assert (taken.status_code, taken.json()["code"]) == (409, "conflict")
+    assert (await house.http.get("/api/schedules/morning")).json()["sequence"] == made["sequence"]
+    listed = (await house.http.get("/api/schedules", params={"session": "fleet"})).json()["data"]
+    assert [each["name"] for each in listed] == ["morning"]
+    assert (await house.http.get("/api/schedules", params={"session": "other"})).json()["data"] == []
+
+
+async def test_it_is_paused_resumed_and_deleted_and_its_name_is_free_again(house: House) -> None:
+    await house.make_session()
+    await house.http.post("/api/schedules", json=WISH)
+    path = "/api/schedules/morning"
+    paused = await house.http.post(f"{path}/pause", json={"reason": "quiet"})
+    assert (paused.json()["state"], paused.json()["reason"]) == ("paused", "quiet")
+    refused = await house.http.post(f"{path}/pause", json={})
+    assert (refused.status_code, refused.json()["code"]) == (409, "refused")
+    assert (await house.http.post(f"{path}/resume")).json()["state"] == "active"
+    for _ in range(2):
+        gone = await house.http.delete(path, headers={"Idempotency-Key": "d"})
+        assert (gone.status_code, gone.json()["state"], gone.json()["next"]) == (200, "deleted", [])
+    assert (await house.http.get("/api/schedules")).json()["data"] == []
+    assert (await house.http.post("/api/schedules", json=WISH)).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "words"),
+    [
+        ({"cron": "0 9 * *"}, 422, "five fields"),
+        ({"cron": "0 9 31 2 *"}, 422, "day-of-month"),
+        ({"zone": "Europe/Berln"}, 422, "Europe/Berlin"),
+        ({"session": "nobody"}, 404, "nobody"),
+        ({"missed": "two"}, 422, "missed"),
+        ({"name": "Not a name"}, 422, "name"),
+        ({"when": "now"}, 422, "when"),
+    ],
+)
+async def test_what_cannot_be_made_is_refused_with_the_way_out(
+    house: House, change: dict[str, str], status: int, words: str
+) -> None:
+    await house.make_session()
+    answer = await house.http.post("/api/schedules", json={**WISH, **change})
+    assert answer.status_code == status, answer.text
+    assert words in answer.text
+    assert (await house.http.get("/api/schedules")).json()["data"] == []
+
+
+async def test_there_is_none_of_that_name(house: House) -> None:
+    for method, path in (("GET", ""), ("POST", "/pause"), ("POST", "/resume"), ("DELETE", "")):
+        answer = await house.http.request(method, f"/api/schedules/nobody{path}")
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    assert (await house.http.get("/api/schedules/Not%20one")).status_code == 422

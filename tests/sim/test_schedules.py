@@ -1,0 +1,344 @@
+"""Schedules in a mesh: each slot once, whoever dies and whatever the clocks do; never more than one waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from anchorwatch.codec import decode
+from anchorwatch.core.errors import Conflict, IdempotencyConflict
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Kind
+from anchorwatch.core.schedules import machine
+from anchorwatch.core.schedules.schedule import Changed, Counts, Definition, Missed, Overlap, Schedule
+from anchorwatch.core.schedules.zones import slot_text
+from anchorwatch.edges import Edge
+from anchorwatch.journal.orders import Asked
+from anchorwatch.journal.schedules import ScheduleJournal
+from anchorwatch.models.port import Situation, StepDecision
+from anchorwatch.testing.checks.wakes import ledger_of
+from anchorwatch.testing.mesh import WORKSPACE, SimMesh
+from anchorwatch.testing.process import Life
+from anchorwatch.topology.streams import TICKS
+from anchorwatch.topology.subjects import SLOT_SCHEDULE
+from anchorwatch.zones import zone_of
+
+from tests.sim.test_planner import agent, mesh_test, once
+
+HOUR_S = 3_600.0
+EDGES = (
+    Edge.PLANNER_OCCURRENCE_BEFORE,
+    Edge.PLANNER_OCCURRENCE_AFTER,
+    Edge.PLANNER_SCHEDULE_BEFORE,
+    Edge.PLANNER_SCHEDULE_AFTER,
+    Edge.PLANNER_ACK_BEFORE,
+    Edge.PLANNER_ACQUIRE_BEFORE,
+)
+
+
+def journal_of(mesh: SimMesh) -> ScheduleJournal:
+    return ScheduleJournal(mesh.bus, mesh.committer, "outside")
+
+
+async def schedule(
+    mesh: SimMesh,
+    ref: SessionRef,
+    cron: str = "* * * * *",
+    *,
+    missed: Missed = "one",
+    overlap: Overlap = "skip",
+    key: str = "k",
+) -> Schedule:
+    definition = Definition(WORKSPACE, "n", ref.session, cron, "UTC", "count", missed, overlap)
+    asked = Asked(f"c-{key}", "ada", f"{cron} {missed} {overlap}")
+    made, _ = await journal_of(mesh).make(definition, zone_of("UTC"), asked, mesh.server.now_ms())
+    return made
+
+
+async def standing(mesh: SimMesh) -> Schedule:
+    return await journal_of(mesh).find(WORKSPACE, "n")
+
+
+async def slots(mesh: SimMesh, ref: SessionRef) -> list[str]:
+    """The slots that were made inputs, in order; those that have their disposition from the first are marked with it."""
+    found = []
+    for _, subject, payload in await mesh.records(ref):
+        body = decode(payload).body if subject.startswith("in.slot-") else {}
+        if body:
+            found.append(f"{body['data']['slot'][11:]} {body.get('settled', '')}".strip())
+    return found
+
+
+def dispositions(mesh: SimMesh, ref: SessionRef) -> Counter[str]:
+    """What became of the occurrences, by the wake ledger."""
+    history = mesh.history(ref)
+    ledger = ledger_of(history)
+    assert ledger.twice == ()
+    return Counter(
+        ledger.wakes[each.sequence].disposition
+        for each in history.inputs
+        if each.input_id.startswith("slot-")
+    )
+
+
+def minutes(first: int, last: int) -> list[str]:
+    return [f"{each // 60:02}:{each % 60:02}" for each in range(first, last + 1)]
+
+
+def test_at_each_slot_a_turn_runs_and_is_told_what_for(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def note(situation: Situation) -> StepDecision:
+        told.extend(str(wake["text"]) for wake in situation.wakes if wake["source"] == "schedule")
+        return StepDecision("done")
+
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner")
+        ref = await mesh.session("s", agent(tmp_path, note, heartbeat_s=3600))
+        await mesh.until_rest(ref, 1)
+        await schedule(mesh, ref)
+        await asyncio.sleep(62 - mesh.server.now_ms() / 1000 % 60)
+        assert (await mesh.anchor(ref)).run_count == 2
+        await asyncio.sleep(60)
+        assert (await mesh.anchor(ref)).run_count == 3
+        assert told == ["2026-01-01T00:01 UTC: count", "2026-01-01T00:02 UTC: count"]
+        assert dispositions(mesh, ref) == {"ran": 2}
+        assert (await standing(mesh)).counts.made == 2
+
+    mesh_test(1, body, sweep_s=600)
+
+
+@pytest.mark.parametrize("edge", EDGES)
+@pytest.mark.parametrize("reach", [1, 2])
+def test_a_planner_killed_at_any_edge_loses_no_slot_and_makes_none_twice(
+    tmp_path: Path, edge: Edge, reach: int
+) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner", "planner")
+        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600))
+        await mesh.until_rest(ref, 1)
+        await schedule(mesh, ref)
+        mesh.watch.plan(edge, reach, Life.die_here)
+        for _ in range(6):
+            await asyncio.sleep(60)
+            for each in mesh.processes.values():
+                if not each.running:
+                    await each.start()
+        await mesh.until_rest(ref, 7)
+        assert await slots(mesh, ref) == minutes(1, 6)
+        assert dispositions(mesh, ref) == {"ran": 6}
+
+    mesh_test(reach, body, sweep_s=600)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_planners_and_server_killed_at_random_moments_lose_no_slot(tmp_path: Path, seed: int) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner", "planner")
+        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600))
+        await mesh.until_rest(ref, 1)
+        await schedule(mesh, ref)
+        chance = mesh.server.rng
+        for _ in range(10):
+            await asyncio.sleep(chance.uniform(50, 62))
+            if chance.random() < 0.3:
+                mesh.server.stop()
+                await asyncio.sleep(chance.uniform(0, 5))
+                mesh.server.start()
+            each = chance.choice(list(mesh.processes.values()))
+            await each.kill()
+            await asyncio.sleep(chance.uniform(0, 3))
+            await each.start()
+        await asyncio.sleep(70)
+        made = await slots(mesh, ref)
+        counts = (await standing(mesh)).counts
+        assert made == sorted(set(made))
+        assert counts.made + counts.missed + counts.skipped == int(mesh.server.now_ms() / 60_000) % 1440
+        assert len(made) == counts.made + counts.skipped
+
+    mesh_test(seed, body, sweep_s=5)
+
+
+def test_a_clock_set_an_hour_forward_loses_no_slot_and_set_back_brings_none_again(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner", "planner")
+        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600 * 9))
+        await mesh.until_rest(ref, 1)
+        await schedule(mesh, ref, "*/10 * * * *")
+        await asyncio.sleep(12 * 60)
+        mesh.server.step_clock(HOUR_S)
+        await asyncio.sleep(10 * 60)
+        # 01:10 stood for those that the clock jumped over; 01:20 came at its time.
+        assert await slots(mesh, ref) == ["00:10", "01:10", "01:20"]
+        assert (await standing(mesh)).counts.missed == 5
+        mesh.server.step_clock(-HOUR_S)
+        await asyncio.sleep(25 * 60)
+        assert len(await slots(mesh, ref)) == 3
+        mesh.server.step_clock(HOUR_S)
+        await asyncio.sleep(15 * 60)
+        made = await slots(mesh, ref)
+        assert made[3:] == ["01:40", "01:50", "02:00"]
+        assert (await standing(mesh)).counts == Counts(made=6, missed=6)
+
+    mesh_test(1, body, sweep_s=15)
+
+
+def test_a_clock_set_back_first_and_then_right_loses_none_either(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner")
+        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600 * 9))
+        await mesh.until_rest(ref, 1)
+        await schedule(mesh, ref, "*/10 * * * *")
+        await asyncio.sleep(12 * 60)
+        mesh.server.step_clock(-HOUR_S)
+        await asyncio.sleep(10 * 60)
+        assert await slots(mesh, ref) == ["00:10"]
+        mesh.server.step_clock(HOUR_S)
+        await asyncio.sleep(10 * 60)
+        # At 00:22 the slot of 00:20 was late, and made all the same.
+        assert await slots(mesh, ref) == ["00:10", "00:20", "00:30"]
+        assert (await standing(mesh)).counts == Counts(made=3)
+
+    mesh_test(1, body, sweep_s=15)
+
+
+@pytest.mark.parametrize(("missed", "became"), [("one", "ran"), ("skip", "expired")])
+def test_what_fell_due_while_nobody_was_there_is_one_occurrence_or_none(
+    tmp_path: Path, missed: Missed, became: str
+) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner")
+        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600 * 9))
+        await mesh.until_rest(ref, 1)
+        await schedule(mesh, ref, "*/10 * * * *", missed=missed)
+        await mesh.processes["planner-1"].kill()
+        await asyncio.sleep(58 * 60)
+        await mesh.processes["planner-1"].start()
+        await asyncio.sleep(10)
+        assert await slots(mesh, ref) == ["00:50" if missed == "one" else "00:50 expired"]
+        assert dispositions(mesh, ref) == {became: 1}
+        assert (await mesh.anchor(ref)).run_count == (2 if missed == "one" else 1)
+        await asyncio.sleep(120)
+        assert (await slots(mesh, ref))[1:] == ["01:00"]
+
+    mesh_test(1, body, sweep_s=15)
+
+
+@pytest.mark.parametrize(
+    ("overlap", "expected", "became"),
+    [
+        ("skip", ["00:01 refused", "00:02 refused", "00:03 refused", "00:04"], {"refused": 3, "ran": 1}),
+        ("queue-one", ["00:01", "00:02 coalesced", "00:03 coalesced", "00:04"], {"coalesced": 2, "ran": 2}),
+    ],
+)
+def test_during_a_turn_it_is_skipped_or_one_waits(
+    tmp_path: Path, overlap: Overlap, expected: list[str], became: dict[str, int]
+) -> None:
+    def fire_once(situation: Situation) -> StepDecision:
+        return once("fire")(situation) if situation.run_id == 1 else StepDecision("done")
+
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("observer", "planner")
+        ref = await mesh.session("s", agent(tmp_path, fire_once, heartbeat_s=3600))
+        # Nobody runs its command yet, so the turn goes on.
+        await schedule(mesh, ref, overlap=overlap)
+        await asyncio.sleep(200)
+        assert (await mesh.anchor(ref)).status == "active"
+        await mesh.add("executor")
+        await asyncio.sleep(60)
+        await mesh.until_rest(ref, 2)
+        assert await slots(mesh, ref) == expected
+        assert dispositions(mesh, ref) == became
+
+    mesh_test(1, body, sweep_s=15)
+
+
+def test_while_its_session_is_paused_one_waits_and_while_it_is_paused_itself_none_comes(
+    tmp_path: Path,
+) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner")
+        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600))
+        await mesh.until_rest(ref, 1)
+        await schedule(mesh, ref)
+        await mesh.control(ref, "paused", "p")
+        await asyncio.sleep(200)
+        assert await slots(mesh, ref) == ["00:01", "00:02 coalesced", "00:03 coalesced"]
+        await mesh.control(ref, "resumed", "r")
+        await mesh.until_rest(ref, 2, within_s=5)
+        asked, now_ms = Asked("c-pause", "ada", "pause"), mesh.server.now_ms()
+        await journal_of(mesh).order(
+            WORKSPACE, "n", asked, now_ms, lambda each: machine.pause(each, Changed("ada", now_ms))
+        )
+        await asyncio.sleep(180)
+        later_ms, again = mesh.server.now_ms(), Asked("c-resume", "ada", "resume")
+        await journal_of(mesh).order(
+            WORKSPACE,
+            "n",
+            again,
+            later_ms,
+            lambda each: machine.resume(each, zone_of("UTC"), Changed("ada", later_ms)),
+        )
+        await asyncio.sleep(60)
+        assert len(await slots(mesh, ref)) == 4
+        assert (await standing(mesh)).counts.missed == 0
+
+    mesh_test(1, body, sweep_s=15)
+
+
+def test_with_its_session_it_ends(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner")
+        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600))
+        await mesh.until_rest(ref, 1)
+        await schedule(mesh, ref)
+        await asyncio.sleep(62)
+        await mesh.control(ref, "deleted", "d")
+        await asyncio.sleep(20)
+        assert (await standing(mesh)).state == "ended"
+        await asyncio.sleep(180)
+        assert await slots(mesh, ref) == ["00:01"]
+
+    mesh_test(1, body, sweep_s=15)
+
+
+def test_a_bell_that_is_lost_is_set_again(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner")
+        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600))
+        await mesh.until_rest(ref, 1)
+        await schedule(mesh, ref, "5 * * * *")
+        await asyncio.sleep(2)
+        bell = SLOT_SCHEDULE.at(shard="0", workspace=WORKSPACE, name="n")
+        assert (await mesh.bus.last(TICKS, [bell])).messages
+        await mesh.bus.purge(TICKS, bell)
+        await asyncio.sleep(310)
+        assert await slots(mesh, ref) == ["00:05"]
+
+    mesh_test(1, body, sweep_s=15)
+
+
+def test_it_is_made_once_for_each_key_and_again_under_its_name_it_is_another(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open()
+        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600))
+        made = await schedule(mesh, ref)
+        assert await schedule(mesh, ref) == made
+        with pytest.raises(IdempotencyConflict):
+            await schedule(mesh, ref, "0 * * * *")
+        with pytest.raises(Conflict):
+            await schedule(mesh, ref, key="other")
+        now_ms = mesh.server.now_ms()
+        await journal_of(mesh).order(
+            WORKSPACE, "n", Asked("c-d", "ada", "d"), now_ms,
+            lambda each: machine.delete(each, Changed("ada", now_ms)),
+        )  # fmt: skip
+        anew = await schedule(mesh, ref, key="other")
+        assert anew.schedule_id != made.schedule_id
+        kinds = [decode(each.payload).kind for each in mesh.journal() if "._workspace." in each.subject]
+        assert kinds == [Kind.SCHEDULE, Kind.CONTROL] * 3
+        assert slot_text(anew.after) == "2026-01-01T00:00"
+
+    mesh_test(1, body)

@@ -1,0 +1,68 @@
+"""`schedule`: what is sent, and what is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.gateways import Gateway
+
+SCHEDULE: dict[str, Any] = {
+    "name": "morning", "session": "fleet", "cron": "30 2 * * *", "zone": "Europe/Berlin", "text": "count the fleet",
+    "missed": "one", "overlap": "skip", "state": "active", "last_slot": None, "by": "ada", "reason": "",
+    "at": "2026-03-28T12:00:00+00:00", "sequence": 7, "counts": {"made": 2, "missed": 1, "skipped": 0},
+    "next": [{"slot": "2026-03-29T02:30", "at": "2026-03-29T03:00:00+02:00"}],
+}  # fmt: skip
+
+
+def test_it_is_made_as_it_was_said_and_shows_what_comes_next_in_its_zone(run: Run, remote: Gateway) -> None:
+    remote.answer("POST /api/schedules", (201, SCHEDULE))
+    words = (
+        "--session",
+        "fleet",
+        "--cron",
+        "30 2 * * *",
+        "--zone",
+        "Europe/Berlin",
+        "--text",
+        "count the fleet",
+    )
+    ran = run("schedule", "create", "morning", *words, "--key", "k")
+    assert remote.asked[0].headers["idempotency-key"] == "k"
+    assert remote.asked[0].body == {
+        "name": "morning", "session": "fleet", "cron": "30 2 * * *", "zone": "Europe/Berlin",
+        "text": "count the fleet", "missed": "one", "overlap": "skip",
+    }  # fmt: skip
+    assert "schedule morning of session fleet: 30 2 * * * in Europe/Berlin" in ran.out
+    assert "so far: 2 made, 1 missed, 0 skipped" in ran.out
+    assert "next:\n  2026-03-29T03:00:00+02:00\n" in ran.out
+
+
+@pytest.mark.parametrize("words", [(), ("list",)])
+def test_they_are_listed(run: Run, remote: Gateway, words: tuple[str, ...]) -> None:
+    paused = {**SCHEDULE, "name": "night", "state": "paused"}
+    damaged = {"name": "odd", "session": None, "state": "damaged", "reason": "digest", "next": []}
+    remote.answer("GET /api/schedules", (200, {"data": [SCHEDULE, paused, damaged], "next": None}))
+    lines = run("schedule", *words, "--session", "fleet").out.splitlines()
+    assert remote.asked[0].query == {"session": "fleet"}
+    assert "2026-03-29T03:00:00+02:00" in lines[1]
+    assert "2026-03-29" not in lines[2]
+    assert "damaged" in lines[3]
+
+
+def test_it_is_paused_resumed_and_deleted_by_its_name(run: Run, remote: Gateway) -> None:
+    for verb in ("pause", "resume"):
+        remote.answer(f"POST /api/schedules/morning/{verb}", (200, {**SCHEDULE, "state": "paused"}))
+        assert "next (once it is resumed):" in run("schedule", verb, "morning", "--reason", "quiet").out
+    remote.answer("DELETE /api/schedules/morning", (200, SCHEDULE))
+    assert run("schedule", "delete", "morning", "--reason", "over").out == "the schedule morning is deleted\n"
+    assert [asked.body for asked in remote.asked] == [{"reason": "quiet"}, {"reason": "quiet"}, None]
+    assert remote.asked[-1].query == {"reason": "over"}
+    assert remote.asked[-1].headers["idempotency-key"]
+
+
+def test_a_name_that_is_none_is_refused_before_anybody_is_asked(run: Run, remote: Gateway) -> None:
+    assert run("schedule", "show", "Not/a name").code == 2
+    assert remote.asked == []
