@@ -43,7 +43,13 @@ def test_it_is_made_as_it_was_said_and_shows_what_comes_next_in_its_zone(run: Ru
 @pytest.mark.parametrize("words", [(), ("list",)])
 def test_they_are_listed(run: Run, remote: Gateway, words: tuple[str, ...]) -> None:
     paused = {**SCHEDULE, "name": "night", "state": "paused"}
-    damaged = {"name": "odd", "session": None, "state": "damaged", "reason": "digest", "next": []}
+    damaged: dict[str, Any] = {
+        "name": "odd",
+        "session": None,
+        "state": "damaged",
+        "reason": "digest",
+        "next": [],
+    }
     remote.answer("GET /api/schedules", (200, {"data": [SCHEDULE, paused, damaged], "next": None}))
     lines = run("schedule", *words, "--session", "fleet").out.splitlines()
     assert remote.asked[0].query == {"session": "fleet"}
