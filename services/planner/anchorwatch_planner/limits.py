@@ -16,6 +16,9 @@ from anchorwatch.core.session.wakes import Due, Never, NotBefore, Windows, due
 from anchorwatch.service.rates import rate_of, waiting_max_of
 from anchorwatch.settings import Settings
 
+CLOCKS_MS_MAX = 5_000
+"""The clocks of processes may be this far apart."""
+
 AgentOf = Callable[[SessionRef, SessionState], Awaitable[AgentSpec]]
 
 
@@ -38,6 +41,18 @@ class Limits:
         rate = await self._rate(ref, state)
         held = rate.held(state.anchor, now_ms) if rate and state.anchor else FREE
         return due(state, horizon_ms, self.windows, held), held
+
+    async def puts_off(self, ref: SessionRef, state: SessionState, ahead_ms: int) -> bool:
+        """Whether a check that lies ``ahead_ms`` ahead is later than the heartbeat lets it be: a clock that ran ahead set it.
+
+        Raises:
+            Unavailable.
+        """
+        try:
+            agent = await self.agent_of(ref, state)
+        except (NotFound, BadSettings):
+            return False
+        return ahead_ms > (agent.heartbeat_s or self.settings.heartbeat_s) * 1000 + CLOCKS_MS_MAX
 
     async def overflow(self, ref: SessionRef, state: SessionState) -> Sequence[Input]:
         """What is to be refused in a session that is held (by its limits, a person, a kill switch), since too much waits.

@@ -13,7 +13,7 @@ from functools import partial
 from hashlib import sha256
 
 import structlog
-from anchorwatch.core.errors import Fenced, NotFound, Refused
+from anchorwatch.core.errors import Fenced, Refused
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.session import SessionState
@@ -55,7 +55,6 @@ class Parts:
     limits: Limits
     switches: Switchboard
     log: structlog.stdlib.BoundLogger
-    heartbeat_s: float = 300.0
 
 
 class Looker:
@@ -75,7 +74,6 @@ class Looker:
         self._scribe = Scribe(
             parts.sessions, parts.committer, parts.clock, parts.identity.execution_id, parts.log
         )
-        self._heartbeat_s = parts.heartbeat_s
         self._resolutions = Resolutions(parts.committer, parts.clock, parts.identity.execution_id)
 
     async def look(self, ref: SessionRef, causes: Sequence[Cause]) -> Verdict:
@@ -173,6 +171,7 @@ class Looker:
     ) -> tuple[Verdict, bool]:
         now_ms = self._clock.now_ms()
         swept = all(cause.kind == "sweep" for cause in causes)
+        everyone = any(cause.kind in ("sweep", "start") for cause in causes)
         horizon_ms = now_ms - SWEEP_PATIENCE_MS if swept else now_ms
         found, held = await self._limits.due(ref, state, now_ms, horizon_ms)
         match found:
@@ -186,7 +185,7 @@ class Looker:
                 state, seen = await self._acquire(ref, state, woken_by, now_ms)
                 return await self._step(ref, state, seen)
             case NotBefore(at_ms=at_ms, check=True) if at_ms <= horizon_ms or (
-                not held.others_ms and await self._is_beyond(ref, state, causes, at_ms - now_ms)
+                everyone and not held.others_ms and await self._limits.puts_off(ref, state, at_ms - now_ms)
             ):
                 # The run too: a clock that was set back must not find the tick of a turn that is over in place of its own.
                 runs = state.anchor.run_id if state.anchor else 0
@@ -199,21 +198,6 @@ class Looker:
             case _:
                 pass
         return None, False
-
-    async def _is_beyond(
-        self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], ahead_ms: int
-    ) -> bool:
-        """Whether the next check lies further ahead than the heartbeat allows: set by a clock that ran ahead, say.
-
-        Asked only by those who look at every session.
-        """
-        if not any(cause.kind in ("sweep", "start") for cause in causes):
-            return False
-        try:
-            agent = await self._thinker.agent(ref, state)
-        except NotFound:
-            return False
-        return ahead_ms > (agent.heartbeat_s or self._heartbeat_s) * 1000 + SWEEP_PATIENCE_MS
 
     async def _acquire(
         self, ref: SessionRef, state: SessionState, woken_by: int, now_ms: int

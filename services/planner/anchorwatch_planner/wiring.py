@@ -96,7 +96,6 @@ def wire(
         limits=Limits(settings, windows, thinker.agent),
         switches=switches,
         log=context.log,
-        heartbeat_s=settings.heartbeat_s,
     )
     answers = Answers(
         bus=bus,

@@ -1,0 +1,73 @@
+"""Sessions that nothing would wake: those who look at every session find them, and look."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.session.commands import Control
+from anchorwatch.core.session.decide import decide
+from anchorwatch.core.session.events import AnchorChanged
+from anchorwatch.testing.mesh import SimMesh
+
+from tests.sim.test_planner import agent, mesh_test, once
+
+HOUR_S = 3_600.0
+
+
+async def forget_check(mesh: SimMesh, ref: SessionRef) -> None:
+    """An anchor without a next check, as no writer of this release leaves one."""
+    state = await mesh.sessions.load(ref, 0)
+    for kind in ("paused", "resumed"):
+        (change,) = decide(state, Control(kind, "outside", mesh.server.now_ms()))
+        assert isinstance(change, AnchorChanged)
+        forgetful = replace(change, anchor=change.anchor.model_copy(update={"next_check_at": None}))
+        state = await mesh.sessions.append(ref, state, [forgetful], mesh.server.now_ms())
+
+
+@pytest.mark.parametrize("pending", [False, True])
+def test_a_session_that_nothing_would_wake_is_looked_at(tmp_path: Path, *, pending: bool) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner")
+        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=60))
+        await mesh.until_rest(ref, 1)
+        planner = mesh.processes["planner-1"]
+        await planner.kill()
+        await forget_check(mesh, ref)
+        if pending:
+            # It waits for a next check, and there is none.
+            await mesh.say(ref, "m", priority=2)
+        await planner.start()
+        await mesh.until_rest(ref, 2, within_s=10)
+        assert (await mesh.anchor(ref)).next_check_at is not None
+        await mesh.until_rest(ref, 3, within_s=70)
+
+    mesh_test(1, body, sweep_s=5)
+
+
+@pytest.mark.parametrize("starting", [False, True])
+def test_a_heartbeat_holds_though_a_clock_ran_ahead_when_the_check_was_set(
+    tmp_path: Path,
+    *,
+    starting: bool,
+) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner")
+        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=60))
+        await mesh.until_rest(ref, 1)
+        mesh.server.step_clock(HOUR_S)
+        await mesh.say(ref, "m", kind="trigger")
+        await mesh.until_rest(ref, 2, within_s=10)
+        mesh.server.step_clock(-HOUR_S)
+        if starting:
+            await mesh.processes["planner-1"].kill()
+            await mesh.processes["planner-1"].start()
+        await mesh.until_rest(ref, 3, within_s=20)
+        runs = (await mesh.anchor(ref)).run_count
+        await asyncio.sleep(65)
+        assert runs + 1 <= (await mesh.anchor(ref)).run_count <= runs + 2
+
+    mesh_test(1, body, sweep_s=600 if starting else 10)
