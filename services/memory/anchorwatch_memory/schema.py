@@ -6,7 +6,7 @@ hand through is kept as JSON text.
 
 from __future__ import annotations
 
-VERSION = 3
+VERSION = 4
 
 TABLES = """
 CREATE TABLE progress (
@@ -45,9 +45,16 @@ CREATE TABLE steps (
     sequence INTEGER PRIMARY KEY,
     workspace TEXT NOT NULL, session TEXT NOT NULL, run_id INTEGER NOT NULL, step INTEGER NOT NULL,
     at_ms INTEGER NOT NULL, text TEXT NOT NULL, calls INTEGER NOT NULL,
-    observation TEXT, prompt TEXT, usage TEXT NOT NULL, rejected TEXT NOT NULL
+    observation TEXT, prompt TEXT, usage TEXT NOT NULL, rejected TEXT NOT NULL, context TEXT NOT NULL
 );
 CREATE INDEX steps_run ON steps (workspace, session, run_id, step);
+
+-- Tokens of model calls, and millionths of what they cost, by the day of UTC since 1970.
+CREATE TABLE spending (
+    workspace TEXT NOT NULL, session TEXT NOT NULL, day INTEGER NOT NULL,
+    calls INTEGER NOT NULL, prompt INTEGER NOT NULL, completion INTEGER NOT NULL, micros INTEGER NOT NULL,
+    PRIMARY KEY (workspace, session, day)
+) WITHOUT ROWID;
 
 CREATE TABLE inputs (
     sequence INTEGER PRIMARY KEY,

@@ -6,7 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from anchorwatch.cli.options import DataDirOption, JsonOption, SessionArgument, TokenOption, UrlOption
+from anchorwatch.cli.options import (
+    DataDirOption,
+    JsonOption,
+    LimitOption,
+    SessionArgument,
+    TokenOption,
+    UrlOption,
+)
 
 TEXT_CHARS_MAX = 72
 DIFFERENT = 1
@@ -14,7 +21,7 @@ DIFFERENT = 1
 
 def add_to(app: typer.Typer) -> None:
     """Add the verbs."""
-    for verb in (context, replay):
+    for verb in (context, replay, costs):
         app.command()(verb)
 
 
@@ -45,6 +52,39 @@ def context(
     if full:
         for block in shown["blocks"]:
             print(f"\n--- {block['name']} ({block['tokens']} tokens)\n{block['text']}")
+
+
+def costs(
+    session: SessionArgument,
+    limit: LimitOption = 10,
+    as_json: JsonOption = False,  # noqa: FBT002
+    data_dir: DataDirOption = None,
+    url: UrlOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Show what a session's model calls used: in all, by day, and in its last turns. Costs are in the unit of the prices."""
+    from anchorwatch.cli import looking, views
+    from anchorwatch.cli.target import open_api
+
+    path = f"/api/sessions/{looking.name(session)}"
+    with open_api(data_dir, url, token) as api:
+        used = api.get(path)["usage"]
+        turns = api.pages(f"{path}/turns", limit, newest=True)
+    if as_json:
+        of_turns = [{"run_id": turn["run_id"], "usage": turn["usage"]} for turn in turns]
+        views.json_out({**used, "turns": of_turns})
+        return
+    rows: list[dict[str, Any]] = [
+        {
+            "what": f"run {turn['run_id']}",
+            "outcome": turn["outcome"],
+            "calls": turn["steps_count"],
+            **turn["usage"],
+        }
+        for turn in turns
+    ]
+    rows += [{"what": each["day"], **each} for each in reversed(used["days"])]
+    views.show([*rows, {"what": "in all", **used["ever"]}], views.SPENDING, as_json=False, empty="")
 
 
 def replay(

@@ -63,7 +63,7 @@ TIMELINE: Sequence[Column] = (
     ("at", _time("at")),
     ("seq", _field("sequence")),
     ("who", lambda row: _INCARNATION.sub("", str(row.get("who") or "-"))),
-    ("what", lambda row: row["what"] + (f" - {row['why']}" if row.get("why") else "")),
+    ("what", lambda row: f"{row['what']}{f' - {why}' if (why := row.get('why')) else ''}{_skipped(row)}"),
 )
 WAKES: Sequence[Column] = (
     ("accepted", _time("accepted_at")),
@@ -125,6 +125,16 @@ SCHEDULES: Sequence[Column] = (
     ("skipped", lambda row: row.get("counts", {}).get("skipped")),
     ("text", _field("text", "reason")),
 )
+
+SPENDING: Sequence[Column] = (
+    ("what", _field("what")),
+    ("outcome", _field("outcome")),
+    ("calls", _field("calls")),
+    ("prompt tokens", _field("prompt")),
+    ("completion tokens", _field("completion")),
+    ("cost", _field("cost")),
+)
+
 
 BLOCKS: Sequence[Column] = (
     ("block", _field("name")),
@@ -268,6 +278,10 @@ def json_out(value: Any) -> None:  # noqa: ANN401 - JSON
     """JSON, indented when somebody looks at it."""
     json.dump(value, sys.stdout, ensure_ascii=False, indent=2, default=str)
     print()
+
+
+def _skipped(row: Row) -> str:
+    return " [skipped in prompt]" if row.get("in_prompt") == "skipped" else ""
 
 
 def _correction(value: Row | None) -> str | None:

@@ -91,6 +91,30 @@ def test_models_are_shown_with_their_correction_and_their_last_fault(run: Run, r
         assert words in said
 
 
+def test_what_was_used_is_shown_by_turn_by_day_and_in_all(run: Run, remote: Gateway) -> None:
+    day = {"day": "2026-03-17", "calls": 2, "prompt": 220, "completion": 15, "cost": 0.375}
+    remote.answer("GET /api/sessions/fleet", (200, {"usage": {"ever": {**day, "calls": 9}, "days": [day]}}))
+    turn = {"run_id": 7, "outcome": "success", "steps_count": 1, "usage": {"prompt": 50, "completion": 3}}
+    remote.answer("GET /api/sessions/fleet/turns", page(turn))
+    lines = run("costs", "fleet").out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["run", "2026-03-17", "in"]
+    assert "0.375" in lines[-1]
+    assert json.loads(run("costs", "fleet", "--json").out)["turns"] == [{"run_id": 7, "usage": turn["usage"]}]
+
+
+def test_the_timeline_marks_what_the_prompt_skipped(run: Run, remote: Gateway) -> None:
+    entry = {
+        "sequence": 3,
+        "at": "2026-03-17T18:56:43+00:00",
+        "who": "planner-1",
+        "what": "turn ended",
+        "why": "quiet",
+    }
+    marked = {**entry, "in_prompt": "skipped"}
+    remote.answer("GET /api/sessions/fleet/timeline", page(marked, {**entry, "in_prompt": "whole"}))
+    assert run("timeline", "fleet").out.count("[skipped in prompt]") == 1
+
+
 def test_a_call_is_found_by_its_printed_id(run: Run, remote: Gateway) -> None:
     effects = [{"call": "fleet/15.2.1", "tool": "launch_instances", "state": "succeeded"},
                {"call": "fleet/15.2.2", "tool": "notify_human", "state": "unknown"}]  # fmt: skip

@@ -13,7 +13,7 @@ from anchorwatch.core.times import iso
 from anchorwatch.journal.mapping import read_command, read_head
 from anchorwatch.journal.timeline import Opened
 
-from anchorwatch_memory.fold import answers, inputs, items
+from anchorwatch_memory.fold import answers, inputs, items, spending
 from anchorwatch_memory.fold.effects import decided
 from anchorwatch_memory.rows import as_json, insert
 
@@ -55,7 +55,10 @@ def enter(db: sqlite3.Connection, opened: Opened) -> None:
         case _ if opened.record.kind == Kind.STEP:
             body = opened.record.body
             _step(db, opened, body["run"], read_head(body["step"]), [])
-        case _ if opened.record.kind not in (Kind.SNAPSHOT, Kind.COMPACTION):
+        case _ if opened.record.kind == Kind.COMPACTION:
+            usage = opened.record.body.get("usage", {})
+            spending.of_summary(db, opened.register.ref, usage, opened.record.at_ms)
+        case _ if opened.record.kind != Kind.SNAPSHOT:
             raise Damaged(f"{opened.record.kind[:40]!r} is no kind of log record")
 
 
@@ -227,7 +230,9 @@ def _step(
         prompt=as_json(head.prompt.model_dump()) if head.prompt else None,
         usage=as_json(dict(head.usage)),
         rejected=as_json([list(each) for each in head.rejected]),
+        context=as_json(dict(head.context)),
     )
+    spending.of_step(db, ref, head, opened.record.at_ms)
     answers.settle(db, ref, run_id)
     inputs.join(db, ref, (run_id, turn[0] if turn else None, head.step), head.joined)
     place = items.Place(run_id, turn[0] if turn else None, head.step)

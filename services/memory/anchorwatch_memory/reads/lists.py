@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from typing import Any
 
 from anchorwatch.codec import lift_anchor
@@ -13,7 +14,7 @@ from anchorwatch.core.session.state import Input
 from anchorwatch.core.session.wakes import Windows, ready_at
 from anchorwatch.core.times import from_iso, iso
 
-from anchorwatch_memory.reads import show
+from anchorwatch_memory.reads import show, spending
 from anchorwatch_memory.reads.filters import (
     DELIVERY_STATES,
     DISPOSITIONS,
@@ -29,12 +30,11 @@ from anchorwatch_memory.reads.filters import (
     text,
 )
 from anchorwatch_memory.reads.pages import Listing, Row, Where, page, read_window, select
+from anchorwatch_memory.reads.prompted import Prompted
 
 Result = dict[str, Any]
 
 SESSIONS = Listing("sessions", "sessions", "session", show.session)
-ITEMS = Listing("items", "items", "id", show.item)
-TIMELINE = Listing("timeline", "timeline", "sequence", show.entry)
 EFFECTS = Listing("effects", "effects", "sequence", show.effect)
 DELIVERIES = Listing("deliveries", "deliveries", "sequence", show.delivery)
 ARTIFACTS = Listing("artifacts", "artifacts", "sequence", show.artifact)
@@ -62,7 +62,8 @@ def session(db: sqlite3.Connection, params: Params) -> Result:
         "SELECT count(*) FROM timeline WHERE workspace = ? AND session = ? AND kind = 'damaged'", key
     ).fetchone()[0]
     more = {"pending_inputs": pending, "effects": dict(effects), "damaged_records": damaged}
-    return {**show.session(row), **more, "anchor": json.loads(row["anchor"])}
+    used = spending.of_session(db, *key)
+    return {**show.session(row), **more, "usage": used, "anchor": json.loads(row["anchor"])}
 
 
 def session_row(db: sqlite3.Connection, params: Params) -> Row:
@@ -112,12 +113,21 @@ def run_of(db: sqlite3.Connection, workspace: str, session: str, turn: str) -> i
 def items(db: sqlite3.Connection, params: Params) -> Result:
     """The conversation of a session."""
     where = Where({**in_session(db, params), "type": one_of(params, "type", ITEM_TYPES)})
-    return page(db, ITEMS, where, read_window(params))
+    return page(db, _marked(db, where, "items", "id", show.item), where, read_window(params))
 
 
 def timeline(db: sqlite3.Connection, params: Params) -> Result:
     """What happened in a session."""
-    return page(db, TIMELINE, Where(in_session(db, params)), read_window(params))
+    where = Where(in_session(db, params))
+    return page(db, _marked(db, where, "timeline", "sequence", show.entry), where, read_window(params))
+
+
+def _marked(
+    db: sqlite3.Connection, where: Where, table: str, key: str, shown: Callable[[Row], dict[str, Any]]
+) -> Listing:
+    """A list whose rows say how the last request showed the turn that they belong to."""
+    prompted = Prompted(db, str(where.values["workspace"]), str(where.values["session"]))
+    return Listing(table, table, key, lambda row: {**shown(row), **prompted.mark(row)})
 
 
 def wakes(db: sqlite3.Connection, params: Params, windows: Windows) -> Result:

@@ -9,6 +9,7 @@ from anchorwatch.core.times import iso
 
 from anchorwatch_memory.fold.items import PLACES
 from anchorwatch_memory.reads.pages import Row
+from anchorwatch_memory.reads.spending import usage
 
 
 def at(value: int | None) -> str | None:
@@ -84,12 +85,21 @@ def step(row: Row) -> dict[str, Any]:
         "text": row["text"],
         "observation": observation,
         "prompt": json.loads(row["prompt"]) if row["prompt"] else None,
-        "usage": json.loads(row["usage"]),
+        "usage": usage(json.loads(row["usage"])),
+        **_in_vain(json.loads(row["context"])),
         "rejected": [
             {"n": n, "tool": tool, "label": label, "raw": raw, "reason": why}
             for n, tool, label, raw, why in json.loads(row["rejected"])
         ],
     }
+
+
+def _in_vain(context: dict[str, Any]) -> dict[str, Any]:
+    """The model that answered, by the name that agents use, and those that did not; nothing where the first one did."""
+    if "in_vain" not in context:
+        return {}
+    asked = [{"model": name, "code": code} for name, code in context["in_vain"]]
+    return {"answered_by": context.get("model", ""), "in_vain": asked}
 
 
 def item(row: Row) -> dict[str, Any]:

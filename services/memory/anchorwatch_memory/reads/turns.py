@@ -11,12 +11,20 @@ from anchorwatch_memory.reads import show
 from anchorwatch_memory.reads.filters import TURN_STATUSES, Params, needed, one_of
 from anchorwatch_memory.reads.lists import Result, in_session, run_of, session_row
 from anchorwatch_memory.reads.pages import Listing, Row, Where, fit, page, read_window, select
+from anchorwatch_memory.reads.prompted import Prompted
+from anchorwatch_memory.reads.spending import usage
 
 
 def turns(db: sqlite3.Connection, params: Params) -> Result:
     """A page of a session's turns, each with what its steps amount to."""
-    listing = Listing("turns", "turns", "sequence", lambda row: {**show.turn(row), **_sums(db, row)})
-    where = Where({**in_session(db, params), "status": one_of(params, "status", TURN_STATUSES)})
+    of_session = in_session(db, params)
+    prompted = Prompted(db, str(of_session["workspace"]), str(of_session["session"]))
+
+    def shown(row: Row) -> dict[str, Any]:
+        return {**show.turn(row), **prompted.mark(row), **_sums(db, row)}
+
+    listing = Listing("turns", "turns", "sequence", shown)
+    where = Where({**of_session, "status": one_of(params, "status", TURN_STATUSES)})
     return page(db, listing, where, read_window(params))
 
 
@@ -40,25 +48,26 @@ def turn(db: sqlite3.Connection, params: Params) -> Result:
         prefix = f"{row['session']}/{row['run_id']}.{each['step']}."
         calls = [effect for effect in effects if effect["call"].startswith(prefix)]
         steps.append({**show.step(each), "calls": calls})
-    whole = {**show.turn(row), **_sums(db, row), "inputs": inputs, "steps": steps}
+    mark = Prompted(db, session["workspace"], session["session"]).mark(row)
+    whole = {**show.turn(row), **mark, **_sums(db, row), "inputs": inputs, "steps": steps}
     return fit(whole)[0]
 
 
 def _sums(db: sqlite3.Connection, row: Row) -> dict[str, Any]:
     """How many steps and inputs a turn had, the tokens it used, and the proof of its last prompt."""
     key = (row["workspace"], row["session"], row["run_id"])
-    usage: Counter[str] = Counter()
+    used: Counter[str] = Counter()
     prompt = None
     steps = _of_run(db, "steps", key)
     for each in steps:
-        usage.update(
+        used.update(
             {name: value for name, value in json.loads(each["usage"]).items() if isinstance(value, int)}
         )
         prompt = json.loads(each["prompt"]) if each["prompt"] else prompt
     inputs = db.execute(
         "SELECT count(*) FROM inputs WHERE workspace = ? AND session = ? AND run_id = ?", key
     ).fetchone()[0]
-    return {"steps_count": len(steps), "inputs_count": inputs, "usage": dict(usage), "prompt": prompt}
+    return {"steps_count": len(steps), "inputs_count": inputs, "usage": usage(used), "prompt": prompt}
 
 
 def _of_run(db: sqlite3.Connection, table: str, key: tuple[str, str, int]) -> list[Row]:
