@@ -34,7 +34,8 @@ Json = dict[str, Any]
 @dataclass(frozen=True)
 class Reply:
     """What the server answers. ``delay_s`` comes before the headers; ``cut_at``: the connection is reset after so many bytes of
-    the body; ``silent``: no answer at all until the client goes or the server closes.
+    the body; ``stall_at``: nothing more comes behind so many bytes of the body, until the client goes or the server closes;
+    ``silent``: no answer at all until then.
     """
 
     body: bytes = b""
@@ -42,6 +43,7 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
     delay_s: float = 0.0
     cut_at: int | None = None
+    stall_at: int | None = None
     silent: bool = False
 
 
@@ -123,6 +125,35 @@ def rate_limited(retry_after: str) -> Reply:
 def html(status: int = 200) -> Reply:
     """A web page where JSON was expected."""
     return raw("<!DOCTYPE html><html><body>Welcome</body></html>", status, "text/html")
+
+
+def streamed(reply: Reply, *, done: bool = True) -> Reply:
+    """A whole answer as a stream of three chunks: what it says, its last word, and its usage."""
+    body = json.loads(reply.body)
+    choice = body["choices"][0]
+    delta = dict(choice["message"])
+    if delta.get("tool_calls"):
+        delta["tool_calls"] = [{"index": n, **each} for n, each in enumerate(delta["tool_calls"])]
+    chunks = [
+        {"model": body["model"], "choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
+        {
+            "model": body["model"],
+            "choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}],
+        },
+        {"model": body["model"], "choices": [], "usage": body.get("usage")},
+    ]
+    return events(*chunks, done=done)
+
+
+def events(*chunks: Any, done: bool = True) -> Reply:
+    """These chunks as server-sent events; text is sent as it is."""
+    said = [chunk if isinstance(chunk, str) else json.dumps(chunk) for chunk in (*chunks, *["[DONE]"][:done])]
+    return raw("".join(f"data: {each}\n\n" for each in said), content_type="text/event-stream")
+
+
+def stalled(reply: Reply, at_bytes: int) -> Reply:
+    """The reply, but after so many bytes nothing more comes."""
+    return replace(reply, stall_at=at_bytes)
 
 
 def slow(reply: Reply, delay_s: float) -> Reply:
@@ -285,6 +316,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("content-length", str(len(reply.body)))
         self.end_headers()
+        if reply.stall_at is not None:
+            self.wfile.write(reply.body[: reply.stall_at])
+            self._still_there(None)
+            self.server.owner.note_gone()
+            self.close_connection = True
+            return
         if reply.cut_at is None:
             self.wfile.write(reply.body)
             return

@@ -17,7 +17,6 @@ from anchorwatch.models.arguments import BadArguments, read_arguments
 from anchorwatch.models.port import PAST_REMEMBERED, Chat
 from anchorwatch.models.request import JsonObject, prepare
 from anchorwatch.models.schemas import plain
-from anchorwatch.models.thinking import strip_thinking
 
 STEP = "step"
 TEXT, CALLS, TOOL, ARGUMENTS = "text", "calls", "tool", "arguments"
@@ -27,6 +26,7 @@ RULES = (
     'To end the turn, write "calls": [] and say in "text" what came of it.'
 )
 ONE, SEVERAL = "At most one call in an answer.", "One call or several in an answer."
+_THOUGHT = re.compile(r".*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?\s*\n(.*)\n\s*```", re.DOTALL | re.IGNORECASE)
 
 
@@ -114,7 +114,7 @@ class Said:
 
 
 def read_answer(content: str) -> Said:
-    """What the answer says. Thinking around it, and one fence of code around all of it, are taken off; nothing is mended.
+    """What the answer says. Thinking before it, and one fence of code around all of it, are taken off; nothing is mended.
 
     Raises:
         BadArguments: it is not the object that was asked for; the text says why, in words for the model.
@@ -134,8 +134,8 @@ def read_answer(content: str) -> Said:
 def _object_in(content: str) -> str:
     text = content.strip()
     # A tag that a text inside the object mentions is no thinking.
-    if not text.startswith("{"):
-        text = strip_thinking(text)
+    if not text.startswith("{") and (thought := _THOUGHT.match(text)):
+        text = text[thought.end() :].strip()
     fenced = _FENCE.fullmatch(text)
     return fenced[1] if fenced else text
 

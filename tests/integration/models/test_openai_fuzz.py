@@ -8,6 +8,7 @@ from anchorwatch.core.facts import Observation
 from anchorwatch.models.endpoint import Endpoint, Patience
 from anchorwatch.models.openai import OpenAIModel, Retries
 from anchorwatch.models.port import ContextOverflow, ModelRefused, ModelRequest, ModelUnavailable, Situation
+from anchorwatch.models.profile import JSON_SCHEMA, OPENAI, Profile
 from anchorwatch.models.tokens import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,12 +28,14 @@ SITUATION = Situation(
     limits={},
     heartbeat_s=300.0,
 )
-REQUEST = ModelRequest(({"role": "user", "content": "go"},), (), SITUATION)
+PROFILES = (OPENAI, Profile(stream=True), JSON_SCHEMA, JSON_SCHEMA.model_copy(update={"stream": True}))
+TOOL = {"type": "function", "function": {"name": "look", "description": "", "parameters": {"type": "object"}}}
+REQUEST = ModelRequest(({"role": "user", "content": "go"},), (TOOL,), SITUATION)
 HANG_S = 30.0
 
 replies = st.builds(
     Reply,
-    body=bodies,
+    body=bodies | bodies.map(lambda body: b"data: " + body + b"\n\ndata: [DONE]\n\n"),
     status=st.sampled_from(
         [200, 200, 200, 204, 201, 299, 300, 304, 400, 401, 404, 413, 422, 429, 500, 503, 599]
     ),
@@ -51,9 +54,11 @@ replies = st.builds(
 )
 
 
-async def ask_each(script: list[Reply]) -> None:
+async def ask_each(script: list[Reply], profile: Profile) -> None:
     with ModelServer() as server:
-        endpoint = Endpoint(server.url, MODEL, "swordfish", patience=Patience(total_s=HANG_S))
+        endpoint = Endpoint(
+            server.url, MODEL, "swordfish", patience=Patience(total_s=HANG_S), profile=profile
+        )
         model = OpenAIModel(endpoint, Counter(), retries=Retries(wait_initial_s=0.0, attempts_max=2))
         try:
             for reply in script:
@@ -76,10 +81,12 @@ async def ask(model: OpenAIModel) -> None:
 
 
 # One server answers a list of replies: starting a server takes longer than all of them.
-@given(st.lists(replies, min_size=1, max_size=12))
+@given(st.lists(replies, min_size=1, max_size=12), st.sampled_from(PROFILES))
 @settings(max_examples=25, deadline=None)
-def test_a_broken_connection_or_answer_is_a_reply_or_an_error_of_the_port(script: list[Reply]) -> None:
+def test_a_broken_connection_or_answer_is_a_reply_or_an_error_of_the_port(
+    script: list[Reply], profile: Profile
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NO_PROXY", "127.0.0.1")
         with capture_logs():
-            asyncio.run(ask_each(script))
+            asyncio.run(ask_each(script, profile))
