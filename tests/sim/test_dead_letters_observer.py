@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from anchorwatch.bus.port import Message
 from anchorwatch.core.names import SessionRef
-from anchorwatch.journal.inputs import accept, input_id
+from anchorwatch.journal.inputs import accept, accept_together, input_id
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.streams import journal_stream
@@ -149,6 +149,11 @@ class Deadly:
         self._id = id_
         self.deaths: list[asyncio.Task[None]] = []
 
+    async def accept_together(self, committer: Any, ref: Any, given: Any, **named: Any) -> None:
+        if self._id in dict(given):
+            await self.accept(committer, ref, self._id)
+        await accept_together(committer, ref, given, **named)
+
     async def accept(self, committer: Any, ref: Any, id_: str, *arguments: Any, **named: Any) -> Any:
         if id_ == self._id:
             self.deaths.append(asyncio.create_task(self._process.kill()))
@@ -172,6 +177,7 @@ def test_an_event_that_ends_its_observer_is_found_out_and_no_other_is_blamed(
         await mesh.processes["observer-1"].kill()
         deadly = Deadly(mesh, input_id("ev", "message", SUBJECT, "killer"))
         monkeypatch.setattr("anchorwatch_observer.routing.accept", deadly.accept)
+        monkeypatch.setattr("anchorwatch_observer.routing.accept_together", deadly.accept_together)
         for id_ in (*(f"a-{n}" for n in range(20)), "killer", *(f"b-{n}" for n in range(20))):
             await publish(mesh, id_)
 

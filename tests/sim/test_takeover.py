@@ -30,6 +30,7 @@ from anchorwatch_planner.evidence import Cause
 from anchorwatch_planner.limits import Limits
 from anchorwatch_planner.look import Looker, Parts
 from anchorwatch_planner.schedules import Schedules
+from anchorwatch_planner.slots import Slots
 from anchorwatch_planner.switchboard import Switchboard
 from anchorwatch_planner.verdict import Held, Verdict
 
@@ -134,7 +135,7 @@ def test_what_another_planner_holds_is_neither_acked_nor_asked_for_again(tmp_pat
             assert len(causes) == 2
             return Held(held.sequence, delay_s=None)
 
-        actors = Actors(look, structlog.get_logger(), KeepAlive(), concurrency=1)
+        actors = Actors(look, structlog.get_logger(), KeepAlive(), slots=Slots(1, 1))
         for delivery in await consumer.fetch(2, 1.0):
             await actors.post(ref, Cause("in", delivery.stored.sequence), delivery)
         await looked.wait()

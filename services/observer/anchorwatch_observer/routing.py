@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.artifacts import ArtifactJournal, Provenance
 from anchorwatch.journal.commit import Committer
-from anchorwatch.journal.inputs import accept
+from anchorwatch.journal.inputs import accept, accept_together
 from anchorwatch.journal.mapping import input_body
 from anchorwatch.service.agents import AgentDirectory, subscribed
 from anchorwatch.service.context import ServiceContext
@@ -39,6 +40,7 @@ WANTED_KEPT_MAX = 4_096
 SERVICE = "observer"
 CONSUMER = ConsumerSpec(stream=EVENTS, filters=(EVENT_ALL,), durable="observer", ack_wait_s=ACK_WAIT_S)
 
+Body = Mapping[str, Any]
 Subscribers = Sequence[tuple[AgentSpec, list[str]]]
 
 
@@ -178,23 +180,55 @@ class Router:
         return kept[1]
 
     async def _give(self, ref: SessionRef, queue: Sequence[tuple[_Item, Event]]) -> None:
-        for item, event in queue:
-            try:
-                await self._accept(ref, event)
-            except IdempotencyConflict:
-                self._context.log.warning(
-                    "an event's id was used before for another; the first stands",
-                    session=str(ref),
-                    subject=item.stored.subject[:200],
-                )
-            except Exception as error:  # noqa: BLE001 - one event and one session must not hold up the others
-                reason = error.message if isinstance(error, AnchorWatchError) else repr(error)[:200]
-                self._context.log.warning("an event waits", session=str(ref), reason=reason)
-                item.error = error
-
-    async def _accept(self, ref: SessionRef, event: Event) -> None:
+        """Give a session these events, in their order: together where all of them are new."""
         now_ms = self._context.clock.now_ms()
-        body = input_body(
+        ready: list[tuple[_Item, Event, Body]] = []
+        for item, event in queue:
+            with self._noting(ref, item):
+                ready.append((item, event, await self._body(ref, event, now_ms)))
+        if len(ready) > 1 and await self._accept_together(ref, ready, now_ms):
+            return
+        for item, event, body in ready:
+            with self._noting(ref, item):
+                reached(Edge.OBSERVER_INPUT_BEFORE)
+                await accept(self._committer, ref, event.input_id, body, at_ms=now_ms, writer=self._writer)
+                reached(Edge.OBSERVER_INPUT_AFTER)
+
+    async def _accept_together(
+        self, ref: SessionRef, ready: Sequence[tuple[_Item, Event, Body]], now_ms: int
+    ) -> bool:
+        """Whether all have become inputs; else each must be tried by itself, which also tells what is wrong with which."""
+        given = [(event.input_id, body) for _, event, body in ready]
+        try:
+            reached(Edge.OBSERVER_INPUT_BEFORE)
+            await accept_together(self._committer, ref, given, at_ms=now_ms, writer=self._writer)
+            reached(Edge.OBSERVER_INPUT_AFTER)
+        except Unavailable:
+            for item, _, _ in ready:
+                with self._noting(ref, item):
+                    raise
+        except AnchorWatchError:
+            return False
+        return True
+
+    @contextlib.contextmanager
+    def _noting(self, ref: SessionRef, item: _Item) -> Iterator[None]:
+        """What goes wrong with an event in a session is said in the item: one must not hold up the others."""
+        try:
+            yield
+        except IdempotencyConflict:
+            self._context.log.warning(
+                "an event's id was used before for another; the first stands",
+                session=str(ref),
+                subject=item.stored.subject[:200],
+            )
+        except Exception as error:  # noqa: BLE001 - as above
+            reason = error.message if isinstance(error, AnchorWatchError) else repr(error)[:200]
+            self._context.log.warning("an event waits", session=str(ref), reason=reason)
+            item.error = error
+
+    async def _body(self, ref: SessionRef, event: Event, now_ms: int) -> Body:
+        return input_body(
             "event",
             event.priority,
             text=event.text,
@@ -203,9 +237,6 @@ class Router:
             data=await self._data(ref, event, now_ms),
             body_sha256=event.body_sha256,
         )
-        reached(Edge.OBSERVER_INPUT_BEFORE)
-        await accept(self._committer, ref, event.input_id, body, at_ms=now_ms, writer=self._writer)
-        reached(Edge.OBSERVER_INPUT_AFTER)
 
     async def _data(self, ref: SessionRef, event: Event, now_ms: int) -> Any:  # noqa: ANN401 - JSON is of any type
         encoded = json.dumps(event.data, ensure_ascii=False).encode()

@@ -21,6 +21,7 @@ from anchorwatch.edges import Edge, reached
 from anchorwatch.service.keepalive import KeepAlive
 
 from anchorwatch_planner.evidence import Cause
+from anchorwatch_planner.slots import Slots
 from anchorwatch_planner.troubles import Troubles
 from anchorwatch_planner.verdict import Held, Verdict
 
@@ -62,14 +63,14 @@ class Actors:
         log: structlog.stdlib.BoundLogger,
         in_hand: KeepAlive,
         *,
-        concurrency: int,
+        slots: Slots,
         troubles: Troubles | None = None,
     ) -> None:
         self._look = look
         self._troubles = troubles
         self._log = log
         self._boxes: dict[SessionRef, _Box] = {}
-        self._slots = asyncio.Semaphore(concurrency)
+        self._slots = slots
         self._in_hand = in_hand
 
     async def post(self, ref: SessionRef, cause: Cause, delivery: Delivery | None = None) -> None:
@@ -109,7 +110,7 @@ class Actors:
     async def _serve(self, ref: SessionRef, box: _Box) -> None:
         try:
             while box.waiting:
-                async with self._slots:
+                async with self._slots.of(ref.workspace):
                     letters, box.waiting = box.waiting, []
                     verdict = await self._look_safely(ref, letters)
                     await self._answer(letters, verdict)

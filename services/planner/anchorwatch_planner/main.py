@@ -40,6 +40,7 @@ from anchorwatch_planner.clerk import Clerk
 from anchorwatch_planner.corrections import Corrections
 from anchorwatch_planner.evidence import Cause, CauseKind
 from anchorwatch_planner.minds import Build, Minds
+from anchorwatch_planner.slots import Slots
 from anchorwatch_planner.sweep import sessions_known, sweep
 from anchorwatch_planner.switchboard import Switchboard
 from anchorwatch_planner.timetable import Timetable
@@ -47,7 +48,7 @@ from anchorwatch_planner.troubles import SERVICE, Troubles
 from anchorwatch_planner.wiring import SHARD, wire
 
 BATCH = 32
-CONCURRENCY = 64
+CONCURRENCY, CONCURRENCY_OF_WORKSPACE = 80, 64
 DEFINITION_AGE_S_MAX = 0.25
 """A new version of an agent counts for every turn that begins this long after it was applied, or later."""
 _ANSWERS = (
@@ -85,7 +86,8 @@ async def run(context: ServiceContext, build: Build | None = None) -> None:
     wired = wire(context, directory, minds, build, switches, corrections)
     letters = DeadLetters(context)
     troubles = Troubles(context, letters, wired.sessions)
-    actors = Actors(wired.looker.look, context.log, in_hand, concurrency=CONCURRENCY, troubles=troubles)
+    share = Slots(CONCURRENCY, CONCURRENCY_OF_WORKSPACE)
+    actors = Actors(wired.looker.look, context.log, in_hand, slots=share, troubles=troubles)
     orders = Orders(context, letters, Retries(troubles, actors), SERVICE, f"dead-{SERVICE}")
     clerk = Clerk(wired.timetable, in_hand, context.log)
     intakes = [Intake(context.bus, spec, context.stopping) for spec in (WAKES, FALLEN_DUE, SCHEDULES, SLOTS)]

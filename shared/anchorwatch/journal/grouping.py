@@ -26,6 +26,10 @@ GROUP_MIN, GROUP_MAX = 12, 64
 """Commits in a group. Below, as many single messages are quicker, on a slow disk and on a quick one (docs/performance.md)."""
 
 
+ALONE_FROM = 8
+"""A commit of more messages is a group by itself: together, they could be more than the server takes in a batch."""
+
+
 @dataclass(slots=True, eq=False)
 class _Commit:
     """Messages that stand or fall together. ``told``: its group, which it is to send, or what became of it."""
@@ -58,7 +62,7 @@ class Grouping:
             as `Bus.publish`, and `BatchRefused`.
         """
         families = frozenset(each.expect.subject for each in messages if each.expect is not None)
-        commit = _Commit(messages, families)
+        commit = _Commit(messages, families, alone=len(messages) > ALONE_FROM)
         self._waiting[commit] = None
         self._call()
         try:

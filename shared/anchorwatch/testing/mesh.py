@@ -51,10 +51,11 @@ class SimMesh:
         seed: int = 0,
         faults: Faults | None = None,
         clock: SimClock | None = None,
+        latency_s: tuple[float, float] = (0.0, 0.0),
         log: structlog.stdlib.BoundLogger | None = None,
         **settings: Any,  # noqa: ANN401 - settings
     ) -> None:
-        self.server = SimServer(seed=seed, faults=faults, clock=clock)
+        self.server = SimServer(seed=seed, faults=faults, clock=clock, latency_s=latency_s)
         self.settings = Settings(**{"lease_s": 3.0, **settings})
         self.log: structlog.stdlib.BoundLogger = log or structlog.get_logger()
         self.processes: dict[str, Process] = {}

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import structlog
@@ -104,7 +104,7 @@ class Scene:
         self._errands: set[asyncio.Task[None]] = set()
         registry.register(WorldPack(self.provider, seed, calls_max=chance.choice((1, 2, 3))))
 
-    def _draw_limits(self) -> dict[str, float]:
+    def _draw_limits(self) -> dict[str, Any]:
         """Some runs have an agent that may not begin turns as it likes, or keeps little of what waits."""
         chance = random.Random(f"limits {self.seed}")
         drawn = {

@@ -11,6 +11,7 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.service.keepalive import KeepAlive
 from anchorwatch_planner.actor import Actors
 from anchorwatch_planner.evidence import Cause
+from anchorwatch_planner.slots import Slots
 from anchorwatch_planner.sweep import AT_ONCE, sweep
 
 SESSIONS = 50
@@ -42,7 +43,7 @@ async def test_a_wake_does_not_stand_behind_all_that_are_swept() -> None:
         looking -= 1
         order.append((ref.session, causes[0].kind))
 
-    actors = Actors(look, structlog.stdlib.get_logger(), KeepAlive(), concurrency=64)
+    actors = Actors(look, structlog.stdlib.get_logger(), KeepAlive(), slots=Slots(64, 64))
     refs = [SessionRef("default", f"s{number:02}") for number in range(SESSIONS)]
     sweeping = asyncio.create_task(sweep(refs, actors, starting=True))
     await begun.wait()
