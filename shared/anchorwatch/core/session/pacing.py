@@ -26,7 +26,6 @@ NO_PROGRESS_RUNS: Final = 3
 
 Why = Literal["min_interval", "turns_per_hour", "no_progress"]
 _PERSONS: Final = ("trigger", "canary", "resolution")
-_REFUSABLE: Final = ("event", "tick")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +140,18 @@ def hurries(wake: Input) -> bool:
 def excess(state: SessionState, waiting_max: int) -> tuple[Input, ...]:
     """What is to be refused so that no more than ``waiting_max`` inputs wait: the oldest, and of these half a bound at once.
 
-    Only events and ticks are, and only those before whatever else waits: a person's word is never refused.
+    Only events and the session's own ticks are, and only those before whatever else waits: a person's word is never refused,
+    nor what a schedule says for one.
     """
     if len(state.pending) <= waiting_max:
         return ()
     found = []
     for wake in state.pending[: len(state.pending) - waiting_max // 2]:
-        if wake.kind not in _REFUSABLE:
+        if wake.kind != "event" and not _is_own_tick(wake):
             break
         found.append(wake)
     return tuple(found)
+
+
+def _is_own_tick(wake: Input) -> bool:
+    return wake.kind == "tick" and not wake.source
