@@ -12,7 +12,7 @@ KEY := $(shell (echo '$(CURDIR)'; cat requirements.lock tools/setup_venv.py $(ME
 STAMP := .venv/.setup-$(KEY)
 
 .DEFAULT_GOAL := help
-.PHONY: setup up down status test test-containers soak model check bench demo format lock help
+.PHONY: setup up down status test test-containers soak long model check bench demo format lock help
 
 setup: ## make .venv with every pinned dependency (nothing to do when it is up to date)
 	@test -e $(STAMP) -a -x $(BIN)/python || { \
@@ -36,6 +36,9 @@ test-containers: setup ## run the mesh in real containers (needs docker; as root
 
 soak: setup ## 10,000 runs of the whole mesh in simulation (ARGS="--runs 500", …)
 	@exec $(BIN)/python -m tests.sim.whole $(ARGS)
+
+long: setup ## a session of 2,000 turns in simulation, with kills and summaries (a minute or two)
+	ANCHORWATCH_TEST_TURNS=2000 $(BIN)/pytest tests/sim/test_long_session.py $(ARGS)
 
 model: setup ## search the protocol's larger configurations (ARGS="reset", …)
 	@exec $(BIN)/python -m tests.model $(ARGS)
