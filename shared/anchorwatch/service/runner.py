@@ -22,6 +22,7 @@ from anchorwatch.service import failpoints, logs
 from anchorwatch.service.connect import connect
 from anchorwatch.service.context import Identity, ServiceContext, WallClock
 from anchorwatch.service.identity import identify
+from anchorwatch.service.loops import new_event_loop
 from anchorwatch.service.presence import Presence
 from anchorwatch.service.readiness import Readiness
 from anchorwatch.settings import Settings, load
@@ -69,7 +70,8 @@ def main(service: str, run: Run | None = None) -> int:
     log = logs.configure(settings, service=service, instance=identity.instance)
     try:
         failpoints.install(os.environ, log)
-        return asyncio.run(_Process(settings, identity, run, log, readiness).serve())
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            return runner.run(_Process(settings, identity, run, log, readiness).serve())
     except AnchorWatchError as error:
         log.error("cannot start", reason=str(error), code=error.code)  # noqa: TRY400 - its text says it all
         return error.exit_code
