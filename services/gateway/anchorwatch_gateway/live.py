@@ -63,4 +63,5 @@ async def _attach(parts: Parts, ref: SessionRef, after: int) -> Consumer:
 
 async def _pause(parts: Parts) -> None:
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(parts.stopping.wait(), WAIT_S)
+        async with asyncio.timeout(WAIT_S):
+            await parts.stopping.wait()

@@ -85,8 +85,7 @@ class Kept:
             running.signal(signal.SIGTERM)
             # A process that was stopped (SIGSTOP) would not see the request.
             running.signal(signal.SIGCONT)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(running.ended), STOP_S_MAX)
+            await asyncio.wait({running.ended}, timeout=STOP_S_MAX)
         self.kill()
         if self._task is not None:
             await self._task
@@ -115,7 +114,8 @@ class Kept:
                 last_line=last_line(self.command.log),
             )
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), wait_s)
+                async with asyncio.timeout(wait_s):
+                    await self._stopping.wait()
             self.restarts += 1
 
     async def _run_once(self, processes: Processes) -> int | None:

@@ -112,7 +112,8 @@ async def _watch(context: YardContext, roster: Roster) -> None:
 
 async def _pause(stopping: asyncio.Event, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(stopping.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await stopping.wait()
 
 
 @contextlib.contextmanager
