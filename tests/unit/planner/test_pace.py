@@ -6,7 +6,7 @@ from anchorwatch.core.anchor import Anchor, RunOutcome
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.state import Call, Step, Turn
 from anchorwatch.core.times import iso
-from anchorwatch_planner.pace import RETRY_S, next_check_ms
+from anchorwatch_planner.pace import AT_ONCE_MS, RETRY_S, next_check_ms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,8 +39,8 @@ def test_it_lies_ahead_and_within_the_heartbeat(
 ) -> None:
     at_ms = next_check_ms(state(stuck, standing_ms, asked), outcome, heartbeat_s, NOW_MS)
     assert NOW_MS < at_ms <= NOW_MS + heartbeat_s * 1000
-    if isinstance(asked, int) and asked > NOW_MS:
-        assert at_ms <= asked
+    if isinstance(asked, int):
+        assert at_ms <= max(asked, NOW_MS + AT_ONCE_MS)
 
 
 @settings(max_examples=200, deadline=None)
@@ -52,3 +52,13 @@ def test_a_session_that_is_stuck_looks_less_and_less_often(stuck: int, heartbeat
     ]
     assert waits == sorted(waits)
     assert waits[0] == min(RETRY_S, heartbeat_s) * 1000
+
+
+def test_the_last_call_counts_and_one_that_fell_due_meanwhile_is_looked_at_now() -> None:
+    calls = tuple(
+        Call(n, "check_again", {}, state="succeeded", data={"next_check_at_ms": NOW_MS + in_ms})
+        for n, in_ms in enumerate((60_000, 120_000), 1)
+    )
+    twice = SessionState(anchor=ANCHOR, turn=Turn(1, "t", 0, 1, 1, (), (Step(1, "", calls),)))
+    assert next_check_ms(twice, "success", 300, NOW_MS) == NOW_MS + 120_000
+    assert next_check_ms(twice, "success", 300, NOW_MS + 200_000) == NOW_MS + 200_000 + AT_ONCE_MS

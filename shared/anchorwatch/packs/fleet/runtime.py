@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from anchorwatch.bus.port import Bus
@@ -17,6 +16,7 @@ from anchorwatch.packs.fleet.config import FleetConfig
 from anchorwatch.packs.fleet.observe import make_observation
 from anchorwatch.packs.fleet.sources import look
 from anchorwatch.packs.fleet.subjects import PROVIDER_ERROR
+from anchorwatch.packs.next_check import schedule_next_check
 from anchorwatch.packs.port import (
     Artifact,
     NeverDone,
@@ -180,20 +180,6 @@ def notify_human(args: Mapping[str, Any]) -> ToolResult:
     return ToolResult(f"People will be told: {args['title']}", {"notify": notify})
 
 
-def schedule_next_check(args: Mapping[str, Any], context: ToolContext) -> ToolResult:
-    """The record is the effect here too: the planner reads it and sets the schedule."""
-    in_s = float(args["in_minutes"]) * 60
-    if in_s >= context.heartbeat_s:
-        text = f"Nothing was scheduled: the heartbeat looks every {_duration(context.heartbeat_s)} anyway, which is sooner"
-        return ToolResult(text, {"scheduled": False})
-    at_ms = context.now_ms + round(in_s * 1000)
-    clock = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M:%SZ")
-    return ToolResult(
-        f"Next check in {_duration(in_s)}, at {clock}: {args['reason']}",
-        {"scheduled": True, "next_check_at_ms": at_ms},
-    )
-
-
 def save_report(args: Mapping[str, Any]) -> ToolResult:
     """Hand the report over to be kept."""
     data = str(args["text"]).encode()
@@ -204,7 +190,3 @@ def save_report(args: Mapping[str, Any]) -> ToolResult:
 def _ask_s(context: ToolContext) -> float:
     """How long the yard may take, seconds."""
     return max(ASK_S_MIN, min(ASK_S_MAX, context.deadline_s * DEADLINE_SHARE))
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"  # noqa: PLR2004 - a minute

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anchorwatch.core.tools import EffectClass, Risk, ToolSpec
+from anchorwatch.packs import next_check
 from anchorwatch.packs.fleet.instances import PRIORITIES
 
 MEMORY_POOL = "memory"
@@ -18,7 +19,6 @@ TITLE_CHARS_MAX = 120
 TEXT_CHARS_MAX = 4_000
 REPORT_CHARS_MAX = 100_000
 LOG_LINES_MAX = 200
-MINUTES_MAX = 24 * 60
 BLIND = math.inf
 """For tools that change nothing in the fleet: most wanted when nothing can be seen, so they need cite no observation."""
 
@@ -131,25 +131,7 @@ def _people_and_time() -> tuple[ToolSpec, ...]:
             risk=Risk.NONE,
             observation_age_max_s=BLIND,
         ),
-        ToolSpec(
-            name="schedule_next_check",
-            description=(
-                "Be woken again after some minutes, to see what became of something. Where the heartbeat looks earlier anyway, "
-                "nothing is scheduled and the answer says so."
-            ),
-            parameters=_object(
-                in_minutes={
-                    "type": "number",
-                    "exclusiveMinimum": 0,
-                    "maximum": MINUTES_MAX,
-                    "description": "minutes from now; 0.5 is half a minute",
-                },
-                reason=_text("what to look for then", TITLE_CHARS_MAX),
-            ),
-            effect_class=EffectClass.IDEMPOTENT,
-            risk=Risk.NONE,
-            observation_age_max_s=BLIND,
-        ),
+        next_check.tool_spec(),
         ToolSpec(
             name="save_report",
             description="Keep a report for people as a file that never changes (an artifact).",
