@@ -65,7 +65,7 @@ class LiveMesh(Stage):
             [sys.executable, "-P", "-m", "anchorwatch.cli.main", *words, "--data-dir", str(self.data.root)],
             capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stderr or done.stdout
         return done.stdout
 
     def secret(self, user: str) -> str:

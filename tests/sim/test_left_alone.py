@@ -7,11 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from anchorwatch.cli.doctor_wakes import examine
 from anchorwatch.core.names import SessionRef
+from anchorwatch.core.schedules.schedule import Definition
 from anchorwatch.core.session.commands import Control
 from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.events import AnchorChanged
-from anchorwatch.testing.mesh import SimMesh
+from anchorwatch.journal.orders import Asked
+from anchorwatch.journal.schedules import ScheduleJournal
+from anchorwatch.testing.mesh import WORKSPACE, SimMesh
+from anchorwatch.zones import zone_of
 
 from tests.sim.test_planner import agent, mesh_test, once
 
@@ -71,3 +76,37 @@ def test_a_heartbeat_holds_though_a_clock_ran_ahead_when_the_check_was_set(
         assert runs + 1 <= (await mesh.anchor(ref)).run_count <= runs + 2
 
     mesh_test(1, body, sweep_s=600 if starting else 10)
+
+
+def test_the_doctor_finds_what_no_planner_looks_at(tmp_path: Path) -> None:
+    async def said(mesh: SimMesh) -> dict[str, str]:
+        checks, neglected = await examine(mesh.bus)
+        found = {check.name: f"{check.state}: {check.detail}" for check in checks}
+        assert [str(each.ref) for each in neglected] == (
+            ["default/s"] if found["wakes"].startswith("failed") else []
+        )
+        return found
+
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner")
+        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=60))
+        await mesh.until_rest(ref, 1)
+        await asyncio.sleep(1)
+        assert (await said(mesh))["wakes"].startswith("passed: each of 1 sessions")
+        definition = Definition(WORKSPACE, "n", "s", "* * * * *", "UTC")
+        journal = ScheduleJournal(mesh.bus, mesh.committer, "outside")
+        await journal.make(definition, zone_of("UTC"), Asked("c-1", "ada", "x"), mesh.server.now_ms())
+        planner = mesh.processes["planner-1"]
+        await planner.kill()
+        await asyncio.sleep(200)
+        found = await said(mesh)
+        assert "its check of" in found["wakes"]
+        assert "default/n was due" in found["schedules"]
+        await forget_check(mesh, ref)
+        assert "default/s: it has no next check" in (await said(mesh))["wakes"]
+        await planner.start()
+        await mesh.until_rest(ref, 2, within_s=10)
+        await asyncio.sleep(1)
+        assert {each.partition(":")[0] for each in (await said(mesh)).values()} == {"passed"}
+
+    mesh_test(1, body, sweep_s=5)

@@ -14,8 +14,8 @@ AT_ONCE_MS = 1_000
 def next_check_ms(state: SessionState, outcome: RunOutcome, heartbeat_s: float, now_ms: int) -> int:
     """The next check after a turn: the heartbeat; sooner where the turn asked for it, or did not get its work done.
 
-    Of several that the turn asked for the last counts. A check that was due earlier stays, unless the turn asked for another:
-    what an earlier turn wanted to see is not put off by a wake that had nothing to do with it. A turn without progress is tried again
+    The last that the turn asked for counts. A check that was due earlier stays, unless the turn asked for another: what an
+    earlier turn wanted to see is not put off by a wake that had nothing to do with it. A turn without progress is tried again
     after 15 s, then 30, 60, …, up to the heartbeat, so that a session that cycles slows down.
     """
     at_ms = now_ms + round(heartbeat_s * 1000)

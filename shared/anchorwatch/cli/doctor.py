@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from anchorwatch.cli import doctor_bus
+from anchorwatch.cli import doctor_bus, doctor_wakes
 from anchorwatch.cli.checks import Check, failed, note, passed
 from anchorwatch.cli.target import bus_settings
 from anchorwatch.core.errors import AnchorWatchError
@@ -29,15 +29,15 @@ DISK_FREE_BYTES_MIN = 512 * 1024**2
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def run(data_dir: Path | None, *, as_json: bool) -> int:
-    """Look at everything; returns 1 when a check failed.
+def run(data_dir: Path | None, *, fix: bool, as_json: bool) -> int:
+    """Look at everything; returns 1 when a check failed. ``fix``: have sessions woken that nothing would wake.
 
     Raises:
         BadSettings: nothing can be looked at with these.
     """
     settings = load(**({} if data_dir is None else {"data_dir": data_dir}))
     data = DataDir.at(settings.data_dir)
-    checks = [*_here(settings, data), *_mesh(settings, data, data_dir)]
+    checks = [*_here(settings, data), *_mesh(settings, data, data_dir, fix=fix)]
     bad = [check for check in checks if check.state == "failed"]
     if as_json:
         print(json.dumps({"ok": not bad, "checks": [check.as_json() for check in checks]}, indent=2))
@@ -57,7 +57,7 @@ def _here(settings: Settings, data: DataDir) -> Iterator[Check]:
     yield _attempt("model", lambda: _model(settings))
 
 
-def _mesh(settings: Settings, data: DataDir, data_dir: Path | None) -> Iterator[Check]:
+def _mesh(settings: Settings, data: DataDir, data_dir: Path | None, *, fix: bool) -> Iterator[Check]:
     """What only a running mesh can tell."""
     if held_by(data) is not None:
         yield _attempt("mesh", lambda: _running(data))
@@ -69,7 +69,10 @@ def _mesh(settings: Settings, data: DataDir, data_dir: Path | None) -> Iterator[
     except AnchorWatchError as error:
         yield failed("bus", error.message, error.hint)
         return
-    yield from asyncio.run(doctor_bus.examine(mesh, system))
+    checks, neglected = asyncio.run(doctor_bus.examine(mesh, system))
+    yield from checks
+    if neglected and fix:
+        yield asyncio.run(doctor_wakes.mend(data_dir, neglected))
 
 
 def _python() -> Check:

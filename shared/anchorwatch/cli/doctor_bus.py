@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from anchorwatch.bus.port import Bus, StreamMissing
+from anchorwatch.cli import doctor_wakes
 from anchorwatch.cli.checks import Check, failed, note, passed
+from anchorwatch.cli.doctor_wakes import Neglected
 from anchorwatch.core.errors import AnchorWatchError, NotFound
 from anchorwatch.packs.fleet import cli as fleet
 from anchorwatch.service.connect import connect
@@ -21,15 +23,20 @@ REPLICAS_DURABLE = 3
 """A cluster that keeps fewer copies loses what was acknowledged with one node."""
 
 
-async def examine(mesh: Settings, system: Settings) -> list[Check]:
-    """Look at the bus as the mesh's own user, and ask the server about itself as the system's."""
+async def examine(mesh: Settings, system: Settings) -> tuple[list[Check], list[Neglected]]:
+    """Look at the bus as the mesh's own user, and ask the server about itself as the system's; and what nothing would wake."""
     checks = [await _durability(system)]
     try:
         bus = await connect(mesh, "anchorwatch-doctor", timeout_s=CONNECT_S_MAX)
     except AnchorWatchError as error:
-        return [*checks, failed("bus", error.message, error.hint)]
+        return [*checks, failed("bus", error.message, error.hint)], []
     try:
-        return [*checks, await _streams(bus), await _buckets(bus), await _yard(bus)]
+        checks += [await _streams(bus), await _buckets(bus), await _yard(bus)]
+        try:
+            wakes, neglected = await doctor_wakes.examine(bus)
+        except AnchorWatchError as error:
+            return [*checks, failed("wakes", error.message, error.hint)], []
+        return [*checks, *wakes], neglected
     finally:
         await bus.close()
 

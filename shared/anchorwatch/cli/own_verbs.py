@@ -10,6 +10,7 @@ import typer
 from anchorwatch.cli.options import DataDirOption, JsonOption
 
 MarkdownOption = Annotated[bool, typer.Option("--markdown", help="As in docs/settings.md.", hidden=True)]
+FixOption = Annotated[bool, typer.Option("--fix", help="Have sessions looked at that nothing would wake.")]
 FLEET = typer.Typer(
     no_args_is_help=False, rich_markup_mode=None, help="Look at the local fleet, give it work, hurt it."
 )
@@ -99,11 +100,15 @@ def crash_test(
     return running.run(running.Wish(pack, agent, seeds, seed, data_dir, keep, as_json))
 
 
-def doctor(data_dir: DataDirOption = None, as_json: JsonOption = False) -> int:  # noqa: FBT002
+def doctor(
+    data_dir: DataDirOption = None,
+    fix: FixOption = False,  # noqa: FBT002
+    as_json: JsonOption = False,  # noqa: FBT002
+) -> int:
     """Check this installation and its mesh; exit 1 if a check fails."""
     from anchorwatch.cli import doctor as verb
 
-    return verb.run(data_dir, as_json=as_json)
+    return verb.run(data_dir, fix=fix, as_json=as_json)
 
 
 def config(

@@ -13,8 +13,10 @@ from anchorwatch.mesh.lock import held_by
 from anchorwatch.settings import Settings, load
 
 
-def open_api(data_dir: Path | None, url: str | None, token: str | None) -> Api:
+def open_api(data_dir: Path | None, url: str | None, token: str | None, workspace: str | None = None) -> Api:
     """A client: of ``--url``, else of ``--data-dir``, else of the settings' ``url``, else of the settings' data directory.
+
+    ``workspace``: None is the one of the settings.
 
     Raises:
         BadInput: both were given, or a token is missing.
@@ -24,7 +26,8 @@ def open_api(data_dir: Path | None, url: str | None, token: str | None) -> Api:
         raise BadInput("--url and --data-dir name two meshes", hint="give one of them")
     settings = load()
     # Said only when it was chosen: the gateway has a default of its own.
-    workspace = settings.workspace if "workspace" in settings.model_fields_set else None
+    if workspace is None and "workspace" in settings.model_fields_set:
+        workspace = settings.workspace
     if url is None and data_dir is None:
         url = settings.url
     if url is not None:

@@ -1,0 +1,72 @@
+"""What the doctor says of a session that nothing wakes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from anchorwatch.cli.doctor_wakes import LATE_MS_MAX, Neglected, mend, neglect
+from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.times import iso
+
+from tests.unit.cli.gateways import Gateway
+
+NOW_MS = 1_000_000_000
+HEARTBEAT_S = 300.0
+
+
+def anchor(check_in_ms: int | None, status: str = "idle") -> Anchor:
+    check = None if check_in_ms is None else iso(NOW_MS + check_in_ms)
+    made = Anchor(workspace="w", session="s", agent="a@1", next_check_at=check)
+    return made.model_copy(update={"status": status})
+
+
+@pytest.mark.parametrize(
+    ("check_in_ms", "bell_in_ms", "why"),
+    [
+        (60_000, 60_000, ""),
+        (60_000, 5_000, ""),
+        (60_000, None, "its bell is not set"),
+        (None, None, "no next check"),
+        (None, 5_000, "no next check"),
+        (-1_000, None, ""),
+        (-LATE_MS_MAX - 1, None, "overdue"),
+        # Its limits hold it: its bell rings when they let it go.
+        (-LATE_MS_MAX - 1, 600_000, ""),
+        (3_900_000, 3_900_000, "beyond its heartbeat"),
+    ],
+)
+def test_an_idle_session_is_neglected_when_nothing_wakes_it_in_time(
+    check_in_ms: int | None, bell_in_ms: int | None, why: str
+) -> None:
+    bell_ms = None if bell_in_ms is None else NOW_MS + bell_in_ms
+    found = neglect(anchor(check_in_ms), bell_ms, HEARTBEAT_S, NOW_MS)
+    assert (why in found) if why else (found == "")
+
+
+def test_the_heartbeat_of_the_services_is_theirs_to_know() -> None:
+    assert neglect(anchor(3_900_000), NOW_MS + 3_900_000, None, NOW_MS) == ""
+
+
+@pytest.mark.parametrize("status", ["active", "paused", "quarantined", "deleted"])
+def test_others_wait_for_something_else(status: str) -> None:
+    assert neglect(anchor(None, status), None, HEARTBEAT_S, NOW_MS) == ""
+
+
+def test_it_asks_for_a_turn_of_each_in_its_own_workspace(remote: Gateway) -> None:
+    remote.answer("POST /api/sessions/s/trigger", (202, {}))
+    refs = [SessionRef("default", "s"), SessionRef("night", "s")]
+    check = asyncio.run(mend(None, [Neglected(ref, "it has no next check") for ref in refs]))
+    assert (check.state, check.detail) == ("note", "asked for a turn of default/s; night/s")
+    assert [asked.query["workspace"] for asked in remote.asked] == ["default", "night"]
+    assert "no next check" in remote.asked[0].body["reason"]
+
+
+def test_a_gateway_that_is_away_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANCHORWATCH_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("ANCHORWATCH_TOKEN", "x")
+    monkeypatch.setattr("anchorwatch.cli.api.RETRY_S_MAX", 0.0)
+    check = asyncio.run(mend(None, [Neglected(SessionRef("default", "s"), "why")]))
+    assert check.state == "failed"
+    assert "0 of 1 sessions" in check.detail
