@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -25,7 +27,7 @@ from tests.e2e.meshes import (
     running,
 )
 from tests.e2e.minds import Minds, objective
-from tests.support.model_server import MODEL, ModelServer, call, calls, rate_limited, raw, text
+from tests.support.model_server import MODEL, ModelServer, call, calls, rate_limited, raw, silent, text
 
 TASKS = 59
 RULE = "no-scale-down-while-workers-are-dead"
@@ -37,19 +39,24 @@ def minds() -> Minds:
 
 
 @pytest.fixture(scope="module")
-def mesh(tmp_path_factory: pytest.TempPathFactory, minds: Minds) -> Iterator[LiveMesh]:
-    with ModelServer(minds) as server:
-        settings = {
-            "ANCHORWATCH_MODEL": "openai",
-            "ANCHORWATCH_MODEL_URL": server.url,
-            "ANCHORWATCH_MODEL_NAME": MODEL,
-            "ANCHORWATCH_MODEL_KEY": "sk-e2e-secret",
-            "ANCHORWATCH_DEBOUNCE_P0_S": "0",
-        }
-        with running(tmp_path_factory.mktemp("model"), *NO_FIRST_START, settings=settings) as started:
-            yield started
-        logs = "".join(log.read_text() for log in started.data.logs.glob("*.log"))
-        assert "sk-e2e-secret" not in logs
+def server(minds: Minds) -> Iterator[ModelServer]:
+    with ModelServer(minds) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory: pytest.TempPathFactory, server: ModelServer) -> Iterator[LiveMesh]:
+    settings = {
+        "ANCHORWATCH_MODEL": "openai",
+        "ANCHORWATCH_MODEL_URL": server.url,
+        "ANCHORWATCH_MODEL_NAME": MODEL,
+        "ANCHORWATCH_MODEL_KEY": "sk-e2e-secret",
+        "ANCHORWATCH_DEBOUNCE_P0_S": "0",
+    }
+    with running(tmp_path_factory.mktemp("model"), *NO_FIRST_START, settings=settings) as started:
+        yield started
+    logs = "".join(log.read_text() for log in started.data.logs.glob("*.log"))
+    assert "sk-e2e-secret" not in logs
 
 
 @pytest.fixture
@@ -171,6 +178,24 @@ async def test_garbage_ends_the_turn_with_a_reason_and_the_mesh_goes_on(make: An
     last = history.anchors[-1].anchor
     assert (last.last_run_outcome, last.runs_without_progress) == ("no_action", 0)
     assert ended(history, last.last_run_id)[2] == "Well again."
+
+
+async def test_cancelling_a_turn_closes_the_connection_of_its_call(
+    mesh: LiveMesh, make: Any, minds: Minds, server: ModelServer
+) -> None:
+    session = await make("cancelled")
+    minds.script("cancelled", silent)
+    gone = server.gone
+    session.say("hello")
+
+    async def asked() -> bool:
+        return bool(minds.asked("cancelled"))
+
+    await until(asked, "the model is asked")
+    turn = json.loads(mesh.run("anchor", "cancelled"))["turn"]["id"]
+    minds.script("cancelled", ())
+    mesh.run("cancel", "cancelled", turn)
+    await asyncio.to_thread(server.wait_for_gone, gone + 1)
 
 
 async def test_an_agent_whose_rules_and_tools_leave_no_room_is_refused_and_not_tried(

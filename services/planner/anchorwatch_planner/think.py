@@ -29,6 +29,7 @@ from anchorwatch.service.context import Clock
 
 from anchorwatch_planner.asking import Answered, Asker, asked_in_vain
 from anchorwatch_planner.fitting import OverBudget
+from anchorwatch_planner.holding import while_held
 from anchorwatch_planner.mind import Bounds, Mind
 from anchorwatch_planner.pace import next_check_ms
 from anchorwatch_planner.planning import plan_calls, turns_in_circles
@@ -97,7 +98,7 @@ class Thinker:
         if stop := self._at_a_bound(state, turn, mind):
             return await self._end(ref, state, mind, observation, *stop)
         try:
-            answered = await self._asker.ask(ref, state, mind, observation)
+            answered = await self._ask(ref, state, mind, observation)
             state = answered.fitted.state
             head, calls = self._decided(turn, observation, answered)
         except ModelUnavailable as error:
@@ -120,6 +121,15 @@ class Thinker:
         if not answered.reply.decision.calls:
             return await self._finish(ref, state, mind, observation, head)
         return await self._commit(ref, state, CommitStep(self._execution_id, head, calls))
+
+    async def _ask(
+        self, ref: SessionRef, state: SessionState, mind: Mind, observation: Observation
+    ) -> Answered:
+        asking = self._asker.ask(ref, state, mind, observation)
+        if state.anchor is None or not any(each.model.is_llm for each in (mind, *mind.others)):
+            # Rules take no time.
+            return await asking
+        return await while_held(self._sessions, self._clock, ref, state.anchor.generation, asking)
 
     def _at_a_bound(self, state: SessionState, turn: Turn, mind: Mind) -> tuple[RunOutcome, str] | None:
         """The outcome of a turn that may not ask its model once more, and why; None: it may."""
