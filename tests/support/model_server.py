@@ -175,10 +175,21 @@ def silent() -> Reply:
 
 
 class ModelServer:
-    """Serves a script on loopback; records what it was asked (`requests`) and how many clients went away unanswered (`gone`)."""
+    """Serves a script on loopback; records what it was asked (`requests`) and how many clients went away unanswered (`gone`).
 
-    def __init__(self, script: Script = (), *, port: int = 0, afterwards: Reply | None = None) -> None:
+    ``routes`` answers every request by its path, in place of a script.
+    """
+
+    def __init__(
+        self,
+        script: Script = (),
+        *,
+        port: int = 0,
+        afterwards: Reply | None = None,
+        routes: Callable[[Received], Reply] | None = None,
+    ) -> None:
         self._script = script
+        self.routes = routes
         self.afterwards = afterwards or text("Nothing needs to be done.")
         self.requests: list[Received] = []
         self.gone = 0
@@ -242,6 +253,8 @@ class ModelServer:
             number = len(self.requests)
             script = self._script
             self._changed.notify_all()
+        if self.routes is not None:
+            return self.routes(received)
         if callable(script):
             return script(received.json)
         return script[number - 1] if number <= len(script) else self.afterwards
@@ -289,21 +302,26 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
+        if self.server.owner.routes is not None:
+            self._send(self.server.owner.receive(Received(self.path, self._named_headers(), {})))
+            return
         body = json.dumps({"object": "list", "data": [{"id": MODEL, "object": "model"}]}).encode()
         self._send(raw(body))
 
     def do_POST(self) -> None:
         length = min(int(self.headers.get("content-length", 0)), BODY_BYTES_MAX)
         asked = json.loads(self.rfile.read(length))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        reply = self.server.owner.receive(Received(self.path, headers, asked))
-        if not self.path.endswith(KNOWN_PATHS):
+        reply = self.server.owner.receive(Received(self.path, self._named_headers(), asked))
+        if self.server.owner.routes is None and not self.path.endswith(KNOWN_PATHS):
             reply = error(404, f"there is nothing at {self.path}")
         if (reply.silent or reply.delay_s) and not self._still_there(None if reply.silent else reply.delay_s):
             self.server.owner.note_gone()
             self.close_connection = True
             return
         self._send(reply)
+
+    def _named_headers(self) -> dict[str, str]:
+        return {name.lower(): value for name, value in self.headers.items()}
 
     def _still_there(self, delay_s: float | None) -> bool:
         """Wait for so long (None: for ever); False as soon as the client or the server is gone."""

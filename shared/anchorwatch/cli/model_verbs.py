@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 from anchorwatch.cli.options import (
@@ -13,7 +16,9 @@ from anchorwatch.cli.options import (
 )
 
 MODELS = typer.Typer(
-    invoke_without_command=True, rich_markup_mode=None, help="List the models that agents ask."
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    help="List the models that agents ask, or probe an endpoint.",
 )
 
 
@@ -51,3 +56,36 @@ def list_models(
     with open_api(data_dir, url, token) as api:
         found = api.get("/api/models")["data"]
     views.show(found, views.MODELS, as_json=as_json, empty="no agent asks a model: there are no agents")
+
+
+@MODELS.command("probe")
+def probe(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The endpoint's base URL, most often with /v1.")],
+    model: Annotated[
+        str,
+        typer.Option("--model", metavar="NAME", help="The model to ask; else the only one that is listed."),
+    ] = "",
+    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="The endpoint's key.")] = None,
+    key_file: Annotated[
+        Path | None, typer.Option("--key-file", metavar="FILE", help="A file that holds the key.")
+    ] = None,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="The longest wait for one answer.", min=0.1)
+    ] = 60.0,
+    overflow_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--overflow-tokens",
+            metavar="N",
+            help="Size of the request that is to be too large; 0: none. Else a quarter more than the endpoint says it takes.",
+            min=0,
+            max=400_000,
+        ),
+    ] = None,
+    as_json: JsonOption = False,  # noqa: FBT002
+) -> int:
+    """Ask an endpoint how it behaves, and print its profile as TOML; exit 1 if it can call no tools. Up to 20 short requests."""
+    from anchorwatch.cli import model_probe
+
+    wish = model_probe.Wish(url, model, key, key_file, timeout_s, overflow_tokens)
+    return model_probe.run(wish, as_json=as_json)

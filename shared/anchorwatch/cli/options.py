@@ -33,7 +33,7 @@ SessionArgument = Annotated[
 
 
 SPEAK_TO_THE_BUS = ("fleet", "doctor")
-ABOUT_NO_MESH = ("serve", "demo", "crash-test", "config", "version")
+ABOUT_NO_MESH = ("serve", "demo", "crash-test", "config", "version", "models probe")
 
 
 def takes_no_address(verb: str, option: str) -> BadInput:
@@ -46,7 +46,7 @@ def takes_no_address(verb: str, option: str) -> BadInput:
             f"`{verb}` takes no {option}: it speaks to NATS, not to the HTTP API",
             hint="--data-dir DIR; for a mesh elsewhere ANCHORWATCH_NATS_URL, _NATS_USER and _NATS_PASSWORD",
         )
-    if group in ABOUT_NO_MESH:
+    if group in ABOUT_NO_MESH or verb in ABOUT_NO_MESH:
         return BadInput(f"`{verb}` takes no {option}: it is about no running mesh", hint="leave it out")
     return BadInput(
         f"`{verb}` takes no {option}: it is about a mesh on this machine",

@@ -57,6 +57,10 @@ def test_usage_errors_exit_2(run: Run, words: list[str]) -> None:
         (["up"], "`up` takes no --url: it is about a mesh on this machine"),
         (["credentials"], "`credentials` takes no --url: it is about a mesh on this machine"),
         (["demo"], "`demo` takes no --url: it is about no running mesh"),
+        (
+            ["models", "probe", "http://127.0.0.1:1"],
+            "`models probe` takes no --url: it is about no running mesh",
+        ),
         ([], "--url stands in the wrong place"),
     ],
 )
