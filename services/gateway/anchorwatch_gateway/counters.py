@@ -36,6 +36,10 @@ class Counters:
         self.stuck = self._gauge(
             "runs_without_progress_max", "The most turns in a row without progress, of all sessions"
         )
+        self.refused = self._gauge(
+            "inputs_refused", "Inputs refused since too many waited in a session that was held"
+        )
+        self.switches = self._gauge("kill_switches_on", "Kill switches that are on, by scope", "scope")
         self.damaged = self._gauge("damaged_records", "Journal records that cannot be trusted")
         self.behind = self._gauge("projection_lag", "Journal records that memory has not read yet")
         self.up = self._gauge("memory_up", "1 when the memory service answers")

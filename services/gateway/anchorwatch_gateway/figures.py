@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from anchorwatch.core.errors import AnchorWatchError, Unavailable
+from anchorwatch.journal.switches import SCOPES
 from anchorwatch.topology.streams import STREAMS
 from prometheus_client import Gauge
 
@@ -17,7 +18,9 @@ async def refresh(parts: Parts) -> None:
     counters = parts.counters
     for gauge in (counters.lag, counters.sessions, counters.effects, counters.letters):
         gauge.clear()
-    await asyncio.gather(_memory(parts), _letters(parts), *(_lag(parts, spec.name) for spec in STREAMS))
+    await asyncio.gather(
+        _memory(parts), _letters(parts), _switches(parts), *(_lag(parts, spec.name) for spec in STREAMS)
+    )
 
 
 async def _memory(parts: Parts) -> None:
@@ -31,6 +34,7 @@ async def _memory(parts: Parts) -> None:
     counters.up.set(1)
     counters.behind.set(max(0, newest - answer.as_of))
     counters.stuck.set(answer.result["runs_without_progress_max"])
+    counters.refused.set(answer.result["inputs_refused"])
     counters.damaged.set(answer.result["damaged"])
     _fill(counters.sessions, answer.result["sessions"])
     _fill(counters.effects, answer.result["effects"])
@@ -39,6 +43,16 @@ async def _memory(parts: Parts) -> None:
 def _fill(gauge: Gauge, values: dict[str, int]) -> None:
     for label, value in values.items():
         gauge.labels(label).set(value)
+
+
+async def _switches(parts: Parts) -> None:
+    try:
+        standing = await parts.switches.all()
+    except AnchorWatchError:
+        return
+    for scope in SCOPES:
+        on = sum(each.on for each in standing if each.scope == scope)
+        parts.counters.switches.labels(scope).set(on)
 
 
 async def _letters(parts: Parts) -> None:

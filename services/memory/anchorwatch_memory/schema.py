@@ -6,7 +6,7 @@ hand through is kept as JSON text.
 
 from __future__ import annotations
 
-VERSION = 4
+VERSION = 5
 
 TABLES = """
 CREATE TABLE progress (
@@ -21,7 +21,7 @@ CREATE TABLE sessions (
     agent TEXT NOT NULL, status TEXT NOT NULL, anchor TEXT NOT NULL,
     created_at_ms INTEGER NOT NULL, changed_at_ms INTEGER NOT NULL, sequence INTEGER NOT NULL,
     run_id INTEGER NOT NULL, runs_without_progress INTEGER NOT NULL,
-    quarantine TEXT,
+    quarantine TEXT, paused TEXT,
     PRIMARY KEY (workspace, session)
 ) WITHOUT ROWID;
 

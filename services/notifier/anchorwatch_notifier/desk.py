@@ -15,7 +15,7 @@ from anchorwatch.service.intake import Intake
 from anchorwatch.service.keepalive import ACK_WAIT_S, KeepAlive
 from anchorwatch.service.letters import DeadLetters, address_of
 from anchorwatch.topology.streams import DEAD, journal_stream
-from anchorwatch.topology.subjects import ANCHOR, DEAD_LETTER, DONE, EFFECT, GATE, LATE
+from anchorwatch.topology.subjects import ANCHOR, DEAD_LETTER, DONE, EFFECT, GATE, LATE, SWITCH
 
 from anchorwatch_notifier.notices import Notice, read_notice
 from anchorwatch_notifier.sender import Sender
@@ -26,14 +26,16 @@ IN_HAND_MAX = 128
 AGAIN_S_MIN, AGAIN_S_MAX = 0.1, 60.0
 FAULT_S = 5.0
 FINISH_S_MAX = 5.0
+_SESSIONS = (
+    ANCHOR.filter(shard=SHARD),
+    EFFECT.filter(shard=SHARD, register=DONE),
+    EFFECT.filter(shard=SHARD, register=GATE),
+    LATE.filter(shard=SHARD),
+)
 CONSUMER = ConsumerSpec(
     stream=journal_stream(SHARD),
-    filters=(
-        ANCHOR.filter(shard=SHARD),
-        EFFECT.filter(shard=SHARD, register=DONE),
-        EFFECT.filter(shard=SHARD, register=GATE),
-        LATE.filter(shard=SHARD),
-    ),
+    filters=(*_SESSIONS, SWITCH.filter(shard=SHARD)),
+    filters_before=_SESSIONS,
     durable="notifier",
     ack_wait_s=ACK_WAIT_S,
     # What a broken channel owes waits here for up to a day, and must not keep out what others are owed.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from anchorwatch.bus.port import Stored
@@ -17,6 +17,7 @@ from anchorwatch.core.session.pacing import NO_PROGRESS_RUNS
 from anchorwatch.core.times import iso
 from anchorwatch.journal.effect_mapping import read_effect
 from anchorwatch.journal.late import read_late
+from anchorwatch.journal.switches import read_switch
 from anchorwatch.topology.subjects import Register, parse_register
 
 NoticeKind = Literal[
@@ -32,6 +33,8 @@ NoticeKind = Literal[
     "effect_resolved",
     "late_outcome",
     "session_quarantined",
+    "session_reset",
+    "kill_switch",
     "dead_letter",
     "message",
 ]
@@ -44,9 +47,9 @@ _BAD: Mapping[RunOutcome, tuple[NoticeKind, Severity]] = {
     "unresolved": ("turn_unresolved", "critical"),
 }
 NO_SESSION = "_letters"
-"""Where deliveries are recorded that concern no session. No session can bear this name."""
+"""Where deliveries are recorded that concern no session: of letters, and of kill switches. No session can bear this name."""
 _DIGEST_CHARS = 8
-_TOLD = (Kind.TURN_ENDED, Kind.CANCELLED, Kind.QUARANTINED, Kind.INPUTS_REFUSED)
+_TOLD = (Kind.TURN_ENDED, Kind.CANCELLED, Kind.QUARANTINED, Kind.INPUTS_REFUSED, Kind.RESET)
 # An anchor record is canonical JSON, and quotation marks within a string are escaped: this finds the envelope's kind alone.
 _TOLD_MARKS = tuple(f'"kind":"{kind}"'.encode() for kind in _TOLD)
 
@@ -109,6 +112,8 @@ def read_notice(stored: Stored) -> Notice | None:
                 return _of_effect(register, stored)
             case "late":
                 return _of_late(register, stored)
+            case "switch":
+                return _of_switch(register, stored)
             case _:
                 return None
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
@@ -123,6 +128,8 @@ def _of_anchor(register: Register, stored: Stored) -> Notice | None:
         title = f"{anchor.session}: quarantined"
         text = _clip(record.body.get("reason", ""))
         return _notice(register, stored, record, ("session_quarantined",), "critical", title, text)
+    if record.kind == Kind.RESET:
+        return _of_reset(register, stored, anchor, record)
     if record.kind == Kind.INPUTS_REFUSED:
         count = record.body["refused"]["count"]
         title = f"{anchor.session}: {count} inputs refused"
@@ -132,6 +139,24 @@ def _of_anchor(register: Register, stored: Stored) -> Notice | None:
     if record.kind in (Kind.TURN_ENDED, Kind.CANCELLED):
         return _turn_ended(register, stored, anchor, record)
     return None
+
+
+def _of_reset(register: Register, stored: Stored, anchor: Anchor, record: Record) -> Notice:
+    by, reason = str(record.body.get("by", "")), str(record.body.get("reason", ""))
+    disposed = int(record.body.get("superseded", {}).get("count", 0))
+    data = {"by": by, "agent": anchor.agent, "disposed": disposed, "reset_count": anchor.reset_count}
+    title = f"{anchor.session}: its conversation was reset by {by}"
+    text = f"{disposed} inputs that waited were disposed of" + (f": {reason}" if reason else "")
+    return _notice(register, stored, record, ("session_reset",), "warning", title, text, data)
+
+
+def _of_switch(register: Register, stored: Stored) -> Notice:
+    switch, record = read_switch(stored), decode(stored.payload)
+    session = switch.name if switch.scope == "session" else NO_SESSION
+    told = replace(register, ref=replace(register.ref, session=session))
+    data = {"scope": switch.scope, "name": switch.name, "on": switch.on, "by": switch.by}
+    title = f"{switch}, says {switch.by}"
+    return _notice(told, stored, record, ("kill_switch",), "warning", title, switch.reason, data)
 
 
 def _turn_ended(register: Register, stored: Stored, anchor: Anchor, record: Record) -> Notice:

@@ -64,26 +64,33 @@ def status(data: DataDir) -> dict[str, Any]:
 
 
 def attention(data: DataDir) -> dict[str, Any]:
-    """What waits for a person: how many dead letters are open, and which sessions are quarantined, since which record and why.
+    """What waits for a person: how many dead letters are open, and which sessions are quarantined or held, by whom and why.
 
     Null where it cannot be seen now.
     """
     from anchorwatch.cli.api import Api
 
-    found: dict[str, Any] = {"dead_letters_open": None, "quarantined": None}
+    found: dict[str, Any] = {"dead_letters_open": None, "quarantined": None, "held": None}
     mesh = read_mesh(data)
     if mesh is None:
         return found
     with contextlib.suppress(AnchorWatchError), Api(mesh.api_url, mesh.token, retry_s=0.0) as api:
         found["dead_letters_open"] = len(api.pages("/api/dead-letters", SHOWN_MAX, state="open"))
-        held = api.pages("/api/sessions", SHOWN_MAX, status="quarantined")
-        found["quarantined"] = [{"session": each["name"], **(each["quarantine"] or {})} for each in held]
+        sessions = api.pages("/api/sessions", SHOWN_MAX)
+        damaged = [each for each in sessions if each["quarantine"]]
+        found["quarantined"] = [{"session": each["name"], **each["quarantine"]} for each in damaged]
+        found["held"] = [
+            {"session": each["name"], "held": kept}
+            for each in sessions
+            if (kept := [hold for hold in each.get("held", ()) if hold["by"] != "quarantine"])
+        ]
     return found
 
 
 def status_text(state: dict[str, Any]) -> str:
     """The status, for people."""
     from anchorwatch.cli.show import local_time, one_line, table
+    from anchorwatch.cli.views import held
 
     rows = [
         [
@@ -99,8 +106,10 @@ def status_text(state: dict[str, Any]) -> str:
     head = f"{'ready' if state['ready'] else 'not ready'}: {state['api_url']} · {state['nats_url']} · pid {state['pid']}"
     if state.get("dead_letters_open"):
         head += f"\ndead letters: {state['dead_letters_open']} open; `anchorwatch dead-letters` shows them"
-    for held in state.get("quarantined") or []:
-        head += f"\nquarantined: {held['session']}: {one_line(held.get('reason', ''))}"
+    for damaged in state.get("quarantined") or []:
+        head += f"\nquarantined: {damaged['session']}: {one_line(damaged.get('reason', ''))}"
+    for each in state.get("held") or []:
+        head += f"\nheld: {each['session']}: {one_line(held(each))}"
     return head + "\n" + table(["process", "state", "pid", "since", "restarts", "log"], rows)
 
 

@@ -90,6 +90,8 @@ def show(
 
     with open_api(data_dir, url, token) as api:
         found = looking.call(api, session) if "/" in session else looking.session(api, session)
+    if "held" in found and not as_json:
+        found = {**found, "held": views.held(found) or None}
     views.tell(found, as_json=as_json)
 
 

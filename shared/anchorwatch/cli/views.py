@@ -28,6 +28,25 @@ def _time(*names: str) -> Callable[[Row], str]:
     return lambda row: local_time(find(row))
 
 
+def held(row: Row) -> str:
+    """What holds a session, in one line; empty: nothing does."""
+    return "; ".join(map(_hold, row.get("held") or []))
+
+
+def _hold(each: Row) -> str:
+    what = {
+        "kill_switch": f"kill switch of the {each['of']}",
+        "pause": "paused",
+        "rate_limit": "rate limit",
+        "no_progress": "no progress",
+        "quarantine": "quarantined",
+    }.get(each["by"], each["by"])
+    by = f" by {each['who']}" if each["who"] else ""
+    until = f" until {local_time(each['until'])}" if each["until"] else f" since {local_time(each['since'])}"
+    why = f" ({each['why']})" if each["why"] else ""
+    return f"{what}{by}{until}{why}"
+
+
 SESSIONS: Sequence[Column] = (
     ("session", _field("name", "session")),
     ("agent", _field("agent")),
@@ -36,7 +55,7 @@ SESSIONS: Sequence[Column] = (
     ("last outcome", _field("last_run_outcome")),
     ("last run", _time("last_run_timestamp")),
     ("next check", _time("next_check_at")),
-    ("refuses to run", lambda row: (row.get("quarantine") or {}).get("reason", "")),
+    ("held", held),
 )
 AGENTS: Sequence[Column] = (
     ("agent", _field("name")),

@@ -88,9 +88,10 @@ class SwitchJournal:
         self._registers = OrderedRegisters(bus, committer)
         self._writer = writer
 
-    async def all(self, workspace: str, shard: str = "0") -> list[Switch]:
-        """Every switch of a workspace that was ever turned, by scope and name."""
-        page = await self._bus.last(self._stream, [SWITCH.filter(shard=shard, workspace=workspace)])
+    async def all(self, workspace: str | None = None, shard: str = "0") -> list[Switch]:
+        """Every switch of a workspace (None: of all of them) that was ever turned, by scope and name."""
+        named = {} if workspace is None else {"workspace": workspace}
+        page = await self._bus.last(self._stream, [SWITCH.filter(shard=shard, **named)])
         return sorted(map(read_switch, page.messages), key=lambda each: (each.scope, each.name))
 
     async def turn(

@@ -25,6 +25,24 @@ def test_lists_follow_their_pages_up_to_the_limit(run: Run, remote: Gateway) -> 
     assert remote.asked[0].headers["authorization"] == f"Bearer {TOKEN}"
 
 
+HELD = [
+    {"by": "kill_switch", "of": "agent", "who": "ada", "since": "2026-03-17T18:56:43Z", "until": None, "why": "it smells"},
+    {"by": "rate_limit", "of": "agent", "who": "", "since": "x", "until": "2026-03-17T19:56:43Z", "why": "turns_per_hour"},
+]  # fmt: skip
+
+
+def test_what_holds_a_session_is_told_with_who_and_why(run: Run, remote: Gateway) -> None:
+    row = {"name": "fleet", "agent": "keeper", "status": "idle", "held": HELD}
+    remote.answer("GET /api/sessions", page(row))
+    remote.answer("GET /api/sessions/fleet", (200, row))
+    for verb in (("sessions",), ("show", "fleet")):
+        told = run(*verb).out
+        assert "kill switch of the agent by ada since 2026-03-17" in told
+        assert "(it smells); rate limit until 2026-03-17" in told
+        assert "(turns_per_hour)" in told
+    assert json.loads(run("show", "fleet", "--json").out)["held"] == HELD
+
+
 def test_what_grows_for_ever_is_shown_from_its_end_the_newest_last(run: Run, remote: Gateway) -> None:
     newest = [{"sequence": 9, "at": "2026-03-17T18:56:43+00:00", "what": "turn 2 ended: success", "why": "done"},
               {"sequence": 8, "at": "2026-03-17T18:56:42+00:00", "what": "turn 2 began", "why": ""}]  # fmt: skip

@@ -14,7 +14,7 @@ from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.journal.effect_mapping import effect_body
 from anchorwatch.journal.late import late_outcome
-from anchorwatch.topology.subjects import SessionSubjects
+from anchorwatch.topology.subjects import SWITCH, SessionSubjects
 from anchorwatch_notifier.notices import KINDS, Notice, read_notice
 
 REF = SessionRef("default", "fleet")
@@ -24,9 +24,16 @@ OWNER = Owner("executor-1", "x")
 
 
 def anchor_record(kind: str, reason: str = "", **fields: Any) -> Stored:
-    anchor = Anchor(workspace="default", session="fleet", agent="keeper@1", **fields)
-    data, _ = encode_anchor(anchor, Record(kind, 5, "w", {"reason": reason} if reason else {}))
+    of_anchor = {name: value for name, value in fields.items() if name in Anchor.model_fields}
+    body = {name: value for name, value in fields.items() if name not in of_anchor}
+    anchor = Anchor(workspace="default", session="fleet", agent="keeper@1", **of_anchor)
+    data, _ = encode_anchor(anchor, Record(kind, 5, "w", {**body, **({"reason": reason} if reason else {})}))
     return Stored(AT.anchor, 9, 5, data)
+
+
+def switch(scope: str, name: str, *, on: bool = True) -> Stored:
+    data, _ = encode(Record(Kind.SWITCH, 5, "w", {"on": on, "by": "ada", "reason": "it smells"}))
+    return Stored(SWITCH.at(shard="0", workspace="default", scope=scope, name=name), 9, 5, data)
 
 
 def ended(outcome: str, stuck: int = 0, kind: str = Kind.TURN_ENDED) -> Stored:
@@ -90,6 +97,9 @@ def late() -> Stored:
         ),
         (effect_record(outcome("succeeded", notify={"severity": "shouting"})), ("message",), "info"),
         (late(), ("late_outcome",), "warning"),
+        (anchor_record(Kind.RESET, by="ada", superseded={"count": 2}), ("session_reset",), "warning"),
+        (anchor_record(Kind.INPUTS_REFUSED, refused={"count": 70}), ("inputs_refused",), "warning"),
+        (switch("session", "fleet"), ("kill_switch",), "warning"),
     ],
 )
 def test_a_record_that_concerns_people(stored: Stored, kinds: tuple[str, ...], severity: str) -> None:
@@ -118,6 +128,20 @@ def test_a_record_that_concerns_people(stored: Stored, kinds: tuple[str, ...], s
 )
 def test_a_record_that_concerns_nobody(stored: Stored) -> None:
     assert read_notice(stored) is None
+
+
+def test_who_turned_which_switch_is_told_with_the_session_that_it_is_of_if_any() -> None:
+    of_session, of_agent = (
+        read_notice(switch("session", "fleet")),
+        read_notice(switch("agent", "keeper", on=False)),
+    )
+    assert of_session is not None
+    assert of_agent is not None
+    assert (of_session.session, of_agent.session) == ("fleet", None)
+    assert of_session.title == "the kill switch of session fleet is on, says ada"
+    assert of_agent.title == "the kill switch of agent keeper is off, says ada"
+    assert of_session.text == "it smells"
+    assert of_session.delivery_id("hook") != of_agent.delivery_id("hook")
 
 
 def test_a_record_that_cannot_be_trusted_is_no_notice() -> None:

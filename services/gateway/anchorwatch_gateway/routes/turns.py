@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from anchorwatch.core.names import SessionRef
 from fastapi import APIRouter, Depends, Query, Response
 
-from anchorwatch_gateway import reading
+from anchorwatch_gateway import holds, reading
 from anchorwatch_gateway.dependencies import AtLeast, Cursor, Limit, Order, PartsDep, RefDep, WorkspaceDep
 from anchorwatch_gateway.reading import Window
 from anchorwatch_gateway.replies import Page
@@ -31,7 +31,11 @@ async def sessions(
     parts: PartsDep, workspace: WorkspaceDep, window: WindowDep, response: Response, status: Word = None
 ) -> Page:
     """The sessions of the workspace, by name."""
-    return await reading.page(parts, response, "sessions", window, {"workspace": workspace, "status": status})
+    found = await reading.page(
+        parts, response, "sessions", window, {"workspace": workspace, "status": status}
+    )
+    await holds.add(parts, workspace, found.data)
+    return found
 
 
 @router.get("/{session}")
@@ -39,7 +43,9 @@ async def session(
     parts: PartsDep, ref: RefDep, response: Response, at_least: AtLeast = None
 ) -> dict[str, Any]:
     """One session: its anchor, what it waits for, what it costs."""
-    return (await reading.ask(parts, response, "session", _of(ref), at_least)).result
+    found = (await reading.ask(parts, response, "session", _of(ref), at_least)).result
+    await holds.add(parts, ref.workspace, [found])
+    return found
 
 
 @router.get("/{session}/turns")
@@ -91,7 +97,11 @@ async def wakes(
 ) -> Page:
     """Every input, outcome and order, and what became of it; ``pending`` inputs with the time they are due."""
     narrowed = {"disposition": disposition, "kind": kind}
-    return await reading.page(parts, response, "wakes", window, {**_of(ref), **narrowed})
+    found = await reading.page(parts, response, "wakes", window, {**_of(ref), **narrowed})
+    if any(wake.get("due_at") for wake in found.data):
+        session = await reading.ask(parts, response, "session", _of(ref))
+        await holds.put_off(parts, session.result, found.data)
+    return found
 
 
 def _of(ref: SessionRef) -> dict[str, str]:

@@ -86,10 +86,12 @@ def _anchor(db: sqlite3.Connection, opened: Opened, anchor: Anchor) -> None:
         said = items.Item("message", "user", {"kind": "message", "text": record.body["text"]})
         items.add(db, opened, [said], items.Place(anchor.run_id, anchor.turn.id, None))
     db.execute(
-        "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT DO UPDATE SET agent = excluded.agent, status = excluded.status, anchor = excluded.anchor,"
         " changed_at_ms = excluded.changed_at_ms, sequence = excluded.sequence, run_id = excluded.run_id,"
-        " runs_without_progress = excluded.runs_without_progress, quarantine = excluded.quarantine",
+        " runs_without_progress = excluded.runs_without_progress, quarantine = excluded.quarantine,"
+        # Whoever paused it did so until it is resumed, whatever else is ordered meanwhile.
+        " paused = CASE excluded.status WHEN 'paused' THEN coalesce(excluded.paused, paused) END",
         (
             opened.register.ref.workspace,
             opened.register.ref.session,
@@ -102,6 +104,7 @@ def _anchor(db: sqlite3.Connection, opened: Opened, anchor: Anchor) -> None:
             anchor.run_id,
             anchor.runs_without_progress,
             _quarantine(opened),
+            _paused(opened),
         ),
     )
 
@@ -120,6 +123,15 @@ def _quarantine(opened: Opened) -> str | None:
             "since": iso(opened.record.at_ms),
         }
     )
+
+
+def _paused(opened: Opened) -> str | None:
+    """Who paused it, when and why."""
+    record = opened.record
+    if record.kind != Kind.PAUSED:
+        return None
+    who = str(record.body.get("by") or record.writer)
+    return as_json({"who": who, "since": iso(record.at_ms), "why": str(record.body.get("reason", ""))})
 
 
 def _holder(opened: Opened, anchor: Anchor) -> dict[str, object]:

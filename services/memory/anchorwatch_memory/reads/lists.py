@@ -251,5 +251,8 @@ def stats(db: sqlite3.Connection) -> Result:
         "runs_without_progress_max": db.execute(
             "SELECT coalesce(max(runs_without_progress), 0) FROM sessions"
         ).fetchone()[0],
+        "inputs_refused": db.execute(
+            "SELECT coalesce(sum(json_extract(anchor, '$.inputs_refused')), 0) FROM sessions"
+        ).fetchone()[0],
         "damaged": db.execute("SELECT damaged FROM progress").fetchone()[0],
     }

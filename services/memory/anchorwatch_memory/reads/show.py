@@ -35,7 +35,9 @@ def session(row: Row) -> dict[str, Any]:
         "last_run_outcome",
         "last_run_reason",
         "runs_without_progress",
+        "inputs_refused",
         "next_check_at",
+        "pace",
     )
     return {
         "name": row["session"],
@@ -43,6 +45,7 @@ def session(row: Row) -> dict[str, Any]:
         **agent(row["agent"]),
         "status": row["status"],
         "quarantine": json.loads(row["quarantine"]) if row["quarantine"] else None,
+        "paused": json.loads(row["paused"]) if row["paused"] else None,
         **{name: anchor[name] for name in shown},
         "turn_id": anchor["turn"]["id"] if anchor["turn"] else None,
         "created_at": iso(row["created_at_ms"]),

@@ -1,0 +1,93 @@
+"""What holds a session is said with it: a kill switch, a pause, its limits; who, since or until when, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anchorwatch.core.anchor import Pace
+from anchorwatch.core.session.decide import Acquire
+from anchorwatch.core.session.pacing import HOUR_MS
+from anchorwatch.core.times import from_iso, iso
+
+from tests.integration.gateway.conftest import AGENT, House
+from tests.support.sessions import AGENT as AT_VERSION
+from tests.support.sessions import PLANNER, ScriptedSession, now_ms
+
+ADA = {"Anchorwatch-By": "ada"}
+
+
+async def held(house: House) -> list[Any]:
+    """As the session itself says it, and the list of all does."""
+    one = (await house.http.get("/api/sessions/fleet")).json()["held"]
+    (listed,) = (await house.http.get("/api/sessions")).json()["data"]
+    assert listed["held"] == one
+    return list(one)
+
+
+async def switch(house: House, *, on: bool, **of: str) -> None:
+    body = {"on": on, "reason": "it smells", **of}
+    answer = await house.http.post("/api/kill-switches", json=body, headers=ADA)
+    assert answer.status_code == 200, answer.text
+
+
+async def test_a_pause_and_every_kill_switch_over_it_are_told_until_they_are_taken_back(house: House) -> None:
+    await house.make_session()
+    assert await held(house) == []
+    answer = await house.http.post(
+        "/api/sessions/fleet/pause", json={"reason": "it rains"}, headers={"Anchorwatch-By": "bob"}
+    )
+    (pause,) = await held(house)
+    assert (pause["by"], pause["who"], pause["why"]) == ("pause", "bob", "it rains")
+    assert pause["since"] == answer.json()["at"]
+    await house.http.post("/api/sessions/fleet/objectives", json={"change": "add", "items": ["dry feet"]})
+    assert await held(house) == [pause], "another order does not make it another's"
+    await switch(house, on=True, scope="agent", name="keeper")
+    await switch(house, on=True, scope="workspace")
+    told = await held(house)
+    assert [(each["by"], each["of"], each["who"], each["why"]) for each in told] == [
+        ("kill_switch", "agent", "ada", "it smells"),
+        ("kill_switch", "workspace", "ada", "it smells"),
+        ("pause", "session", "bob", "it rains"),
+    ]
+    metrics = (await house.http.get("/metrics")).text
+    assert 'anchorwatch_kill_switches_on{scope="agent"} 1.0' in metrics
+    assert 'anchorwatch_kill_switches_on{scope="session"} 0.0' in metrics
+    assert "anchorwatch_inputs_refused 0.0" in metrics
+    await switch(house, on=False, scope="agent", name="keeper")
+    await switch(house, on=False, scope="workspace")
+    await house.http.post("/api/sessions/fleet/resume")
+    assert await held(house) == []
+
+
+async def test_a_limit_is_told_with_its_end_and_what_waits_is_due_no_sooner(house: House) -> None:
+    limits = {"min_interval_s": 3600}
+    answer = await house.http.put("/api/agents/keeper", json={**AGENT, "limits": limits})
+    assert answer.status_code == 200, answer.text
+    await house.make_session()
+    session = ScriptedSession(house.bus)
+    began_ms = now_ms()
+    pace = Pace(started_at=iso(began_ms))
+    await session.do(Acquire("turn_1", AT_VERSION, PLANNER, 0, 0, began_ms, pace))
+    await session.end()
+    for priority in ("P1", "P0"):
+        body = {"content": "look", "priority": priority}
+        accepted = await house.http.post("/api/sessions/fleet/inputs", json=body)
+    until = iso(began_ms + HOUR_MS)
+    (limit,) = await held(house)
+    assert (limit["by"], limit["why"], limit["until"]) == ("rate_limit", "min_interval", until)
+    wakes = (await house.http.get("/api/sessions/fleet/wakes", params={"kind": "message"})).json()["data"]
+    assert wakes[0]["due_at"] == until
+    soon_ms = from_iso(accepted.json()["accepted_at"]) + 60_000
+    assert from_iso(wakes[1]["due_at"]) < soon_ms, "a person's urgent word waits for no limit"
+
+
+async def test_a_session_that_slows_down_says_so(house: House) -> None:
+    await house.make_session()
+    session = ScriptedSession(house.bus)
+    for _ in range(3):
+        await session.acquire()
+        await session.end("failed", "nobody answers")
+    anchor = (await house.http.get("/api/sessions/fleet/anchor")).json()
+    (slow,) = await held(house)
+    assert (slow["by"], slow["why"]) == ("no_progress", "3 turns in a row")
+    assert slow["since"] == anchor["last_run_timestamp"]
