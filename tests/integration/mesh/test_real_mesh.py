@@ -121,7 +121,7 @@ def files_with_secrets(real: RealMesh) -> set[str]:
 def test_a_worker_of_the_fleet_does_not_outlive_the_mesh(real: RealMesh) -> None:
     real.up()
     workers = until(
-        lambda: [each["pid"] for each in real.json("fleet", "status")["instances"] if each.get("pid")], 30
+        lambda: [each["pid"] for each in real.json("fleet", "status")["instances"] if each.get("pid")], 60
     )
     assert all(map(is_running, workers))
     assert real.front is not None
