@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.session.spending import Budget, Prices
 from anchorwatch.core.tools import ToolSpec
+from anchorwatch.models.corrected import CorrectedModel
 from anchorwatch.models.health import Health
 from anchorwatch.models.port import Model
 from anchorwatch.packs.port import Pack
@@ -65,7 +66,8 @@ class Bounds:
 
     def budget_of(self, mind: Mind) -> int:
         wanted = mind.agent.limits.context_tokens_max or self.context_tokens_max
-        return min(wanted, mind.terms.context_tokens_max or wanted)
+        largest = mind.model.largest if isinstance(mind.model, CorrectedModel) else None
+        return min(wanted, mind.terms.context_tokens_max or wanted, largest or wanted)
 
     def timeout_of(self, mind: Mind) -> float:
         return mind.terms.timeout_s or self.model_timeout_s

@@ -14,6 +14,8 @@ UNPROVED_RATIO = 1.3
 """What counts are multiplied by until the endpoint's first report: the widest gap between a count and a report that was met."""
 OVERFLOW_RATIO = 1.25
 """By how much a count is taken to fall short when an endpoint refuses the request as too large, and does not say its size."""
+ROOM_SHARE = 0.75
+"""Of what an endpoint takes, or of what it refused: the most that a request then has. The rest is the answer's."""
 
 
 class CorrectedModel:
@@ -26,6 +28,7 @@ class CorrectedModel:
         self._correction = known
         self._learned = learned
         self._reserve = reserve
+        self._largest: int | None = None
 
     @property
     def name(self) -> str:
@@ -39,6 +42,11 @@ class CorrectedModel:
     def correction(self) -> Correction:
         """What was learned so far."""
         return self._correction
+
+    @property
+    def largest(self) -> int | None:
+        """The most tokens of a request that is worth sending, as far as refusals have shown; None: none has."""
+        return self._largest
 
     def count(self, request: ModelRequest) -> int:
         """Tokens of the request; from its endpoint's first report on never below what that would be."""
@@ -59,6 +67,7 @@ class CorrectedModel:
         try:
             reply = await self._model.complete(request, deadline_s)
         except ContextOverflow as error:
+            self._refused(self.count(request), error)
             grown = math.ceil(self.count(request) * OVERFLOW_RATIO)
             self._learn(self._model.count(request), error.tokens or grown)
             raise
@@ -68,6 +77,13 @@ class CorrectedModel:
 
     async def close(self) -> None:
         await self._model.close()
+
+    def _refused(self, counted: int, error: ContextOverflow) -> None:
+        """Where it was not the count that fell short, the endpoint takes less than it was thought to."""
+        if error.tokens is None or error.tokens > counted:
+            return
+        least = min(error.tokens, error.limit or error.tokens)
+        self._largest = min(math.floor(least * ROOM_SHARE), self._largest or least)
 
     def _learn(self, counted: int, reported: int) -> None:
         after = self._correction.learned(counted, reported)

@@ -55,6 +55,11 @@ _TOKENS_TEXT = re.compile(
     r"(?:requested|resulted in|has|contains|prompt \(length|request \()\s*(?:about )?(\d{1,9})(?:\s|\)|$)",
     re.IGNORECASE,
 )
+_PROMPT_TEXT = re.compile(r"(\d{1,9}) (?:tokens )?in (?:the |your )?(?:messages|prompt|input)", re.IGNORECASE)
+_LIMIT_TEXT = re.compile(
+    r"(?:maximum context length|context (?:length|size|window)|maximum model length)(?: is| of|:)? ?\(?(\d{1,9})\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,7 @@ class _Said:
     codes: frozenset[str]
     status: int | None
     tokens: int | None
+    limit: int | None = None
 
 
 def fault_of(
@@ -87,7 +93,7 @@ def fault_of(
     text = redact(brief(said.text))
     what = f"{place} answered {status}" + (f": {text}" if text else "")
     if _is_overflow(status, said, words):
-        return ContextOverflow(what, hint=SIZE_HINT, tokens=said.tokens)
+        return ContextOverflow(what, hint=SIZE_HINT, tokens=said.tokens, limit=said.limit)
     if status in _DENIED or said.codes & _DENIED_CODES:
         return ModelRefused(what, hint=KEY_HINT)
     if status == HTTPStatus.PAYMENT_REQUIRED or said.codes & _QUOTA_CODES:
@@ -165,10 +171,12 @@ def _read(body: object) -> _Said:
         codes = frozenset(
             value.lower() for key in ("code", "type") if isinstance(value := error.get(key), str)
         )
-        return _Said(text, codes, _status(error), _count(error.get("n_prompt_tokens")) or _tokens_in(text))
+        tokens = _count(error.get("n_prompt_tokens")) or _tokens_in(text)
+        limit = _count(error.get("n_ctx")) or _number_in(text, _LIMIT_TEXT)
+        return _Said(text, codes, _status(error), tokens, limit)
     if isinstance(error, str):
         text = "a web page, not an API" if looks_like_html(error) else error
-        return _Said(text, frozenset(), None, _tokens_in(text))
+        return _Said(text, frozenset(), None, _tokens_in(text), _number_in(text, _LIMIT_TEXT))
     return _Said("", frozenset(), None, None)
 
 
@@ -189,7 +197,12 @@ def _status(error: Mapping[str, Any]) -> int | None:
 
 
 def _tokens_in(text: str) -> int | None:
-    found = _TOKENS_TEXT.search(text[:4096])
+    # What was requested may be said with the answer's tokens in it, and then without them.
+    return _number_in(text, _PROMPT_TEXT) or _number_in(text, _TOKENS_TEXT)
+
+
+def _number_in(text: str, pattern: re.Pattern[str]) -> int | None:
+    found = pattern.search(text[:4096])
     return _count(int(found[1])) if found else None
 
 

@@ -35,14 +35,25 @@ class ModelRefused(AnchorWatchError):
 
 
 class ContextOverflow(AnchorWatchError):
-    """The endpoint says that the request is larger than its context. ``tokens``: its own count, where it gave one."""
+    """The endpoint says that the request is larger than its context.
+
+    ``tokens``: its own count of the request, ``limit``: what it takes, answer included; None: it did not say.
+    """
 
     code = "context_overflow"
     retryable: ClassVar[bool] = False
 
-    def __init__(self, message: str | None = None, *, hint: str = "", tokens: int | None = None) -> None:
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        hint: str = "",
+        tokens: int | None = None,
+        limit: int | None = None,
+    ) -> None:
         super().__init__(message, hint=hint)
         self.tokens = tokens
+        self.limit = limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ A planner on a real server, and an endpoint over HTTP that counts otherwise than
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -101,6 +102,38 @@ async def talk(bus: Bus, tmp_path: Path, first: str) -> Anchor:
         if turn > 1:
             assert anchor.last_run_outcome == "no_action", anchor.last_run_reason
     return anchor
+
+
+@dataclass
+class Small:
+    """Takes ``context`` tokens and says so, as llama.cpp does; it counts as we do."""
+
+    context: int
+    counter: Counter = field(default_factory=Counter)
+    refused: int = 0
+    answered: int = 0
+
+    def __call__(self, asked: Json) -> Reply:
+        tokens = self.counter.request(asked["messages"], asked.get("tools", ()))
+        if tokens >= self.context:
+            self.refused += 1
+            fault = {"code": 400, "message": "too large", "type": "exceed_context_size_error"}
+            sizes = {"n_prompt_tokens": tokens, "n_ctx": self.context}
+            return raw(json.dumps({"error": {**fault, **sizes}}), 400)
+        self.answered += 1
+        usage = {"prompt_tokens": tokens, "completion_tokens": 9, "total_tokens": tokens + 9}
+        return text("I looked, and nothing needs to be done. " * 4, usage=usage)
+
+
+async def test_an_endpoint_that_takes_less_than_the_budget_does_not_paralyse_a_session(
+    services: Services, bus: Bus, tmp_path: Path
+) -> None:
+    backend = Small(BUDGET * 4 // 5)
+    with ModelServer(backend) as server:
+        await services.start("planner", **settings_of(server, "gpt-4o"))
+        await talk(bus, tmp_path, "hello")
+    assert backend.answered >= TURNS
+    assert backend.refused == 1, "and it is not found out again in each turn"
 
 
 def settings_of(server: ModelServer, model: str) -> dict[str, Any]:

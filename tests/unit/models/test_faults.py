@@ -43,7 +43,7 @@ def named(message: str = "no", code: Any = None, kind: str = "error") -> dict[st
     ("status", "body", "tokens"),
     [
         (400, OPENAI, 9001),
-        (400, {"object": "error", "message": VLLM, "type": "BadRequestError", "code": 400}, 5000),
+        (400, {"object": "error", "message": VLLM, "type": "BadRequestError", "code": 400}, 4000),
         (400, LLAMA, 9000),
         (500, LLAMA, 9000),
         (
@@ -61,6 +61,22 @@ def test_overflow_is_seen_in_each_of_its_shapes(status: int, body: Any, tokens: 
     assert isinstance(found, ContextOverflow)
     assert tokens is None or found.tokens == tokens
     assert "ANCHORWATCH_CONTEXT_TOKENS_MAX" in found.hint
+
+
+@pytest.mark.parametrize(
+    ("body", "limit"),
+    [
+        ({"message": VLLM}, 4096),
+        ({"error": {"type": "exceed_context_size_error", "n_prompt_tokens": 9000, "n_ctx": 4096}}, 4096),
+        ("The decoder prompt (length 5000) is longer than the maximum model length of 2048.", 2048),
+        ("the request exceeds the available context size (8192)", 8192),
+        ({"error": {"message": "prompt is too long"}}, None),
+    ],
+)
+def test_what_the_endpoint_takes_is_read_where_it_says_so(body: Any, limit: int | None) -> None:
+    found = fault(400, body)
+    assert isinstance(found, ContextOverflow)
+    assert found.limit == limit
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 520, 529])
