@@ -1,10 +1,9 @@
-"""One case of the sweep: a process dies at one edge, another takes its place, and the session comes to rest."""
+"""The sweep's plays: how each edge is come to, so that a process dies there and another takes its place."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 
 from anchorwatch.core.effect.state import Outcome
 from anchorwatch.core.names import CallId
@@ -13,11 +12,10 @@ from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.topology.streams import journal_stream
 
-from tests.chaos.scene import KILLED, Scene, Told
+from tests.chaos.case import Case
+from tests.chaos.scheduling import Daily
 from tests.support.waiting import eventually
 
-DEATH_S_MAX = 20.0
-LARGE = " " * 40_000
 TALK = " please tell me more" * 100
 BUDGET = 2_000
 OUTGROWS = (Edge.PLANNER_COMPACTION_BEFORE, Edge.PLANNER_COMPACTION_AFTER)
@@ -29,71 +27,10 @@ SNAPSHOT_CALLS = 16
 SNAPSHOT_STEPS = 6
 
 
-@dataclass
-class Case:
-    """``reach``: at which reach of the edge its process dies."""
-
-    scene: Scene
-    actor: Told
-    edge: Edge
-    reach: int
-    parallel: bool
-
-    @property
-    def instance(self) -> str:
-        return f"{self.edge.service}-1"
-
-    async def arm(self, edge: Edge | None = None, reach: int | None = None) -> None:
-        """Have the service's next process die at the edge (this case's, unless another is named)."""
-        self.scene.mesh.start(self.instance, f"{edge or self.edge}=kill@{reach or self.reach}")
-        # It may come to its edge by what its former self left to do, before it says that it works.
-        await self.scene.mesh.came(self.instance)
-
-    async def death(self) -> None:
-        """Wait until the process has died, and see that it died at its edge."""
-        child = self.scene.mesh.children[self.instance]
-
-        async def dead() -> bool:
-            return child.exit_code is not None
-
-        await eventually(dead, DEATH_S_MAX, f"{self.instance} reaches {self.edge}")
-        assert child.exit_code == KILLED
-
-    async def back(self) -> None:
-        """Start it again, without any failpoint."""
-        self.scene.mesh.start(self.instance)
-        await self.scene.mesh.ready(self.instance)
-
-    async def tell(self) -> None:
-        """Everything that a session may be told: calls of every class, events, things too large for a record."""
-        await self.actor.make()
-        if self.parallel:
-            await self.actor.say(
-                [
-                    ("set", "a", "artifact"),
-                    ("build", "b", "lost_once"),
-                    ("fire", "c", "ok"),
-                    ("look", "d", "ok"),
-                ],
-                [("build", "e", "ok"), ("fire", "f", "lost")],
-            )
-        else:
-            await self.actor.say(
-                [("set", "a", "artifact")],
-                [("build", "b", "lost_once")],
-                [("fire", "c", "lost")],
-                [("look", "d", "ok")],
-            )
-        await self.actor.publish("a note")
-        await self.actor.publish(LARGE)
-        await self.actor.say(more=LARGE)
-        self.actor.world.set_world(dead="w-1")
-
-
 async def usual(case: Case) -> None:
     """The process dies while the session is told everything."""
     await case.arm()
-    await _dies_during(case, case.tell())
+    await case.dies_during(case.tell())
 
 
 async def taken_over(case: Case) -> None:
@@ -102,7 +39,7 @@ async def taken_over(case: Case) -> None:
     telling = asyncio.create_task(case.tell())
     await case.death()
     await case.arm()
-    await _dies_during(case, telling)
+    await case.dies_during(telling)
 
 
 async def snapshot(case: Case) -> None:
@@ -114,7 +51,7 @@ async def snapshot(case: Case) -> None:
         await case.actor.make()
         await case.actor.say(*steps)
 
-    await _dies_during(case, tell())
+    await case.dies_during(tell())
 
 
 async def released(case: Case) -> None:
@@ -167,7 +104,7 @@ async def settled(case: Case) -> None:
             await asyncio.to_thread(api.post, "/api/effects/resolve", body, key=actor.name)
 
     await case.arm()
-    await _dies_during(case, resolve())
+    await case.dies_during(resolve())
 
 
 async def compacted(case: Case) -> None:
@@ -181,7 +118,7 @@ async def compacted(case: Case) -> None:
             await case.actor.say(more=TALK)
             await case.actor.rest()
 
-    await _dies_during(case, talk())
+    await case.dies_during(talk())
 
 
 async def ordered(case: Case) -> None:
@@ -199,7 +136,7 @@ async def ordered(case: Case) -> None:
         await case.actor.say([("set", "c", "ok")])
         await case.actor.control("resume")
 
-    await _dies_during(case, order())
+    await case.dies_during(order())
 
 
 async def switched(case: Case) -> None:
@@ -214,7 +151,7 @@ async def switched(case: Case) -> None:
         )
         await case.actor.kill_switch(on=False)
 
-    await _dies_during(case, turn())
+    await case.dies_during(turn())
 
 
 async def overflowed(case: Case) -> None:
@@ -227,8 +164,50 @@ async def overflowed(case: Case) -> None:
         for number in range(WAITING_MAX + 2):
             await case.actor.publish(f"note {number}")
 
-    await _dies_during(case, tell())
+    await case.dies_during(tell())
     await case.actor.control("resume")
+
+
+async def scheduled(case: Case) -> None:
+    """A slot of a schedule has come."""
+    daily = Daily(case.actor.bus, case.actor.name)
+    await case.actor.make()
+    await case.arm()
+    await case.dies_during(daily.make(case.actor.name))
+
+    async def made() -> bool:
+        return (await daily.now()).counts.made == 1
+
+    await eventually(made)
+    await daily.delete()
+
+
+async def abandoned(case: Case) -> None:
+    """A schedule is of a session that there is not."""
+    daily = Daily(case.actor.bus, case.actor.name)
+    await case.actor.make()
+    await case.arm()
+    await case.dies_during(daily.make(f"{case.actor.name}-gone"))
+
+    async def ended() -> bool:
+        return (await daily.now()).state == "ended"
+
+    await eventually(ended)
+
+
+async def kept(case: Case) -> None:
+    """A person makes a schedule, and deletes it."""
+    await case.actor.make()
+    await case.arm()
+    name = case.actor.name
+    wish = {"name": name, "session": name, "cron": "0 0 1 1 *"}
+
+    def order() -> None:
+        with case.scene.mesh.api() as api:
+            api.post("/api/schedules", wish, key=f"{name}-made")
+            api.delete(f"/api/schedules/{name}", key=f"{name}-deleted")
+
+    await case.dies_during(asyncio.to_thread(order))
 
 
 PLAYS: Mapping[str, Callable[[Case], Awaitable[None]]] = {
@@ -240,6 +219,9 @@ PLAYS: Mapping[str, Callable[[Case], Awaitable[None]]] = {
     "gateway.control": ordered,
     "gateway.switch": switched,
     "gateway.resolve": settled,
+    "gateway.schedule": kept,
+    "planner.occurrence": scheduled,
+    "planner.schedule_end": abandoned,
     "planner.resolution": settled,
     "planner.compaction": compacted,
 }
@@ -249,16 +231,6 @@ PLAYS: Mapping[str, Callable[[Case], Awaitable[None]]] = {
 async def play(case: Case) -> None:
     """Have the process die at the edge, and another take its place."""
     await PLAYS.get(case.edge.rpartition(".")[0], usual)(case)
-
-
-async def _dies_during(case: Case, telling: Awaitable[None]) -> None:
-    task = asyncio.ensure_future(telling)
-    try:
-        await case.death()
-        await case.back()
-        await task
-    finally:
-        task.cancel()
 
 
 async def _decided(case: Case) -> CallId:

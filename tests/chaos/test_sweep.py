@@ -13,8 +13,9 @@ from anchorwatch.core.agents import Limits
 from anchorwatch.edges import Edge
 from anchorwatch.mesh.credentials import SERVICES
 
+from tests.chaos.case import Case
 from tests.chaos.scene import Scene, playing
-from tests.chaos.sweeping import BUDGET, OUTGROWS, OVERFLOWS, WAITING_MAX, Case, play
+from tests.chaos.sweeping import BUDGET, OUTGROWS, OVERFLOWS, WAITING_MAX, play
 
 REACHED_AGAIN = frozenset(
     {

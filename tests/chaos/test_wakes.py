@@ -10,8 +10,8 @@ from anchorwatch.edges import Edge
 from anchorwatch.journal.history import History
 from anchorwatch.mesh.credentials import SERVICES
 
+from tests.chaos.case import Case
 from tests.chaos.scene import Scene, Told, playing
-from tests.chaos.sweeping import Case
 from tests.support.waiting import eventually
 
 HEARTBEAT_S = 1.0

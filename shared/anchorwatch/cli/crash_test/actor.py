@@ -94,6 +94,13 @@ class Actor:
         body = {"scope": "session", "name": self.name, "on": on}
         await self._ask(lambda api: api.post("/api/kill-switches", body, key=key))
 
+    async def schedule(self) -> None:
+        """Make a schedule that will not come to anything, and delete it."""
+        name = f"{self.name[:50]}-{next(self._numbers)}"
+        body = {"name": name, "session": self.name, "cron": "0 0 1 1 *"}
+        await self._ask(lambda api: api.post("/api/schedules", body, key=f"{name}-made"))
+        await self._ask(lambda api: api.delete(f"/api/schedules/{name}", key=f"{name}-deleted"))
+
     async def _ask(self, ask: Callable[[Api], T]) -> T:
         def asked() -> T:
             with self.mesh.api() as api:

@@ -20,4 +20,4 @@ async def disturb(actor: Actor, number: int) -> None:
             await actor.kill_switch(on=True)
             await actor.kill_switch(on=False)
         case _:
-            pass
+            await actor.schedule()
