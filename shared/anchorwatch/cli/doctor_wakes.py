@@ -20,6 +20,7 @@ from anchorwatch.core.errors import AnchorWatchError, Damaged, NotFound
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.schedules import machine
 from anchorwatch.core.schedules.cron import Cron
+from anchorwatch.core.schedules.zones import instant_of, slot_text
 from anchorwatch.core.times import from_iso
 from anchorwatch.journal.schedules import read_schedule
 from anchorwatch.journal.switches import first_on, subjects_of
@@ -30,6 +31,8 @@ from anchorwatch.zones import zone_of
 
 LATE_MS_MAX = 60_000
 """What fell due this long ago is overdue: a planner looks at once, and a sweep a few times in a minute."""
+AHEAD_MS_MAX = 2 * 3_600_000
+"""A clock that was set back by an hour is no reason to do anything about a schedule; one that was days ahead is."""
 AGAIN_S = 2.0
 NAMED_MAX = 5
 RUNNING = "is a planner ready? `anchorwatch status`; `anchorwatch doctor --fix` has each looked at now"
@@ -161,17 +164,21 @@ async def _late_schedules(bus: Bus, refs: Sequence[SessionRef]) -> list[str]:
     found = []
     for workspace in sorted({ref.workspace for ref in refs}):
         page = await bus.last(journal_stream(), [SCHEDULE.filter(workspace=workspace)])
-        found += [why for stored in page.messages if (why := _lateness(stored, now_ms))]
+        found += [why for stored in page.messages if (why := lateness(stored, now_ms))]
     return found
 
 
-def _lateness(stored: Stored, now_ms: int) -> str:
+def lateness(stored: Stored, now_ms: int) -> str:
+    """What is wrong with a schedule in a message of its register; empty: nothing."""
     try:
         schedule = read_schedule(stored)
         zone = zone_of(schedule.definition.zone)
     except AnchorWatchError as error:
         return f"{stored.subject}: {error.message}"
+    name = f"{schedule.definition.workspace}/{schedule.name}"
+    if schedule.state == "active" and instant_of(schedule.after, zone) > now_ms + AHEAD_MS_MAX:
+        return f"{name} was seen to up to {slot_text(schedule.after)}, by a clock that ran ahead: delete it, and make it anew"
     next_ms = machine.next_ms(schedule, Cron(schedule.definition.cron), zone)
     if next_ms is None or next_ms > now_ms - LATE_MS_MAX:
         return ""
-    return f"{schedule.definition.workspace}/{schedule.name} was due {(now_ms - next_ms) // 1000} s ago, and nobody saw to it"
+    return f"{name} was due {(now_ms - next_ms) // 1000} s ago, and nobody saw to it"

@@ -5,10 +5,16 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from anchorwatch.cli.doctor_wakes import LATE_MS_MAX, Neglected, mend, neglect
+from anchorwatch.bus.port import Stored
+from anchorwatch.cli.doctor_wakes import LATE_MS_MAX, Neglected, lateness, mend, neglect
+from anchorwatch.codec import encode
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.names import SessionRef
-from anchorwatch.core.times import iso
+from anchorwatch.core.records import Kind, Record
+from anchorwatch.core.schedules.schedule import Changed, Definition, Schedule
+from anchorwatch.core.schedules.zones import read_slot
+from anchorwatch.core.times import from_iso, iso
+from anchorwatch.journal.schedules import schedule_body, schedule_subject
 
 from tests.unit.cli.gateways import Gateway
 
@@ -70,3 +76,22 @@ def test_a_gateway_that_is_away_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     check = asyncio.run(mend(None, [Neglected(SessionRef("default", "s"), "why")]))
     assert check.state == "failed"
     assert "0 of 1 sessions" in check.detail
+
+
+@pytest.mark.parametrize(
+    ("after", "why"),
+    [
+        ("2026-01-02T09:00", ""),
+        ("2026-01-02T08:59", "was due 3600 s ago"),
+        ("2026-01-02T10:30", ""),
+        ("2031-01-01T00:00", "make it anew"),
+    ],
+)
+def test_a_schedule_that_nobody_sees_to_or_that_a_clock_ran_ahead_with_is_said(after: str, why: str) -> None:
+    definition = Definition("w", "morning", "s", "0 9 * * *", "UTC")
+    schedule = Schedule(definition, "c-1", "active", read_slot(after), Changed("ada", 0))
+    payload, _ = encode(Record(Kind.SCHEDULE, 0, "x", schedule_body(schedule)))
+    found = lateness(
+        Stored(schedule_subject("w", "morning"), 1, 0, payload), from_iso("2026-01-02T10:00:00Z")
+    )
+    assert (why in found) if why else (found == "")
