@@ -14,6 +14,8 @@ from anchorwatch.context import prompt
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.times import from_iso
+from anchorwatch.journal.inputs import accept
+from anchorwatch.journal.mapping import input_body
 from anchorwatch.models.port import Situation, StepDecision
 from anchorwatch.testing.checks.wakes import ledger_of
 from anchorwatch.testing.mesh import WORKSPACE, SimMesh
@@ -121,3 +123,32 @@ def test_what_is_urgent_ends_the_window_of_a_trickle_and_takes_all_of_it(tmp_pat
         assert seen == [4]
 
     mesh_test(seed, body)
+
+
+def test_stale_wakes_a_burst_and_a_heartbeat_in_one_moment_are_one_run(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        seen: list[int] = []
+        await mesh.open("planner")
+        ref = await mesh.session("s", looking(tmp_path, seen, heartbeat_s=60))
+        await mesh.until_rest(ref, 1)
+        await mesh.processes["planner-1"].kill()
+        now_ms = mesh.server.now_ms()
+        for n in range(20):
+            stale = input_body("event", 1, source="old", type_="stale", expires_at_ms=now_ms + 1_000)
+            await accept(mesh.committer, ref, f"old-{n}", stale, at_ms=now_ms, writer="outside")
+        await asyncio.sleep(70)
+        await asyncio.gather(*(mesh.say(ref, f"e{n}", kind="event", priority=1) for n in range(200)))
+        await asyncio.sleep(15)
+        seen.clear()
+        await mesh.processes["planner-1"].start()
+        await mesh.until_rest(ref, 2)
+        await asyncio.sleep(50)
+        assert (await mesh.anchor(ref)).run_count == 2
+        assert seen == [220]
+        ledger = ledger_of(mesh.history(ref))
+        assert ledger.twice == ()
+        assert len(ledger.of("expired")) == 20
+        assert len(ledger.of("coalesced")) >= 199
+        assert not ledger.of("pending")
+
+    mesh_test(2, body)

@@ -14,11 +14,11 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.ledger import Ledger
 from anchorwatch.core.times import from_iso
-from anchorwatch.models.port import Situation, StepDecision
+from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.testing.checks.wakes import ledger_of
 from anchorwatch.testing.mesh import SimMesh
 
-from tests.sim.test_planner import agent, mesh_test
+from tests.sim.test_planner import agent, mesh_test, obedient
 
 
 def limited(tmp_path: Path, seen: list[list[str]] | None = None, **limits: Any) -> Any:
@@ -145,3 +145,29 @@ def test_in_a_paused_session_too_and_a_person_s_word_stays(tmp_path: Path) -> No
         assert not ledger(mesh, ref).of("pending")
 
     mesh_test(5, body)
+
+
+def test_a_session_without_progress_slows_down_whatever_comes_and_goes_on_at_once_when_a_person_asks(
+    tmp_path: Path,
+) -> None:
+    async def body(mesh: SimMesh) -> None:
+        def rules(situation: Situation) -> StepDecision:
+            return StepDecision("", (ProposedCall("look", {"item": str(len(situation.steps))}),))
+
+        await mesh.open("planner", ("executor", obedient))
+        never_done = agent(tmp_path, rules, heartbeat_s=300, limits=Limits(steps_max=1))
+        ref = await mesh.session("s", never_done)
+        for n in range(200):
+            await mesh.say(ref, f"e{n}", "x", n % 2, "event")
+            await asyncio.sleep(5)
+        anchor = await mesh.anchor(ref)
+        assert anchor.last_run_outcome == "failed"
+        began = starts_s(mesh, ref)
+        pauses = [later - before for before, later in pairwise(began)]
+        assert max(pauses[:2]) < 15, "at first it tries again with every event"
+        assert min(pauses[3:]) >= 15, "then an urgent one waits a while"
+        await mesh.say(ref, "m", "try again", kind="trigger")
+        await mesh.until_rest(ref, anchor.run_count + 1, within_s=3)
+        assert not ledger(mesh, ref).twice
+
+    mesh_test(4, body)
