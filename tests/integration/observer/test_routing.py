@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -164,3 +165,24 @@ async def test_an_observer_killed_at_any_moment_loses_nothing_and_doubles_nothin
     page = await bus.range("JOURNAL_0", SessionSubjects(fleet).everything, 1, limit=512)
     seen = sorted(decode(stored.payload).body["data"]["n"] for stored in page.messages)
     assert seen == list(range(200))
+
+
+@pytest.mark.usefixtures("observer", "fleet")
+async def test_a_storm_at_one_session_is_accepted_in_order_and_holds_up_no_other(
+    bus: Bus, agents: AgentDirectory, tmp_path: Path
+) -> None:
+    await agents.apply("default", bench_agent(tmp_path, name="calm", subscriptions=("calm.>",)))
+    calm = SessionRef("default", "calm")
+    await agents.bind(calm, "calm")
+    for _ in range(8):
+        await asyncio.gather(*(publish(bus, {"n": n}) for n in range(75)))
+    await publish(bus, {"n": "calm"}, "aw.event.default.calm.seen")
+    last = await publish(bus, {"n": "last"})
+    await routed_through(bus, last)
+    page = await bus.range("JOURNAL_0", "aw.journal.0.default.*.in.*", 1, limit=1_000)
+    assert len(page.messages) == 602
+    assert len(await inputs(bus, calm)) == 1
+    stored = await bus.range("EVENTS", SUBJECT, 1, limit=1_000)
+    published = [json.loads(each.payload) for each in stored.messages]
+    of_fleet = [each for each in page.messages if ".fleet." in each.subject]
+    assert [decode(each.payload).body["data"] for each in of_fleet] == published
