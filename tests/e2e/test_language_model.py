@@ -27,7 +27,17 @@ from tests.e2e.meshes import (
     running,
 )
 from tests.e2e.minds import Minds, objective
-from tests.support.model_server import MODEL, ModelServer, call, calls, rate_limited, raw, silent, text
+from tests.support.model_server import (
+    MODEL,
+    ModelServer,
+    call,
+    calls,
+    rate_limited,
+    raw,
+    silent,
+    streamed,
+    text,
+)
 
 TASKS = 59
 RULE = "no-scale-down-while-workers-are-dead"
@@ -46,14 +56,20 @@ def server(minds: Minds) -> Iterator[ModelServer]:
 
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory: pytest.TempPathFactory, server: ModelServer) -> Iterator[LiveMesh]:
+    root = tmp_path_factory.mktemp("model")
+    (root / "streamed.toml").write_text('calls = "json-schema"\nparallel = false\nstream = true\n')
+    (root / "models.toml").write_text(
+        f'[small]\nmodel_url = "{server.url}"\nmodel_name = "small"\nmodel_profile = "{root}/streamed.toml"\n'
+    )
     settings = {
+        "ANCHORWATCH_MODELS": str(root / "models.toml"),
         "ANCHORWATCH_MODEL": "openai",
         "ANCHORWATCH_MODEL_URL": server.url,
         "ANCHORWATCH_MODEL_NAME": MODEL,
         "ANCHORWATCH_MODEL_KEY": "sk-e2e-secret",
         "ANCHORWATCH_DEBOUNCE_P0_S": "0",
     }
-    with running(tmp_path_factory.mktemp("model"), *NO_FIRST_START, settings=settings) as started:
+    with running(root / "mesh", *NO_FIRST_START, settings=settings) as started:
         yield started
     logs = "".join(log.read_text() for log in started.data.logs.glob("*.log"))
     assert "sk-e2e-secret" not in logs
@@ -178,6 +194,34 @@ async def test_garbage_ends_the_turn_with_a_reason_and_the_mesh_goes_on(make: An
     last = history.anchors[-1].anchor
     assert (last.last_run_outcome, last.runs_without_progress) == ("no_action", 0)
     assert ended(history, last.last_run_id)[2] == "Well again."
+
+
+async def test_a_small_model_calls_by_json_in_a_stream_and_is_told_what_came_of_it(
+    make: Any, minds: Minds
+) -> None:
+    session = await make("small", model="small")
+    told = {"title": "It is calm.", "text": "Nothing moves.", "severity": "info"}
+    answers = (
+        "I tell them.",
+        {"text": "I tell them.", "calls": [{"tool": "notify_human", "arguments": told}]},
+        {"text": "Told.", "calls": []},
+    )
+    minds.script(
+        "small", [streamed(text(each if isinstance(each, str) else json.dumps(each))) for each in answers]
+    )
+    session.say("tell them")
+    history = await session.ended(2)
+    (command,) = history.commands
+    done = history.outcome_of(command.call)
+    assert done is not None
+    assert (done.outcome.tool, done.outcome.state) == ("notify_human", "succeeded")
+    first, second, third = minds.asked("small")
+    assert (first["stream"], "tools" in first) == (True, False)
+    assert "notify_human" in json.dumps(first["response_format"])
+    # What was no JSON was no call and no last word: the model was told.
+    assert "RESULT of unnamed: REJECTED" in second["messages"][-2]["content"]
+    assert "RESULT of notify_human" in third["messages"][-2]["content"]
+    assert ended(history, 2)[2] == "Told."
 
 
 async def test_cancelling_a_turn_closes_the_connection_of_its_call(

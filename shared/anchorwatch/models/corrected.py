@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from anchorwatch.models.correction import Correction
-from anchorwatch.models.port import ContextOverflow, Measures, Model, ModelReply, ModelRequest
+from anchorwatch.models.port import ContextOverflow, Measures, Model, ModelReply, ModelRequest, TooLargeToSend
 
 Learned = Callable[[str, Correction], None]
 """Told (model's name, correction) whenever a report changed it."""
@@ -66,6 +66,9 @@ class CorrectedModel:
         """Ask, and learn from what the endpoint reports. Errors as `Model.complete`."""
         try:
             reply = await self._model.complete(request, deadline_s)
+        except TooLargeToSend:
+            # The endpoint has said nothing.
+            raise
         except ContextOverflow as error:
             self._refused(self.count(request), error)
             grown = math.ceil(self.count(request) * OVERFLOW_RATIO)

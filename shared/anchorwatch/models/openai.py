@@ -14,7 +14,7 @@ import structlog
 from anchorwatch.models.endpoint import Endpoint
 from anchorwatch.models.exchange import Exchange
 from anchorwatch.models.faults import SIZE_HINT
-from anchorwatch.models.port import ContextOverflow, ModelReply, ModelRequest, ModelUnavailable
+from anchorwatch.models.port import ModelReply, ModelRequest, ModelUnavailable, TooLargeToSend
 from anchorwatch.models.reply import EmptyAnswer, Form
 from anchorwatch.models.request import JsonObject, nudged
 from anchorwatch.models.shaping import answers_in_json, body_of, shaped
@@ -76,7 +76,7 @@ class OpenAIModel:
         Raises:
             ModelUnavailable: no usable answer in time; ``retry_after_s`` where the endpoint named one.
             ModelRefused: no retry will help.
-            ContextOverflow: the request is too large for the endpoint, by its own word or by its profile.
+            ContextOverflow: the request is too large for the endpoint, by its own word; TooLargeToSend: by its profile.
         """
         self._check_size(request)
         longest_s = min(deadline_s, self._endpoint.patience.total_s)
@@ -101,11 +101,10 @@ class OpenAIModel:
             return
         counted = self.count(request)
         if counted + self._endpoint.completion_tokens_max > taken:
-            raise ContextOverflow(
+            raise TooLargeToSend(
                 f"the request has {counted} tokens, its answer may have {self._endpoint.completion_tokens_max}, and "
                 f"{self._endpoint.place} takes {taken} together, by its profile",
                 hint=SIZE_HINT,
-                tokens=counted,
             )
 
     async def _ask(self, request: ModelRequest, until: float) -> ModelReply:

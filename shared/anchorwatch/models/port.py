@@ -56,6 +56,10 @@ class ContextOverflow(AnchorWatchError):
         self.limit = limit
 
 
+class TooLargeToSend(ContextOverflow):
+    """The request is larger than what its endpoint is known to take, and was not sent."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProposedCall:
     """A tool call that a model asks for. ``label`` is the model's own id: a label, never an identity.

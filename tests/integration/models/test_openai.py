@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.facts import Observation
+from anchorwatch.models.corrected import CorrectedModel
+from anchorwatch.models.correction import Correction
 from anchorwatch.models.endpoint import Endpoint, Patience
 from anchorwatch.models.exchange import BODY_BYTES_MAX
 from anchorwatch.models.openai import OpenAIModel, Retries
@@ -21,8 +23,10 @@ from anchorwatch.models.port import (
     ModelUnavailable,
     ProposedCall,
     Situation,
+    TooLargeToSend,
     Usage,
 )
+from anchorwatch.models.profile import Profile
 from anchorwatch.models.reply import EmptyAnswer
 from anchorwatch.models.request import NUDGE
 from anchorwatch.models.tokens import Counter
@@ -156,6 +160,53 @@ async def test_what_is_counted_is_what_is_sent(server: ModelServer) -> None:
         await model.complete(request, DEADLINE_S)
         sent = server.requests[0].json
         assert counted == model.counter.request(sent["messages"], sent["tools"])
+
+
+async def test_each_part_of_a_profile_shapes_what_is_sent(server: ModelServer) -> None:
+    profile = Profile(
+        parallel=False,
+        null_content=True,
+        bounds=False,
+        extra={"temperature": 0, "chat_template_kwargs": {"x": 1}},
+    )
+    call = {"id": "1", "type": "function", "function": {"name": "launch", "arguments": "{}"}}
+    history = {"role": "assistant", "content": "", "tool_calls": [call]}
+    parameters = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}}
+    tool = {"type": "function", "function": {"name": "launch", "description": "", "parameters": parameters}}
+    async with client(server.url, profile=profile) as model:
+        await model.complete(ModelRequest((*REQUEST.messages, history), (tool,), SITUATION), DEADLINE_S)
+    (received,) = server.requests
+    assert received.json["parallel_tool_calls"] is False
+    assert received.json["messages"][-1]["content"] is None
+    assert received.json["tools"][0]["function"]["parameters"]["properties"] == {"n": {"type": "integer"}}
+    assert (received.json["temperature"], received.json["chat_template_kwargs"]) == (0, {"x": 1})
+
+
+async def test_of_several_calls_one_is_taken_where_they_are_made_one_at_a_time(server: ModelServer) -> None:
+    server.script([said.calls(said.call("launch", {"n": 1}), said.call("launch", {"n": 2}))])
+    async with client(server.url, profile=Profile(parallel=False)) as model:
+        first, second = (await model.complete(REQUEST, DEADLINE_S)).decision.calls
+    assert (first.arguments, second.arguments) == ({"n": 1}, None)
+
+
+async def test_what_an_endpoint_would_cut_without_a_word_is_not_sent(server: ModelServer) -> None:
+    profile = Profile(overflow="silent", context_tokens=4_400)
+    async with client(server.url, profile=profile) as model:
+        await model.complete(REQUEST, DEADLINE_S)
+        large = ModelRequest(({"role": "user", "content": "word " * 200},), (TOOL,), SITUATION)
+        learned: list[object] = []
+        corrected = CorrectedModel(model, Correction(), lambda *each: learned.append(each))
+        with pytest.raises(TooLargeToSend, match="takes 4400 together"):
+            await corrected.complete(large, DEADLINE_S)
+        assert learned == [], "the endpoint has reported nothing"
+    assert len(server.requests) == 1
+
+
+async def test_an_overflow_in_an_endpoint_s_own_words_is_one(server: ModelServer) -> None:
+    said_so = said.error(400, "My ears are full after 5000 words")
+    profile = Profile(overflow="text", overflow_words="my ears are full")
+    assert type(await failure(server, always(said_so), profile=profile)) is ContextOverflow
+    assert type(await failure(server, always(said_so))) is ModelRefused
 
 
 # ---------------------------------------------------------------- what passes

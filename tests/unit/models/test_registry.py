@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.errors import BadSettings
 from anchorwatch.core.facts import Observation
 from anchorwatch.models.openai import OpenAIModel
-from anchorwatch.models.port import Model, ModelRequest, ProposedCall, Situation, StepDecision
+from anchorwatch.models.port import Measures, Model, ModelRequest, ProposedCall, Situation, StepDecision
 from anchorwatch.models.registry import build
 from anchorwatch.settings import Settings
 from pydantic import SecretStr
@@ -96,6 +97,27 @@ def test_a_setting_that_cannot_work_is_named_and_no_secret_is(changes: dict[str,
         build(settings(**changes), agent(), Launches())
     assert setting in raised.value.hint
     assert KEY not in str(raised.value)
+
+
+def test_a_profile_is_found_and_one_that_is_not_there_is_said() -> None:
+    with pytest.raises(BadSettings, match="there is no profile 'vllm'"):
+        build(settings(model_profile="vllm"), agent(), Launches())
+
+
+def test_a_budget_beyond_what_the_profile_says_is_said_with_the_one_that_fits(tmp_path: Path) -> None:
+    profile = tmp_path / "small.toml"
+    profile.write_text("context_tokens = 8192\n")
+    with pytest.raises(BadSettings, match="8192") as raised:
+        build(settings(model_profile=str(profile)), agent(), Launches())
+    assert "ANCHORWATCH_CONTEXT_TOKENS_MAX=4096" in raised.value.hint
+
+
+async def test_an_endpoint_that_counts_by_itself_is_asked(tmp_path: Path) -> None:
+    profile = tmp_path / "own.toml"
+    profile.write_text('counter = "tokenize"\n')
+    model = build(settings(model_profile=str(profile)), agent(), Launches())
+    assert isinstance(model, Measures)
+    await model.close()
 
 
 def test_a_model_that_is_not_there_is_refused_with_those_that_are() -> None:
