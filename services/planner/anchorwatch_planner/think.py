@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -29,6 +29,7 @@ from anchorwatch.service.context import Clock
 
 from anchorwatch_planner.asking import Answered, Asker, asked_in_vain
 from anchorwatch_planner.fitting import OverBudget
+from anchorwatch_planner.freshness import LOOKS_MAX, shows_the_same, together, too_old
 from anchorwatch_planner.holding import while_held
 from anchorwatch_planner.mind import Bounds, Mind
 from anchorwatch_planner.pace import next_check_ms
@@ -43,6 +44,17 @@ CUT = " [cut: the answer reached its limit of tokens]"
 
 Observe = Callable[[str, str, Iterable[str]], Awaitable[Observation]]
 """Looks for (workspace, agent name); the facts named are unknown when nobody answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A step as a model decided it, and on what. ``seen_again_at_ms``: when that was seen to be still so; 0: it was not asked."""
+
+    state: SessionState
+    head: StepHead
+    calls: tuple[PlannedCall, ...]
+    observation: Observation
+    seen_again_at_ms: int = 0
 
 
 class Thinker:
@@ -98,9 +110,7 @@ class Thinker:
         if stop := self._at_a_bound(state, turn, mind):
             return await self._end(ref, state, mind, observation, *stop)
         try:
-            answered = await self._ask(ref, state, mind, observation)
-            state = answered.fitted.state
-            head, calls = self._decided(turn, observation, answered)
+            decided = await self._decide(ref, state, turn, mind, observation)
         except ModelUnavailable as error:
             return await self._end(ref, state, mind, observation, "failed", f"{error.code}: {error}")
         except (Fenced, Unavailable):
@@ -115,12 +125,42 @@ class Thinker:
             self._log.exception("the step could not be decided", session=str(ref), run=turn.run_id)
             reason = f"fault: {type(error).__name__} while the step was decided; the planner's log says more"
             return await self._end(ref, state, mind, observation, "failed", reason)
+        state, head, calls, observation = decided.state, decided.head, decided.calls, decided.observation
         if turns_in_circles(turn, head, calls):
             why = f"breaker: the model asks for {head.rejected[0][1]} again and again"
             return await self._end(ref, state, mind, observation, "failed", why, head)
-        if not answered.reply.decision.calls:
+        if not head.calls:
             return await self._finish(ref, state, mind, observation, head)
-        return await self._commit(ref, state, CommitStep(self._execution_id, head, calls))
+        command = CommitStep(self._execution_id, head, calls, decided.seen_again_at_ms)
+        return await self._commit(ref, state, command)
+
+    async def _decide(
+        self, ref: SessionRef, state: SessionState, turn: Turn, mind: Mind, observation: Observation
+    ) -> Decided:
+        """What the model decides on an observation that is not too old to act on, as far as that can be had.
+
+        Raises:
+            As `Asker.ask`.
+        """
+        used: list[Mapping[str, Any]] = []
+        for look in range(1, LOOKS_MAX + 1):
+            answered = await self._ask(ref, state, mind, observation)
+            state = answered.fitted.state
+            head, calls = self._decided(turn, observation, answered)
+            used.append(head.usage)
+            head = replace(head, usage=together(used)) if len(used) > 1 else head
+            decided = Decided(state, head, calls, observation)
+            if not too_old(calls, mind.tools, observation, self._clock.now_ms()):
+                break
+            now = await self.observe(ref, mind.agent.name, state)
+            if shows_the_same(observation, now):
+                return replace(decided, seen_again_at_ms=now.at_ms)
+            if look < LOOKS_MAX:
+                self._log.info(
+                    "decided on what is no more so, asked again", session=str(ref), run=turn.run_id
+                )
+                observation = now
+        return decided
 
     async def _ask(
         self, ref: SessionRef, state: SessionState, mind: Mind, observation: Observation

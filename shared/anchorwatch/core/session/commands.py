@@ -87,11 +87,12 @@ class PlannedCall:
 
 @dataclass(frozen=True, slots=True)
 class CommitStep:
-    """Decide a step that asks for calls."""
+    """Decide a step that asks for calls. ``seen_again_at_ms``: when its observation was seen to be still so; 0: never."""
 
     execution_id: str
     head: StepHead
     calls: tuple[PlannedCall, ...]
+    seen_again_at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

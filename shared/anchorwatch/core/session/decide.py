@@ -224,7 +224,7 @@ def _commit_step(
         key = intent_key(
             anchor.workspace, anchor.session, (turn.run_id, turn.origin), intent, intents[intent]
         )
-        event = _command(command.head, call, turn, anchor)
+        event = _command(command, call, turn, anchor)
         after = _before(unsettled, call)
         events.append(replace(event, effect_key=key, after=after, head=None if events else command.head))
         intents[intent] += 1
@@ -233,8 +233,8 @@ def _commit_step(
     return events
 
 
-def _command(head: StepHead, call: PlannedCall, turn: Turn, anchor: Anchor) -> CommandDecided:
-    seen = head.observation
+def _command(command: CommitStep, call: PlannedCall, turn: Turn, anchor: Anchor) -> CommandDecided:
+    head, seen = command.head, command.head.observation
     return CommandDecided(
         call=CallId(anchor.run_id, head.step, call.n),
         turn_id=turn.turn_id,
@@ -246,7 +246,7 @@ def _command(head: StepHead, call: PlannedCall, turn: Turn, anchor: Anchor) -> C
         resource=call.resource,
         label=call.label,
         observation_digest=seen.digest if seen else "",
-        observation_at_ms=seen.at_ms if seen else 0,
+        observation_at_ms=max(seen.at_ms, command.seen_again_at_ms) if seen else 0,
         verb=call.verb,
         mutating=call.mutating,
     )
