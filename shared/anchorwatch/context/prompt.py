@@ -148,9 +148,12 @@ def _listed(title: str, items: Sequence[str]) -> list[str]:
 
 
 def _tool(tool: ToolSpec) -> Chat:
+    description = tool.description
+    if tool.example is not None:
+        description += template.EXAMPLE.format(arguments=json.dumps(dict(tool.example), ensure_ascii=False))
     return {
         "type": "function",
-        "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
+        "function": {"name": tool.name, "description": description, "parameters": dict(tool.parameters)},
     }
 
 

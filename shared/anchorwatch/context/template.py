@@ -31,10 +31,11 @@ TASK = (
     "done in this turn. What is unknown is not zero."
 )
 QUOTE = "| "
+EXAMPLE = "\nExample: {arguments}"
 
 _WORDS = (
     ANCHOR, OBJECTIVES, CONSTRAINTS, CRITICAL, SUMMARY, FOLDED, FOLDED_ONE, WAKES, BURST, REFUSED, MEANWHILE, OBSERVATION,
-    RULES, TASK, QUOTE,
+    RULES, TASK, QUOTE, EXAMPLE,
 )  # fmt: skip
 TEMPLATE = f"{VERSION}:{sha256(chr(0).join(_WORDS).encode()).hexdigest()[:12]}"
 

@@ -39,7 +39,8 @@ class ToolSpec:
     not cite any, since it depends on none). ``ephemeral``: the result is not used after a resume.
     ``intent`` names what a call with these arguments means to do, in one word; None: what the tool's own name says.
     Two calls of a turn with one intent and one resource are told apart by their order alone. It is pure, and
-    must take whatever the model sends.
+    must take whatever the model sends. ``example``: arguments of a call as it should be, shown with the description:
+    small models do by it what they do not do by a schema.
     """
 
     name: str
@@ -53,6 +54,7 @@ class ToolSpec:
     observation_age_max_s: float = 120.0
     ephemeral: bool = False
     intent: Callable[[Mapping[str, object]], str] | None = None
+    example: Mapping[str, object] | None = None
 
     @property
     def mutating(self) -> bool:

@@ -66,8 +66,10 @@ class CorrectedModel:
         """Ask, and learn from what the endpoint reports. Errors as `Model.complete`."""
         try:
             reply = await self._model.complete(request, deadline_s)
-        except TooLargeToSend:
-            # The endpoint has said nothing.
+        except TooLargeToSend as error:
+            # The endpoint has said nothing: there is nothing to learn of its count.
+            if error.limit is not None:
+                self._largest = min(error.limit, self._largest or error.limit)
             raise
         except ContextOverflow as error:
             self._refused(self.count(request), error)

@@ -105,6 +105,7 @@ class OpenAIModel:
                 f"the request has {counted} tokens, its answer may have {self._endpoint.completion_tokens_max}, and "
                 f"{self._endpoint.place} takes {taken} together, by its profile",
                 hint=SIZE_HINT,
+                limit=max(0, taken - self._endpoint.completion_tokens_max),
             )
 
     async def _ask(self, request: ModelRequest, until: float) -> ModelReply:

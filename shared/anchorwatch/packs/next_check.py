@@ -59,6 +59,7 @@ def tool_spec() -> ToolSpec:
         effect_class=EffectClass.IDEMPOTENT,
         risk=Risk.NONE,
         observation_age_max_s=math.inf,
+        example={"in_minutes": 2, "reason": "whether the new instances work"},
     )
 
 

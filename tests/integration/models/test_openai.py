@@ -199,6 +199,7 @@ async def test_what_an_endpoint_would_cut_without_a_word_is_not_sent(server: Mod
         with pytest.raises(TooLargeToSend, match="takes 4400 together"):
             await corrected.complete(large, DEADLINE_S)
         assert learned == [], "the endpoint has reported nothing"
+        assert corrected.largest == 4_400 - 4_096, "the next request is made to fit"
     assert len(server.requests) == 1
 
 
