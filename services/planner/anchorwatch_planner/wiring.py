@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from anchorwatch.core.agents import DEFAULT, OPENAI, RULES
+from anchorwatch.core.agents import OPENAI, RULES
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.session.spending import Prices
 from anchorwatch.core.session.wakes import Windows
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.schedules import ScheduleJournal
 from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.models import catalog
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.observations import observe
@@ -67,9 +68,12 @@ def wire(
         return await observe(bus, workspace, agent, now_ms=clock.now_ms(), names=names)
 
     def other_model(mind: Mind, name: str) -> Mind:
-        chosen = {"model": RULES if name == RULES else OPENAI, "model_name": name}
-        agent = mind.agent.model_copy(update={"model": DEFAULT})
-        model = build(settings.model_copy(update=chosen), agent, mind.pack)
+        if name == RULES or name in catalog.names(settings):
+            model = build(settings, mind.agent.model_copy(update={"model": name}), mind.pack)
+        else:
+            # One that no file names is asked of the endpoint of the settings.
+            other = settings.model_copy(update={"model_name": name})
+            model = build(other, mind.agent.model_copy(update={"model": OPENAI}), mind.pack)
         return replace(mind, model=model, terms=Terms(name), others=())
 
     thinker = Thinker(

@@ -21,6 +21,7 @@ from anchorwatch.mesh import control, nats_server
 from anchorwatch.mesh.credentials import SYSTEM
 from anchorwatch.mesh.files import DataDir
 from anchorwatch.mesh.lock import held_by
+from anchorwatch.models import catalog
 from anchorwatch.models import registry as models
 from anchorwatch.settings import Settings, load
 
@@ -115,11 +116,14 @@ def _disk(data: DataDir) -> Check:
 
 
 def _model(settings: Settings) -> Check:
-    if settings.model == "rules":
-        return note("model", "no LLM is configured: the pack's own rules decide (ANCHORWATCH_MODEL=openai)")
     models.check(settings)
+    further = catalog.names(settings)
+    more = f"; further models: {', '.join(further)}" if further else ""
+    if settings.model == "rules":
+        said = f"no LLM is configured: the pack's own rules decide (ANCHORWATCH_MODEL=openai){more}"
+        return note("model", said)
     key = "with a key" if settings.model_key is not None else "without a key"
-    return passed("model", f"{settings.model_name} at {settings.model_url}, {key}")
+    return passed("model", f"{settings.model_name} at {settings.model_url}, {key}{more}")
 
 
 def _running(data: DataDir) -> Check:

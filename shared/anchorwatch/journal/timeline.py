@@ -137,6 +137,7 @@ def _anchor_entry(stored: Stored, ref: SessionRef, anchor: Anchor, record: Recor
             what = f"turn {anchor.run_id} goes on under another planner"
         case Kind.TURN_ENDED:
             what = f"turn {anchor.last_run_id} ended: {anchor.last_run_outcome}"
+            why = _with_models(why, record.body.get("step", {}))
         case Kind.CANCELLED:
             what = f"turn {anchor.last_run_id} was cancelled"
         case Kind.PAUSED | Kind.RESUMED | Kind.DELETED | Kind.QUARANTINED | Kind.REPAIRED:
@@ -191,14 +192,14 @@ def _entry(stored: Stored, register: Register, record: Record) -> Entry | None:
         case Kind.COMMAND:
             ids = _run_ids(body) | {"call": _call(register.ref, body["run"], body["step"], body["n"])}
             what = f"{_called(body['tool'], body['args'])} was decided"
-            why = clip(body.get("head", {}).get("text", ""))
+            why = _with_models(clip(body.get("head", {}).get("text", "")), body.get("head", {}))
         case Kind.COMPACTION:
             ids = {"through_run": body["summary"]["through_run"]}
             what, why = _compacted(body), clip(body.get("because", ""))
         case Kind.STEP:
             ids = {"run_id": body["run"]}
             what = f"step {body['step']['n']} asked for no call that could be run"
-            why = clip(body["step"].get("text", ""))
+            why = _with_models(clip(body["step"].get("text", "")), body["step"])
         case _:
             ids = _call_ids(register)
             what, why = _told(record, register)
@@ -213,6 +214,16 @@ def _entry(stored: Stored, register: Register, record: Record) -> Entry | None:
         who,
         ids,
     )
+
+
+def _with_models(why: str, head: Mapping[str, Any]) -> str:
+    """Why a step was decided so, and by which model where the first one of the list did not answer."""
+    context = head.get("context", {})
+    if not context.get("in_vain"):
+        return why
+    failed = ", ".join(f"{name} ({code})" for name, code in context["in_vain"])
+    by = f"decided by {context.get('model', 'another model')}, since {failed} did not answer"
+    return clip("; ".join(part for part in (why, by) if part))
 
 
 def _compacted(body: Mapping[str, Any]) -> str:

@@ -63,8 +63,8 @@ def effective(settings: Settings, name: str) -> Settings:
         if field in settings.model_fields_set
     }
     if changes.get("model_url", settings.model_url) != settings.model_url:
-        # A key is for the endpoint that it was given for, and for no other.
-        kept.pop("model_key", None)
+        # A key is for the endpoint that it was given for, and for no other: not the one in the environment either.
+        kept["model_key"] = None
     try:
         return Settings(**{**kept, **changes})
     except ValidationError as error:

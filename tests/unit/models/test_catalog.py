@@ -62,6 +62,22 @@ def test_a_key_goes_to_no_other_endpoint_than_the_one_that_it_was_given_for(tmp_
     assert third.get_secret_value() == "sk-of-the-second"
 
 
+def test_nor_does_the_key_of_the_environment_go_to_another_endpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "models.toml"
+    path.write_text(TWO)
+    monkeypatch.setenv("ANCHORWATCH_MODEL_KEY", "sk-of-the-first")
+    monkeypatch.setenv("ANCHORWATCH_MODEL_NAME", "gpt-4o")
+    monkeypatch.setenv("ANCHORWATCH_CONTEXT_TOKENS_MAX", "9000")
+    all_of_it = Settings(models=path)
+    assert all_of_it.model_key is not None
+    assert catalog.effective(all_of_it, "small").model_key is None
+    again = catalog.effective(all_of_it, "again")
+    assert again.model_key is not None
+    assert (again.model_name, again.context_tokens_max) == ("gpt-4o-mini", 9_000)
+
+
 async def test_an_agent_s_model_may_be_any_of_them(tmp_path: Path) -> None:
     all_of_it = settings(tmp_path, TWO)
     model = build(all_of_it, agent(model="small"), FleetPack())
