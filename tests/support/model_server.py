@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, Self
 
 WAIT_S_MAX = 20.0
+PING_S = 0.05
 BODY_BYTES_MAX = 64 * 1024 * 1024
 MODEL = "test-model"
 KNOWN_PATHS = ("/chat/completions", "/chat/completions/input_tokens", "/tokenize")
@@ -34,7 +35,8 @@ Json = dict[str, Any]
 @dataclass(frozen=True)
 class Reply:
     """What the server answers. ``delay_s`` comes before the headers; ``cut_at``: the connection is reset after so many bytes of
-    the body; ``stall_at``: nothing more comes behind so many bytes of the body, until the client goes or the server closes;
+    the body; ``stall_at``: nothing more comes behind so many bytes of the body, until the client goes or the server closes
+    (``ping``: but comments);
     ``silent``: no answer at all until then.
     """
 
@@ -44,6 +46,7 @@ class Reply:
     delay_s: float = 0.0
     cut_at: int | None = None
     stall_at: int | None = None
+    ping: bool = False
     silent: bool = False
 
 
@@ -154,6 +157,11 @@ def events(*chunks: Any, done: bool = True) -> Reply:
 def stalled(reply: Reply, at_bytes: int) -> Reply:
     """The reply, but after so many bytes nothing more comes."""
     return replace(reply, stall_at=at_bytes)
+
+
+def pinging(reply: Reply, at_bytes: int) -> Reply:
+    """The reply, but after so many bytes nothing but comments come, again and again."""
+    return replace(reply, stall_at=at_bytes, ping=True)
 
 
 def slow(reply: Reply, delay_s: float) -> Reply:
@@ -332,11 +340,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(reply.status)
         for name, value in reply.headers.items():
             self.send_header(name, value)
-        self.send_header("content-length", str(len(reply.body)))
+        self.send_header("content-length", str(len(reply.body) + (BODY_BYTES_MAX if reply.ping else 0)))
         self.end_headers()
         if reply.stall_at is not None:
             self.wfile.write(reply.body[: reply.stall_at])
-            self._still_there(None)
+            with contextlib.suppress(OSError):
+                while self._still_there(PING_S if reply.ping else None):
+                    self.wfile.write(b": still here\n\n")
             self.server.owner.note_gone()
             self.close_connection = True
             return

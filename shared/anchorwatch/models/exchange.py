@@ -25,6 +25,8 @@ from anchorwatch.models.text import brief
 BODY_BYTES_MAX = 8 * 1024 * 1024
 TAIL_S_MAX = 5.0
 """How long a stream is listened to after its last word, for usage and ``[DONE]``."""
+CLOSING_S_MAX = 0.2
+"""How long the end of the body is waited for behind ``[DONE]``: a body that was read to its end leaves its connection open."""
 NO_KEY = "none"
 """The SDK wants a key; local servers want none."""
 SLOW_HINT = "ANCHORWATCH_MODEL_FIRST_TOKEN_S and ANCHORWATCH_MODEL_BETWEEN_TOKENS_S set the longest waits"
@@ -102,17 +104,16 @@ class Exchange:
         parts: list[bytes] = []
         try:
             async with asyncio.timeout(patience.first_token_s) as limit, self._parts(sent) as coming:
+                phase = stream.phase
                 async for part in coming:
                     parts.append(part)
                     stream.feed(part)
-                    if stream.ended:
-                        break
-                    if stream.finished:
-                        limit.reschedule(now() + min(TAIL_S_MAX, patience.between_tokens_s))
-                    elif stream.begun:
-                        limit.reschedule(now() + patience.between_tokens_s)
+                    if stream.phase != phase:
+                        # What keeps a connection alive, and says nothing, is no reason to wait longer.
+                        phase = stream.phase
+                        limit.reschedule(now() + self._wait_s(stream))
         except TimeoutError:
-            if limit.expired() and not stream.finished:
+            if limit.expired() and not (stream.finished or stream.ended):
                 waited_s = patience.between_tokens_s if stream.begun else patience.first_token_s
                 what = "nothing more" if stream.begun else "nothing of an answer"
                 raise ModelUnavailable(
@@ -122,10 +123,17 @@ class Exchange:
                 raise
         except httpx2.HTTPError:
             # All that was missing is said behind an answer, and not everyone says it.
-            if not stream.finished:
+            if not (stream.finished or stream.ended):
                 raise
         whole = stream.close()
         return b"".join(parts) if whole is None else whole
+
+    def _wait_s(self, stream: Stream) -> float:
+        """How long the next part is waited for."""
+        patience = self._endpoint.patience
+        if stream.ended:
+            return CLOSING_S_MAX
+        return min(TAIL_S_MAX, patience.between_tokens_s) if stream.finished else patience.between_tokens_s
 
     @contextlib.asynccontextmanager
     async def _parts(self, sent: JsonObject) -> AsyncIterator[AsyncIterator[bytes]]:

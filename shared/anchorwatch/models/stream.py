@@ -32,7 +32,7 @@ class Stream:
         self.begun = False
         self.ended = False
         self._events = Events()
-        self._seen = False
+        self._heard = 0
         self._error: object = None
         self._problem = ""
         self._model: object = None
@@ -47,6 +47,12 @@ class Stream:
     def finished(self) -> bool:
         return self._finish is not None
 
+    @property
+    def phase(self) -> tuple[bool, bool, int]:
+        """How far it is: it changes with each part of an answer that has begun, and once at its last word and at its end."""
+        at_work = self.begun and not self.finished
+        return self.ended, self.finished, self._heard if at_work else 0
+
     def feed(self, part: bytes) -> None:
         """Take a piece of the body."""
         for event in self._events.feed(part):
@@ -60,7 +66,7 @@ class Stream:
         """
         for event in self._events.close():
             self._take(event)
-        if not self._seen:
+        if not self._heard:
             return None
         if self._error is not None:
             return _dump({"error": self._error})
@@ -93,7 +99,7 @@ class Stream:
     def _take(self, event: Event) -> None:
         if self.ended:
             return
-        self._seen = True
+        self._heard += 1
         try:
             chunks = [_parse("\n".join(event.lines))]
         except ValueError:

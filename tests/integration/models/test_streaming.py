@@ -130,6 +130,8 @@ async def test_a_lasting_fault_in_the_middle_is_said_at_once(server: ModelServer
         ),
         (said.stalled(HALF, len(HALF.body) // 2), Patience(between_tokens_s=0.2), r"nothing more for 0\.2 s"),
         (said.stalled(HALF, len(HALF.body) // 2), Patience(total_s=0.3), r"no answer within 0\.3 s"),
+        (said.pinging(HALF, len(HALF.body) // 2), Patience(between_tokens_s=0.3), r"nothing more for 0\.3 s"),
+        (said.pinging(HALF, 0), Patience(first_token_s=0.3), r"nothing of an answer for 0\.3 s"),
     ],
 )
 async def test_one_that_stalls_is_given_up_and_its_connection_closed(
@@ -147,6 +149,19 @@ async def test_one_that_has_said_its_last_word_is_not_waited_for(server: ModelSe
     server.script([said.stalled(whole, whole.body.rindex(b"data: {"))])
     reply = await ask(server, patience=Patience(between_tokens_s=0.2))
     assert (reply.decision.text, reply.usage.prompt_tokens) == ("Well.", None)
+
+
+async def test_a_server_that_holds_its_stream_open_holds_up_no_answer(server: ModelServer) -> None:
+    whole = said.streamed(said.text("Well."))
+    held = said.Reply(whole.body + b"\n", 200, whole.headers, stall_at=len(whole.body))
+    server.script([held])
+    assert (await ask(server)).usage.prompt_tokens == 100
+
+
+async def test_one_that_is_kept_alive_behind_its_last_word_is_not_waited_for(server: ModelServer) -> None:
+    whole = said.streamed(said.text("Well."))
+    server.script([said.pinging(whole, whole.body.rindex(b"data: {"))])
+    assert (await ask(server, patience=Patience(between_tokens_s=0.3))).decision.text == "Well."
 
 
 async def test_what_breaks_off_behind_the_last_word_is_an_answer(server: ModelServer) -> None:
