@@ -6,8 +6,9 @@ the narrowest that sees it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tests.mutation.mutation import Mutation
+from tests.mutation.mutation import one as _one
+from tests.mutation.schedules import SCHEDULES
 from tests.mutation.tree import Edit
 
 _JOURNAL = "tests/conformance/test_journal.py::"
@@ -15,19 +16,6 @@ _FAULTS = "tests/sim/test_journal_faults.py::test_a_commit_that_was_answered_sta
 _EFFECT = "tests/unit/core/test_effect_machine.py::"
 _SESSION = "tests/unit/core/test_session_machine.py::"
 _EVIDENCE = "tests/unit/planner/test_evidence.py"
-
-
-@dataclass(frozen=True)
-class Mutation:
-    """``tests`` must be green on the sources as they are, and go red by a failed test once ``edits`` are made."""
-
-    name: str
-    tests: tuple[str, ...]
-    edits: tuple[Edit, ...]
-
-
-def _one(name: str, file: str, old: str, new: str, *tests: str) -> Mutation:
-    return Mutation(name, tests, (Edit(file, old, new),))
 
 
 _COMMIT = "shared/anchorwatch/journal/commit.py"
@@ -297,4 +285,4 @@ _RESOURCES = (
     ),
 )
 
-MUTATIONS = (*_WRITES, *_TURNS, *_HOLDERS, *_EXECUTORS, *_EFFECTS, *_RESOURCES)
+MUTATIONS = (*_WRITES, *_TURNS, *_HOLDERS, *_EXECUTORS, *_EFFECTS, *_RESOURCES, *SCHEDULES)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation.table import MUTATIONS, Mutation
+from tests.mutation.mutation import Mutation
+from tests.mutation.table import MUTATIONS
 from tests.mutation.tree import Tree
 
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from pathlib import Path
 
 import pytest
 from anchorwatch.codec import decode
 from anchorwatch.core.errors import Conflict, IdempotencyConflict
-from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.schedules import machine
-from anchorwatch.core.schedules.schedule import Changed, Counts, Definition, Missed, Overlap, Schedule
+from anchorwatch.core.schedules.schedule import Changed, Overlap
 from anchorwatch.core.schedules.zones import slot_text
 from anchorwatch.edges import Edge
 from anchorwatch.journal.orders import Asked
-from anchorwatch.journal.schedules import ScheduleJournal
 from anchorwatch.models.port import Situation, StepDecision
-from anchorwatch.testing.checks.wakes import ledger_of
 from anchorwatch.testing.mesh import WORKSPACE, SimMesh
 from anchorwatch.testing.process import Life
 from anchorwatch.topology.streams import TICKS
@@ -26,8 +22,8 @@ from anchorwatch.topology.subjects import SLOT_SCHEDULE
 from anchorwatch.zones import zone_of
 
 from tests.sim.test_planner import agent, mesh_test, once
+from tests.support.schedules import dispositions, journal_of, minutes, schedule, slots, standing
 
-HOUR_S = 3_600.0
 EDGES = (
     Edge.PLANNER_OCCURRENCE_BEFORE,
     Edge.PLANNER_OCCURRENCE_AFTER,
@@ -36,55 +32,6 @@ EDGES = (
     Edge.PLANNER_ACK_BEFORE,
     Edge.PLANNER_ACQUIRE_BEFORE,
 )
-
-
-def journal_of(mesh: SimMesh) -> ScheduleJournal:
-    return ScheduleJournal(mesh.bus, mesh.committer, "outside")
-
-
-async def schedule(
-    mesh: SimMesh,
-    ref: SessionRef,
-    cron: str = "* * * * *",
-    *,
-    missed: Missed = "one",
-    overlap: Overlap = "skip",
-    key: str = "k",
-) -> Schedule:
-    definition = Definition(WORKSPACE, "n", ref.session, cron, "UTC", "count", missed, overlap)
-    asked = Asked(f"c-{key}", "ada", f"{cron} {missed} {overlap}")
-    made, _ = await journal_of(mesh).make(definition, zone_of("UTC"), asked, mesh.server.now_ms())
-    return made
-
-
-async def standing(mesh: SimMesh) -> Schedule:
-    return await journal_of(mesh).find(WORKSPACE, "n")
-
-
-async def slots(mesh: SimMesh, ref: SessionRef) -> list[str]:
-    """The slots that were made inputs, in order; those that have their disposition from the first are marked with it."""
-    found = []
-    for _, subject, payload in await mesh.records(ref):
-        body = decode(payload).body if subject.startswith("in.slot-") else {}
-        if body:
-            found.append(f"{body['data']['slot'][11:]} {body.get('settled', '')}".strip())
-    return found
-
-
-def dispositions(mesh: SimMesh, ref: SessionRef) -> Counter[str]:
-    """What became of the occurrences, by the wake ledger."""
-    history = mesh.history(ref)
-    ledger = ledger_of(history)
-    assert ledger.twice == ()
-    return Counter(
-        ledger.wakes[each.sequence].disposition
-        for each in history.inputs
-        if each.input_id.startswith("slot-")
-    )
-
-
-def minutes(first: int, last: int) -> list[str]:
-    return [f"{each // 60:02}:{each % 60:02}" for each in range(first, last + 1)]
 
 
 def test_at_each_slot_a_turn_runs_and_is_told_what_for(tmp_path: Path) -> None:
@@ -159,71 +106,6 @@ def test_planners_and_server_killed_at_random_moments_lose_no_slot(tmp_path: Pat
         assert len(made) == counts.made + counts.skipped
 
     mesh_test(seed, body, sweep_s=5)
-
-
-def test_a_clock_set_an_hour_forward_loses_no_slot_and_set_back_brings_none_again(tmp_path: Path) -> None:
-    async def body(mesh: SimMesh) -> None:
-        await mesh.open("planner", "planner")
-        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600 * 9))
-        await mesh.until_rest(ref, 1)
-        await schedule(mesh, ref, "*/10 * * * *")
-        await asyncio.sleep(12 * 60)
-        mesh.server.step_clock(HOUR_S)
-        await asyncio.sleep(10 * 60)
-        # 01:10 stood for those that the clock jumped over; 01:20 came at its time.
-        assert await slots(mesh, ref) == ["00:10", "01:10", "01:20"]
-        assert (await standing(mesh)).counts.missed == 5
-        mesh.server.step_clock(-HOUR_S)
-        await asyncio.sleep(25 * 60)
-        assert len(await slots(mesh, ref)) == 3
-        mesh.server.step_clock(HOUR_S)
-        await asyncio.sleep(15 * 60)
-        made = await slots(mesh, ref)
-        assert made[3:] == ["01:40", "01:50", "02:00"]
-        assert (await standing(mesh)).counts == Counts(made=6, missed=6)
-
-    mesh_test(1, body, sweep_s=15)
-
-
-def test_a_clock_set_back_first_and_then_right_loses_none_either(tmp_path: Path) -> None:
-    async def body(mesh: SimMesh) -> None:
-        await mesh.open("planner")
-        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600 * 9))
-        await mesh.until_rest(ref, 1)
-        await schedule(mesh, ref, "*/10 * * * *")
-        await asyncio.sleep(12 * 60)
-        mesh.server.step_clock(-HOUR_S)
-        await asyncio.sleep(10 * 60)
-        assert await slots(mesh, ref) == ["00:10"]
-        mesh.server.step_clock(HOUR_S)
-        await asyncio.sleep(10 * 60)
-        # At 00:22 the slot of 00:20 was late, and made all the same.
-        assert await slots(mesh, ref) == ["00:10", "00:20", "00:30"]
-        assert (await standing(mesh)).counts == Counts(made=3)
-
-    mesh_test(1, body, sweep_s=15)
-
-
-@pytest.mark.parametrize(("missed", "became"), [("one", "ran"), ("skip", "expired")])
-def test_what_fell_due_while_nobody_was_there_is_one_occurrence_or_none(
-    tmp_path: Path, missed: Missed, became: str
-) -> None:
-    async def body(mesh: SimMesh) -> None:
-        await mesh.open("planner")
-        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600 * 9))
-        await mesh.until_rest(ref, 1)
-        await schedule(mesh, ref, "*/10 * * * *", missed=missed)
-        await mesh.processes["planner-1"].kill()
-        await asyncio.sleep(58 * 60)
-        await mesh.processes["planner-1"].start()
-        await asyncio.sleep(10)
-        assert await slots(mesh, ref) == ["00:50" if missed == "one" else "00:50 expired"]
-        assert dispositions(mesh, ref) == {became: 1}
-        assert (await mesh.anchor(ref)).run_count == (2 if missed == "one" else 1)
-        await asyncio.sleep(120)
-        assert (await slots(mesh, ref))[1:] == ["01:00"]
-
-    mesh_test(1, body, sweep_s=15)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,55 @@
+"""What is taken away from the schedules."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import one
+
+_MACHINE = "shared/anchorwatch/core/schedules/machine.py"
+_ZONES = "shared/anchorwatch/core/schedules/zones.py"
+_SLOTS = "tests/unit/core/test_schedule_slots.py::"
+_UNIT = "tests/unit/core/test_schedule_machine.py::"
+
+SCHEDULES = (
+    one(
+        "a slot that was seen to comes again",
+        _MACHINE,
+        "after=occurrence.slot, counts",
+        "after=schedule.after, counts",
+        f"{_UNIT}test_what_was_missed_is_made_up_for_once",
+    ),
+    one(
+        "a second occurrence waits",
+        _MACHINE,
+        "    if sight.waiting:",
+        "    if False:",
+        f"{_UNIT}test_during_a_turn_its_policy_says_what_becomes_of_it_and_never_do_two_wait",
+    ),
+    one(
+        "what came while a schedule was paused is made up for",
+        _MACHINE,
+        "after = max(schedule.after, reached(changed.at_ms, zone))",
+        "after = schedule.after",
+        f"{_UNIT}test_what_comes_while_it_is_paused_is_not_made_up_for",
+    ),
+    one(
+        "a slot in a gap comes when the clocks before the gap would have shown it",
+        _ZONES,
+        "    if after > before:",
+        "    if False:",
+        f"{_SLOTS}test_a_slot_that_the_clocks_jump_over_comes_at_the_first_instant_after",
+    ),
+    one(
+        "a minute that the clocks show again is taken for the first",
+        _ZONES,
+        "    if not local.fold:",
+        "    if True:",
+        f"{_UNIT}test_one_that_is_made_while_the_clocks_show_an_hour_again_begins_after_that_hour",
+    ),
+    one(
+        "an idle session without a check is left alone",
+        "shared/anchorwatch/core/session/wakes.py",
+        "else NotBefore(LONG_AGO_MS, check=True)",
+        "else Never()",
+        "tests/unit/core/test_wakes_properties.py::test_who_looks_again_when_it_is_told_to_comes_to_a_turn_or_to_its_check",
+    ),
+)

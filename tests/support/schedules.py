@@ -1,0 +1,63 @@
+"""Schedules of a simulated mesh: made from outside, and what became of their slots."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from anchorwatch.codec import decode
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.schedules.schedule import Definition, Missed, Overlap, Schedule
+from anchorwatch.journal.orders import Asked
+from anchorwatch.journal.schedules import ScheduleJournal
+from anchorwatch.testing.checks.wakes import ledger_of
+from anchorwatch.testing.mesh import WORKSPACE, SimMesh
+from anchorwatch.zones import zone_of
+
+
+def journal_of(mesh: SimMesh) -> ScheduleJournal:
+    return ScheduleJournal(mesh.bus, mesh.committer, "outside")
+
+
+async def schedule(
+    mesh: SimMesh,
+    ref: SessionRef,
+    cron: str = "* * * * *",
+    *,
+    missed: Missed = "one",
+    overlap: Overlap = "skip",
+    key: str = "k",
+) -> Schedule:
+    definition = Definition(WORKSPACE, "n", ref.session, cron, "UTC", "count", missed, overlap)
+    asked = Asked(f"c-{key}", "ada", f"{cron} {missed} {overlap}")
+    made, _ = await journal_of(mesh).make(definition, zone_of("UTC"), asked, mesh.server.now_ms())
+    return made
+
+
+async def standing(mesh: SimMesh) -> Schedule:
+    return await journal_of(mesh).find(WORKSPACE, "n")
+
+
+async def slots(mesh: SimMesh, ref: SessionRef) -> list[str]:
+    """The slots that were made inputs, in order; those that have their disposition from the first are marked with it."""
+    found = []
+    for _, subject, payload in await mesh.records(ref):
+        body = decode(payload).body if subject.startswith("in.slot-") else {}
+        if body:
+            found.append(f"{body['data']['slot'][11:]} {body.get('settled', '')}".strip())
+    return found
+
+
+def dispositions(mesh: SimMesh, ref: SessionRef) -> Counter[str]:
+    """What became of the occurrences, by the wake ledger."""
+    history = mesh.history(ref)
+    ledger = ledger_of(history)
+    assert ledger.twice == ()
+    return Counter(
+        ledger.wakes[each.sequence].disposition
+        for each in history.inputs
+        if each.input_id.startswith("slot-")
+    )
+
+
+def minutes(first: int, last: int) -> list[str]:
+    return [f"{each // 60:02}:{each % 60:02}" for each in range(first, last + 1)]
