@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 from tests.support import model_server as said
@@ -22,7 +23,8 @@ class Like:
     bounds: bool = True
     parallel: bool = True
     content: Literal["text", "null"] = "text"
-    json: bool = True
+    alternate: bool = False
+    json: Literal["", "json_schema", "json_object"] = "json_schema"
     streams: bool = True
     stream_options: bool = True
     limit_field: str = "max_tokens"
@@ -79,6 +81,9 @@ class Like:
             return said.error(400, "unknown field stream_options")
         if "maxLength" in json.dumps(asked.get("tools", [])) and not self.bounds:
             return said.error(400, "Failed to initialize samplers: failed to parse grammar")
+        talk = [message["role"] for message in asked["messages"]]
+        if self.alternate and any(one == other for one, other in pairwise(talk)):
+            return said.error(500, "Conversation roles must alternate user/assistant/user/assistant/...")
         contents = {message.get("content") for message in asked["messages"] if message["role"] == "assistant"}
         if contents & ({""} if self.content == "null" else {None}):
             return said.error(400, "content of an assistant message cannot be taken")
@@ -107,7 +112,7 @@ class Like:
         given = [{"level": level, "gauge": gauge, "note": "rain"} for level, gauge in wanted]
         thought = {self.reasoning: "hm"} if self.reasoning else {}
         message: Json = {"role": "assistant", "content": "yes", **thought}
-        if "response_format" in asked and self.json:
+        if asked.get("response_format", {}).get("type") == self.json:
             step = {"text": "It is high.", "calls": [{"tool": "report_level", "arguments": given[0]}]}
             message["content"] = json.dumps(step)
         elif asked.get("tools") and self.native and "Gauge" in content:
@@ -129,5 +134,6 @@ LLAMA_CPP = Like(bounds=False, tells="props", overflow="type", counter="input-to
 OLLAMA = Like(parallel=False, reasoning="reasoning", tells="ps", overflow="silent")
 VLLM = Like(content="null", tells="list", overflow="text", counter="tokenize")
 OPENAI = Like(key="sk-of-the-probe", limit_field="max_completion_tokens")
-SMALL = Like(native=False, streams=False, tells="list", overflow="own words")
-MUTE = Like(native=False, json=False)
+SMALL = Like(native=False, alternate=True, streams=False, tells="list", overflow="own words")
+LLAMA_CPP_PYTHON = Like(native=False, json="json_object")
+MUTE = Like(native=False, json="")

@@ -45,8 +45,13 @@ def _described(function: Mapping[str, Any]) -> str:
     return f"- {function['name']}: {function.get('description', '')}\n  arguments: {schema}"
 
 
-def response_format(tools: Sequence[Mapping[str, Any]], *, parallel: bool) -> JsonObject:
-    """The field ``response_format``: an answer is text and calls, each call a tool's name with arguments of its schema."""
+def response_format(
+    tools: Sequence[Mapping[str, Any]], *, parallel: bool, form: str = "json_schema"
+) -> JsonObject:
+    """The field ``response_format``: an answer is text and calls, each call a tool's name with arguments of its schema.
+
+    ``form`` as `Profile.json_form`.
+    """
     calls: JsonObject = {"type": "array", "items": {"anyOf": [_call(tool["function"]) for tool in tools]}}
     if not parallel:
         calls["maxItems"] = 1
@@ -56,6 +61,8 @@ def response_format(tools: Sequence[Mapping[str, Any]], *, parallel: bool) -> Js
         "required": [TEXT, CALLS],
         "additionalProperties": False,
     }
+    if form == "json_object":
+        return {"type": form, "schema": schema}
     return {"type": "json_schema", "json_schema": {"name": STEP, "schema": schema}}
 
 

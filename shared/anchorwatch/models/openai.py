@@ -16,8 +16,8 @@ from anchorwatch.models.exchange import Exchange
 from anchorwatch.models.faults import SIZE_HINT
 from anchorwatch.models.port import ModelReply, ModelRequest, ModelUnavailable, TooLargeToSend
 from anchorwatch.models.reply import EmptyAnswer, Form
-from anchorwatch.models.request import JsonObject, nudged
-from anchorwatch.models.shaping import answers_in_json, body_of, shaped
+from anchorwatch.models.request import JsonObject
+from anchorwatch.models.shaping import answers_in_json, body_of, nudged, shaped
 from anchorwatch.models.tokens import Counter
 
 CONCURRENCY = 8
@@ -129,7 +129,7 @@ class OpenAIModel:
                 if empty > self._retries.empty_max:
                     raise
                 last: ModelUnavailable = fault
-                sent = {**body, "messages": nudged(body["messages"])}
+                sent = {**body, "messages": nudged(profile, body["messages"])}
             except ModelUnavailable as fault:
                 last = fault
             wait_s = self._retries.wait_s(attempt, last)

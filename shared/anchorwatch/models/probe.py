@@ -8,16 +8,13 @@ from http import HTTPStatus
 from typing import Any
 
 from anchorwatch.core.errors import BadInput, Denied, NotFound, Unavailable
-from anchorwatch.core.facts import Observation
 from anchorwatch.models import probe_questions as ask
 from anchorwatch.models.faults import fault_of, looks_like_html
 from anchorwatch.models.meter import Place
-from anchorwatch.models.port import ModelRequest, Situation
 from anchorwatch.models.probe_client import Answer, Client
 from anchorwatch.models.profile import Profile
 from anchorwatch.models.reply import Form
 from anchorwatch.models.request import JsonObject
-from anchorwatch.models.schemas import plain
 
 OVERFLOW_MARGIN = 1.5
 OVERFLOW_TOKENS_MAX = 400_000
@@ -77,6 +74,7 @@ class Probe:
             await self._content()
         else:
             problem = await self._in_json()
+        await self._in_a_row()
         await self._streamed()
         await self._counters(usage)
         await self._too_large()
@@ -181,7 +179,7 @@ class Probe:
     async def _native(self) -> bool:
         for bounds in (True, False):
             if not bounds:
-                self._tools = [_without_bounds(each) for each in self._tools]
+                self._tools = [ask.without_bounds(each) for each in self._tools]
             for _ in range(TRIES):
                 answer = await self._chat(ask.call(self._tools))
                 if ask.good_calls(ask.reply_of(answer)):
@@ -221,21 +219,37 @@ class Probe:
 
     async def _in_json(self) -> str:
         """Whether it calls by JSON; the problem, where it does not."""
-        for _ in range(TRIES):
-            answer = await self._chat(ask.in_json(self._tools))
-            if ask.good_calls(ask.reply_of(answer, Form(json=True, one_call=True))):
-                self._found |= {"calls": "json-schema", "parallel": False}
-                self._say("JSON of a schema", "yes")
-                return ""
+        for form in ("json_schema", "json_object"):
+            for _ in range(TRIES):
+                answer = await self._chat(ask.in_json(self._tools, form))
+                if ask.good_calls(ask.reply_of(answer, Form(json=True, one_call=True))):
+                    self._found |= {"calls": "json-schema", "parallel": False, "json_form": form}
+                    self._say("JSON of a schema", f"yes, as {form}")
+                    return ""
+                if not answer.ok:
+                    break
         why = "its answer was not of the schema" if answer.ok else self._why(answer)
         self._say("JSON of a schema", f"no: {why}")
         return f"{self.model} calls tools neither natively nor as JSON of a schema"
 
     # --- the rest
 
+    async def _in_a_row(self) -> None:
+        apart, joined = await self._chat(ask.two_in_a_row()), None
+        if not apart.ok:
+            joined = await self._chat(ask.plain())
+        self._found["alternate"] = bool(joined and joined.ok)
+        if joined is None:
+            self._say("messages in a row", "are taken")
+        else:
+            self._say(
+                "messages in a row", f"must take turns: {self._why(apart)}" if joined.ok else self._why(apart)
+            )
+
     async def _streamed(self) -> None:
         in_json = self._found.get("calls") == "json-schema"
-        body = ask.in_json(self._tools) if in_json else ask.call(self._tools)
+        form = self._found.get("json_form", "")
+        body = ask.in_json(self._tools, form) if in_json else ask.call(self._tools)
         for options in ({"stream_options": {"include_usage": True}}, {}):
             answer = await self._chat({**body, "stream": True, **options})
             reply = ask.reply_of(answer, Form(json=in_json))
@@ -252,7 +266,7 @@ class Probe:
     async def _counters(self, usage: int) -> None:
         for form in ("input-tokens", "tokenize"):
             place = Place(form, self.client.url, self.model)
-            body = place.asked(_request(ask.plain()["messages"]))
+            body = place.asked(ask.as_request(ask.plain()))
             answer = await self._quietly(lambda to=place, said=body: self.client.post(to.address, said))  # type: ignore[misc]
             tokens = place.read(answer.body) if answer and answer.ok else None
             if tokens is None:
@@ -278,15 +292,3 @@ class Probe:
             # A list may tell what the model could take, and not what this server lets it.
             self._found["context_tokens"] = min(filter(None, (known, seen.context_tokens)), default=0)
         self._say("too large a request", self.client.redact(f"{seen.shape or 'not seen'}: {seen.detail}"))
-
-
-def _without_bounds(tool: JsonObject) -> JsonObject:
-    function = tool["function"]
-    return {**tool, "function": {**function, "parameters": plain(function["parameters"])}}
-
-
-def _request(messages: Any) -> ModelRequest:  # noqa: ANN401 - of a question
-
-    return ModelRequest(
-        tuple(messages), (), Situation(0, {}, Observation("", {}, 0, ""), (), (), (), (), {}, 0)
-    )

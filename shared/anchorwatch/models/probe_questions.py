@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from anchorwatch.core.errors import AnchorWatchError
+from anchorwatch.core.facts import Observation
 from anchorwatch.models.faults import fault_of
 from anchorwatch.models.json_calls import response_format, tools_text
-from anchorwatch.models.port import ContextOverflow, ModelReply
+from anchorwatch.models.port import ContextOverflow, ModelReply, ModelRequest, Situation
 from anchorwatch.models.probe_client import Answer
 from anchorwatch.models.reply import NATIVE, Form, read_reply
 from anchorwatch.models.request import JsonObject
+from anchorwatch.models.schemas import plain as plain_schema
 from anchorwatch.models.stream import BrokenStream, Stream
 
 ANSWER_TOKENS_MAX = 2048
@@ -53,6 +55,11 @@ def plain() -> JsonObject:
     return {"messages": [{"role": "user", "content": "Answer with the one word: yes."}]}
 
 
+def two_in_a_row() -> JsonObject:
+    """Anything at all, asked in two messages of one side."""
+    return {"messages": [{"role": "user", "content": "I will ask something."}, *plain()["messages"]]}
+
+
 def call(tools: Sequence[Mapping[str, Any]], words: str = ONE) -> JsonObject:
     """For a tool call."""
     return {"messages": [{"role": "user", "content": words}], "tools": list(tools)}
@@ -70,16 +77,31 @@ def history(tools: Sequence[Mapping[str, Any]], content: str | None) -> JsonObje
     return {"messages": [{"role": "user", "content": ONE}, called, result], "tools": list(tools)}  # fmt: skip
 
 
-def in_json(tools: Sequence[Mapping[str, Any]]) -> JsonObject:
-    """For a call as JSON of a schema."""
+def in_json(tools: Sequence[Mapping[str, Any]], form: str) -> JsonObject:
+    """For a call as JSON of a schema, asked for in one of the two forms."""
     system = {"role": "system", "content": tools_text(tools, parallel=False)}
     asked = {"role": "user", "content": ONE}
-    return {"messages": [system, asked], "response_format": response_format(tools, parallel=False)}
+    return {
+        "messages": [system, asked],
+        "response_format": response_format(tools, parallel=False, form=form),
+    }
 
 
 def large(words: int) -> JsonObject:
     """A request of about so many tokens."""
     return {"messages": [{"role": "user", "content": "level " * words}]}
+
+
+def without_bounds(tool: JsonObject) -> JsonObject:
+    """The tool, with a schema that every grammar takes."""
+    function = tool["function"]
+    return {**tool, "function": {**function, "parameters": plain_schema(function["parameters"])}}
+
+
+def as_request(question: JsonObject) -> ModelRequest:
+    """The messages of a question, as what is counted."""
+    nothing = Situation(0, {}, Observation("", {}, 0, ""), (), (), (), (), {}, 0)
+    return ModelRequest(tuple(question["messages"]), (), nothing)
 
 
 # --- how answers are understood

@@ -33,12 +33,20 @@ class Profile(BaseModel):
         "native",
         description="how tools are called: by the endpoint's own tool calls, or by an answer that is JSON of a schema",
     )
+    json_form: Literal["json_schema", "json_object"] = Field(
+        "json_schema",
+        description="how the schema of an answer is asked for: as OpenAI does, or as `json_object` with a `schema`",
+    )
     parallel: bool = Field(
         default=True, description="several calls in one step; false: one at a time, and more are refused"
     )
     null_content: bool = Field(
         default=False,
         description="an answer without words goes back as `content: null`; false: as empty text",
+    )
+    alternate: bool = Field(
+        default=False,
+        description="messages of people and of the model must take turns: those of one side in a row go as one",
     )
     bounds: bool = Field(
         default=True,

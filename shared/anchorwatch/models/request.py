@@ -26,11 +26,6 @@ def prepare(
     return [message for message in sent if not _is_empty(message)], [clean_json(tool) for tool in tools]
 
 
-def nudged(messages: list[JsonObject]) -> list[JsonObject]:
-    """The messages with one more that asks for an answer. Its tokens are part of `tokens.REQUEST_TOKENS`."""
-    return [*messages, {"role": "user", "content": NUDGE}]
-
-
 def _message(message: JsonObject) -> JsonObject:
     if message.get("role") == "assistant":
         if message.get("content") is None:

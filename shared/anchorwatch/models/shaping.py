@@ -10,7 +10,7 @@ from anchorwatch.core.memo import ByIdentity
 from anchorwatch.models import json_calls
 from anchorwatch.models.port import TOOLS_REMEMBERED, Chat, ModelRequest
 from anchorwatch.models.profile import Profile
-from anchorwatch.models.request import JsonObject, prepare
+from anchorwatch.models.request import NUDGE, JsonObject, prepare
 from anchorwatch.models.schemas import plain
 
 Tools = Sequence[Mapping[str, Any]]
@@ -31,7 +31,7 @@ def shaped(profile: Profile, request: ModelRequest) -> ModelRequest:
     opening, tools = json_calls.rendered(request.opening), request.tools
     now, past = json_calls.rendered(request.now), tuple(map(json_calls.rendered_past, request.past))
     if tools:
-        format_, text = _format_of(tools)[profile.parallel]
+        format_, text = _format_of(tools)[profile.parallel, profile.json_form]
         tools = format_
         if opening:
             opening = _with_tools(opening, text)
@@ -46,6 +46,8 @@ def body_of(profile: Profile, request: ModelRequest) -> JsonObject:
     messages, tools = prepare(sent.messages, sent.tools)
     if profile.null_content:
         messages = list(map(_null_content, messages))
+    if profile.alternate:
+        messages = _alternating(messages)
     body: JsonObject = {**profile.extra, "messages": messages}
     if answers_in_json(profile, request):
         body["response_format"] = tools[0]
@@ -54,6 +56,27 @@ def body_of(profile: Profile, request: ModelRequest) -> JsonObject:
         if not profile.parallel:
             body["parallel_tool_calls"] = False
     return body
+
+
+def nudged(profile: Profile, messages: list[JsonObject]) -> list[JsonObject]:
+    """The messages with one more that asks for an answer. Its tokens are part of `tokens.REQUEST_TOKENS`."""
+    more = [*messages, {"role": "user", "content": NUDGE}]
+    return _alternating(more) if profile.alternate else more
+
+
+def _alternating(messages: list[JsonObject]) -> list[JsonObject]:
+    """The messages, with plain ones of one role in a row as one. It has no more tokens than they have apart."""
+    joined: list[JsonObject] = []
+    for message in messages:
+        if joined and _is_plain(message) and _is_plain(joined[-1]) and joined[-1]["role"] == message["role"]:
+            joined[-1] = {**joined[-1], "content": f"{joined[-1]['content']}\n\n{message['content']}"}
+        else:
+            joined.append(message)
+    return joined
+
+
+def _is_plain(message: JsonObject) -> bool:
+    return message.keys() == {"role", "content"} and isinstance(message["content"], str)
 
 
 def _with_tools(messages: tuple[Chat, ...], text: str) -> tuple[Chat, ...]:
@@ -79,17 +102,18 @@ _plain_tools: ByIdentity[Tools, tuple[Mapping[str, Any], ...]] = ByIdentity(
 )
 
 
-def _formats(tools: Tools) -> dict[bool, tuple[tuple[JsonObject], str]]:
-    """By whether several calls may stand in an answer: (its format, the tools as text)."""
+def _formats(tools: Tools) -> dict[tuple[bool, str], tuple[tuple[JsonObject], str]]:
+    """By whether several calls may stand in an answer, and how its schema is asked for: (its format, the tools as text)."""
     return {
-        parallel: (
-            (json_calls.response_format(tools, parallel=parallel),),
+        (parallel, form): (
+            (json_calls.response_format(tools, parallel=parallel, form=form),),
             json_calls.tools_text(tools, parallel=parallel),
         )
         for parallel in (False, True)
+        for form in ("json_schema", "json_object")
     }
 
 
-_format_of: ByIdentity[Tools, dict[bool, tuple[tuple[JsonObject], str]]] = ByIdentity(
+_format_of: ByIdentity[Tools, dict[tuple[bool, str], tuple[tuple[JsonObject], str]]] = ByIdentity(
     _formats, TOOLS_REMEMBERED
 )

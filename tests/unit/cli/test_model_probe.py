@@ -49,9 +49,12 @@ FOUND: dict[str, tuple[Like, tuple[str, ...], dict[str, Any]]] = {
         endpoints.SMALL,
         (),
         {
-            **SIZE, "calls": "json-schema", "parallel": False, "stream": False,
+            **SIZE, "calls": "json-schema", "parallel": False, "alternate": True, "stream": False,
             "overflow": "text", "overflow_words": "My ears are full after",
         },
+    ),
+    "llama-cpp-python": (
+        endpoints.LLAMA_CPP_PYTHON, (), {"calls": "json-schema", "parallel": False, "json_form": "json_object"},
     ),
     "odd": (Like(stream_options=False, counter="tokenize", counts_wrong=True), (), {"stream_usage": False}),
 }  # fmt: skip

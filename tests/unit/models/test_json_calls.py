@@ -115,6 +115,12 @@ def test_what_grammars_fail_on_is_no_part_of_the_schema_but_of_the_prompt() -> N
     assert "maxLength" in body["messages"][0]["content"]
 
 
+def test_a_schema_is_asked_for_in_the_form_that_the_endpoint_knows() -> None:
+    other = JSON_SCHEMA.model_copy(update={"json_form": "json_object"})
+    asked = body_of(other, REQUEST)["response_format"]
+    assert asked == {"type": "json_object", "schema": schema_of(JSON_SCHEMA)}
+
+
 def test_the_tools_stand_before_the_system_prompt_whose_rules_stay_last() -> None:
     body = body_of(JSON_SCHEMA, REQUEST)
     system = body["messages"][0]["content"]

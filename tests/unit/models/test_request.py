@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from anchorwatch.models.request import NUDGE, nudged, prepare
+from anchorwatch.models.request import prepare
 
 
 def past(arguments: Any) -> dict[str, Any]:
@@ -51,9 +51,3 @@ def test_strings_are_cleaned_everywhere_and_the_original_is_left_alone() -> None
     assert messages[0]["content"] == "a\ufffdb😀\ufffd"
     assert tools[0]["function"] == {"name": "a", "description": "\ufffd", "parameters": {"enum": ["\ufffd"]}}
     assert message["content"] == "a\0b\ud83d\ude00\ud800"
-
-
-def test_a_nudge_is_one_more_message_at_the_end() -> None:
-    messages = [{"role": "user", "content": "go"}]
-    assert nudged(messages) == [*messages, {"role": "user", "content": NUDGE}]
-    assert len(messages) == 1

@@ -9,7 +9,9 @@ from dataclasses import replace
 
 import pytest
 from anchorwatch.core.errors import Damaged
-from anchorwatch.models.request import NUDGE, nudged, prepare
+from anchorwatch.models.profile import OPENAI
+from anchorwatch.models.request import NUDGE, prepare
+from anchorwatch.models.shaping import nudged
 from anchorwatch.models.tokens import (
     CALL_TOKENS,
     CL100K,
@@ -161,7 +163,7 @@ def test_past_calls_and_their_results_are_counted() -> None:
 def test_the_nudge_fits_into_what_every_request_is_charged() -> None:
     messages, _ = prepare([{"role": "user", "content": "go"}], ())
     opening_of_the_answer = 3
-    nudge = O200K_COUNTER.request(nudged(messages), ()) - O200K_COUNTER.request(messages, ())
+    nudge = O200K_COUNTER.request(nudged(OPENAI, messages), ()) - O200K_COUNTER.request(messages, ())
     assert NUDGE
     assert nudge + opening_of_the_answer <= REQUEST_TOKENS
 
