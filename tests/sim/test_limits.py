@@ -171,3 +171,30 @@ def test_a_session_without_progress_slows_down_whatever_comes_and_goes_on_at_onc
         assert not ledger(mesh, ref).twice
 
     mesh_test(4, body)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_limit_that_sessions_share_is_kept_by_all_of_them_together_and_starves_none(
+    tmp_path: Path, seed: int
+) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner", "planner", "planner")
+        spec = limited(tmp_path, agent_turns_per_hour=12, burst=2)
+        refs = [await mesh.session(f"s{n}", spec) for n in range(4)]
+        for n in range(120):
+            for ref in refs:
+                await mesh.say(ref, f"e{n}", "x", n % 2, "event")
+            await asyncio.sleep(30)
+            if n % 25 == 3:
+                process = mesh.processes[f"planner-{1 + n % 3}"]
+                await process.kill()
+                await process.start()
+        began = sorted(each for ref in refs for each in starts_s(mesh, ref))
+        assert 11 <= len(began) <= 2 + 12
+        assert all(later - before >= 300 for before, later in pairwise(began[2:]))
+        counts = [len(starts_s(mesh, ref)) for ref in refs]
+        assert min(counts) >= 2, "each has its turns"
+        await mesh.say(refs[0], "m", "now")
+        await mesh.until_rest(refs[0], counts[0] + 1, within_s=4)
+
+    mesh_test(seed, body)

@@ -17,6 +17,7 @@ from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.decide import EndTurn, decide
 from anchorwatch.core.session.wakes import Windows
 from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.paces import PaceJournal
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.packs import registry
 from anchorwatch.service.context import Identity
@@ -81,7 +82,7 @@ def planner(mesh: SimMesh, instance: str) -> tuple[Looker, Slow]:
     committer = Committer(bus, journal_stream())
     sessions = SessionJournal(bus, committer, identity.execution_id)
     thinker, clock = Slow(sessions, identity.execution_id), LoopClock(mesh.server)
-    limits = Limits(mesh.settings, Windows(0, 0), thinker.agent)
+    limits = Limits(mesh.settings, Windows(0, 0), thinker.agent, PaceJournal(bus, committer.stream, "test"))
     parts = Parts(
         sessions, committer, Cache(8), Schedules(bus, clock), thinker, Alive(), identity, clock, limits,
         Switchboard(bus, clock, structlog.get_logger()), structlog.get_logger(),

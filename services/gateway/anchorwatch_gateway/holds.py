@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from anchorwatch.core.anchor import Anchor, Pace
 from anchorwatch.core.errors import NotFound
-from anchorwatch.core.session.pacing import FREE, Rate
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.session.pacing import Hold, Rate
 from anchorwatch.core.session.state import Input
 from anchorwatch.core.times import from_iso, iso
+from anchorwatch.journal.paces import Account
 from anchorwatch.journal.switches import WHOLE, Switch
-from anchorwatch.service.rates import rate_of
+from anchorwatch.service.rates import rate_of, shared_rate_of
 
 from anchorwatch_gateway.parts import Parts
 
@@ -25,12 +28,13 @@ async def add(parts: Parts, workspace: str, sessions: Sequence[Row]) -> None:
     Raises:
         Unavailable, Damaged.
     """
+    limits = Limits(parts)
     switches = [each for each in await parts.switches.all(workspace) if each.on] if sessions else []
     for row in sessions:
         row["held"] = [
             *(_switched(each) for each in switches if _is_of(each, row)),
             *_by_person(row),
-            *await _by_limits(parts, row),
+            *await _by_limits(limits, row),
         ]
 
 
@@ -40,8 +44,11 @@ async def put_off(parts: Parts, session: Row, wakes: Sequence[Row]) -> None:
     Raises:
         Unavailable, Damaged.
     """
-    rate = await _rate(parts, session)
-    held = rate.held(_anchor(session), parts.clock.now_ms()) if rate else FREE
+    of = await Limits(parts).of(session)
+    if of is None:
+        return
+    held = of.rate.held(_anchor(session), of.now_ms)
+    held = held.and_until(of.account.hold(of.now_ms) if of.account else None)
     for wake in wakes:
         if wake.get("due_at") and (until_ms := held.until_ms(_input(wake))) > from_iso(wake["due_at"]):
             wake["due_at"] = iso(until_ms)
@@ -73,25 +80,59 @@ def _by_person(row: Row) -> list[Row]:
     return found
 
 
-async def _by_limits(parts: Parts, row: Row) -> list[Row]:
-    rate = await _rate(parts, row)
-    hold = rate.hold(_anchor(row), parts.clock.now_ms()) if rate else None
-    if hold is None:
+async def _by_limits(limits: Limits, row: Row) -> list[Row]:
+    of = await limits.of(row)
+    if of is None:
         return []
-    since = row["last_run_timestamp"] if hold.why == "no_progress" else row["pace"]["started_at"]
-    why = f"{row['runs_without_progress']} turns in a row" if hold.why == "no_progress" else hold.why
-    by = "no_progress" if hold.why == "no_progress" else "rate_limit"
-    return [{"by": by, "of": "agent", "who": "", "since": since, "until": iso(hold.at_ms), "why": why}]
+    found = []
+    if (shared := of.account.hold(of.now_ms) if of.account else None) is not None:
+        since = of.account.pace.started_at if of.account and of.account.pace else None
+        found.append(_limit("rate_limit", since, shared, "agent_turns_per_hour"))
+    if (hold := of.rate.hold(_anchor(row), of.now_ms)) is not None and hold.why == "no_progress":
+        why = f"{row['runs_without_progress']} turns in a row"
+        found.append(_limit("no_progress", row["last_run_timestamp"], hold, why))
+    elif hold is not None:
+        found.append(_limit("rate_limit", row["pace"]["started_at"], hold, hold.why))
+    return found
 
 
-async def _rate(parts: Parts, row: Row) -> Rate | None:
-    """The limits of an idle session; nothing else begins a turn by itself."""
-    if row["status"] != "idle":
-        return None
-    try:
-        return rate_of(await parts.agents.get(row["workspace"], row["agent"]), parts.settings)
-    except NotFound:
-        return None
+def _limit(by: str, since: str | None, hold: Hold, why: str) -> Row:
+    return {"by": by, "of": "agent", "who": "", "since": since, "until": iso(hold.at_ms), "why": why}
+
+
+@dataclass(frozen=True, slots=True)
+class _Of:
+    """The limits of a session as of ``now_ms``; ``account``: the one that its agent's sessions share."""
+
+    now_ms: int
+    rate: Rate
+    account: Account | None
+
+
+class Limits:
+    """Finds the limits of sessions, each agent's once."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._agents: dict[str, _Of | None] = {}
+
+    async def of(self, row: Row) -> _Of | None:
+        """Those of an idle session; nothing else begins a turn by itself."""
+        if row["status"] != "idle":
+            return None
+        name = str(row["agent"])
+        if name not in self._agents:
+            self._agents[name] = await self._find(SessionRef(row["workspace"], row["name"]), name)
+        return self._agents[name]
+
+    async def _find(self, ref: SessionRef, name: str) -> _Of | None:
+        try:
+            agent = await self._parts.agents.get(ref.workspace, name)
+        except NotFound:
+            return None
+        shared = shared_rate_of(agent, self._parts.settings)
+        account = await self._parts.paces.read(ref, name, shared) if shared else None
+        return _Of(self._parts.clock.now_ms(), rate_of(agent, self._parts.settings), account)
 
 
 def _anchor(row: Row) -> Anchor:

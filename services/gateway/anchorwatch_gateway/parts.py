@@ -12,6 +12,7 @@ from anchorwatch.journal.artifacts import ArtifactJournal
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.journal.orders import OrderJournal
+from anchorwatch.journal.paces import PaceJournal
 from anchorwatch.journal.schedules import ScheduleJournal
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.journal.switches import SwitchJournal
@@ -47,6 +48,7 @@ class Parts:
     switches: SwitchJournal
     schedules: ScheduleJournal
     artifacts: ArtifactJournal
+    paces: PaceJournal
     agents: AgentDirectory
     memory: MemoryClient
     letters: LetterBook
@@ -89,6 +91,7 @@ async def assemble(context: ServiceContext) -> Parts:
         switches=SwitchJournal(context.bus, committer, writer),
         schedules=ScheduleJournal(context.bus, committer, writer),
         artifacts=ArtifactJournal(context.bus, committer, writer),
+        paces=PaceJournal(context.bus, committer.stream, writer),
         agents=await AgentDirectory.open(context.bus),
         memory=MemoryClient(context.bus),
         letters=LetterBook(context.bus),

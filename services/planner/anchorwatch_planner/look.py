@@ -21,6 +21,7 @@ from anchorwatch.core.session.decide import Acquire, TakeOver, decide
 from anchorwatch.core.session.wakes import Due, NotBefore
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.paces import Account
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.service.context import Clock, Identity, Peers
 
@@ -173,8 +174,9 @@ class Looker:
         swept = all(cause.kind == "sweep" for cause in causes)
         everyone = any(cause.kind in ("sweep", "start") for cause in causes)
         horizon_ms = now_ms - SWEEP_PATIENCE_MS if swept else now_ms
-        found, held = await self._limits.due(ref, state, now_ms, horizon_ms)
-        match found:
+        reckoned = await self._limits.due(ref, state, now_ms, horizon_ms)
+        held = reckoned.held
+        match reckoned.found:
             case Due():
                 if not woken_by:
                     # A turn needs a message that comes again if its planner dies: make one, and let its delivery start it.
@@ -182,7 +184,7 @@ class Looker:
                     if not receipt.replayed:
                         return None, False
                     woken_by = receipt.sequence
-                state, seen = await self._acquire(ref, state, woken_by, now_ms)
+                state, seen = await self._acquire(ref, state, woken_by, now_ms, reckoned.account)
                 return await self._step(ref, state, seen)
             case NotBefore(at_ms=at_ms, check=True) if at_ms <= horizon_ms or (
                 everyone and not held.others_ms and await self._limits.puts_off(ref, state, at_ms - now_ms)
@@ -200,7 +202,7 @@ class Looker:
         return None, False
 
     async def _acquire(
-        self, ref: SessionRef, state: SessionState, woken_by: int, now_ms: int
+        self, ref: SessionRef, state: SessionState, woken_by: int, now_ms: int, account: Account | None
     ) -> tuple[SessionState, Observation]:
         """Start the turn; and how the world is, which is asked while the server stores that."""
         agent = await self._thinker.agent(ref, state)
@@ -220,7 +222,8 @@ class Looker:
         )
         try:
             reached(Edge.PLANNER_ACQUIRE_BEFORE)
-            state = await self._sessions.append(ref, state, events, now_ms)
+            also = self._limits.spend(account, ref, now_ms)
+            state = await self._sessions.append(ref, state, events, now_ms, also=also)
             reached(Edge.PLANNER_ACQUIRE_AFTER)
         except BaseException:
             seeing.cancel()

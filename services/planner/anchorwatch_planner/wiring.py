@@ -10,6 +10,7 @@ from anchorwatch.core.facts import Observation
 from anchorwatch.core.session.spending import Prices
 from anchorwatch.core.session.wakes import Windows
 from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.paces import PaceJournal
 from anchorwatch.journal.schedules import ScheduleJournal
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.models import catalog
@@ -88,6 +89,7 @@ def wire(
     )
     windows = Windows(round(settings.debounce_p0_s * 1000), round(settings.debounce_p1_s * 1000))
     bells = Schedules(bus, clock)
+    paces = PaceJournal(bus, committer.stream, identity.execution_id)
     parts = Parts(
         sessions=sessions,
         committer=committer,
@@ -97,7 +99,7 @@ def wire(
         peers=context.peers,
         identity=identity,
         clock=clock,
-        limits=Limits(settings, windows, thinker.agent),
+        limits=Limits(settings, windows, thinker.agent, paces),
         switches=switches,
         log=context.log,
     )

@@ -31,6 +31,12 @@ class Limits(BaseModel):
         le=3600,
         description="turns that a session begins by itself; 0: no bound; none: the setting",
     )
+    agent_turns_per_hour: int | None = Field(
+        None,
+        ge=1,
+        le=100_000,
+        description="turns that all its sessions together begin by themselves; none: no bound",
+    )
     burst: int | None = Field(
         None, ge=1, le=1000, description="turns in a row before `turns_per_hour` counts; none: the setting"
     )

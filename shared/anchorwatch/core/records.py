@@ -66,6 +66,7 @@ class Kind:
     # the workspace's own
     BLOCK = "block"
     SWITCH = "switch"
+    PACE = "pace"
     SCHEDULE = "schedule"
     # the rest
     LATE = "late"

@@ -184,7 +184,7 @@ def _entry(stored: Stored, register: Register, record: Record) -> Entry | None:
     body = record.body
     who = str(body.get("by") or record.writer)
     match record.kind:
-        case Kind.SNAPSHOT | Kind.CONTROL | Kind.BLOCK | Kind.SWITCH | Kind.SCHEDULE:
+        case Kind.SNAPSHOT | Kind.CONTROL | Kind.BLOCK | Kind.SWITCH | Kind.PACE | Kind.SCHEDULE:
             return None
         case Kind.INPUT:
             what, ids = _input(body), {"input_id": register.path[1]}

@@ -22,6 +22,14 @@ def rate_of(agent: AgentSpec, settings: Settings) -> Rate:
     )
 
 
+def shared_rate_of(agent: AgentSpec, settings: Settings) -> Rate | None:
+    """How often all sessions of the agent together may; None: there is no bound."""
+    turns_per_hour = agent.limits.agent_turns_per_hour
+    if turns_per_hour is None:
+        return None
+    return Rate(turns_per_hour=turns_per_hour, burst=agent.limits.burst or settings.turn_burst)
+
+
 def waiting_max_of(agent: AgentSpec, settings: Settings) -> int:
     """How many inputs may wait in a session of the agent while it is held."""
     return limits.waiting_max if (limits := agent.limits).waiting_max is not None else settings.waiting_max

@@ -78,6 +78,7 @@ BLOCK = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.block.{{resourc
 
 SWITCH = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.switch.{{scope}}.{{name}}")
 SWITCHED = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.switched.{{control_id}}")
+PACE = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.pace.{{agent}}")
 SCHEDULE = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.schedule.{{name}}")
 SCHEDULED = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.scheduled.{{control_id}}")
 
@@ -194,7 +195,7 @@ class Register:
         """The family and, of ``p`` and ``fx``, the register in it.
 
         ``in``, ``p.anchor``, ``p.log``, ``p.cmd``, ``ctl``, ``fx.gate``, ``fx.claim``, ``fx.done``, ``late``, ``art``, ``sent``;
-        of the workspace itself ``block``, ``switch`` and ``switched``, ``schedule`` and ``scheduled``.
+        of the workspace itself ``block``, ``pace``, ``switch`` and ``switched``, ``schedule`` and ``scheduled``.
         """
         head = self.path[0]
         if head == "p":

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from anchorwatch.bus.port import Expect
 from anchorwatch.core.anchor import Pace
 from anchorwatch.core.session.decide import Acquire
-from anchorwatch.core.session.pacing import HOUR_MS
+from anchorwatch.core.session.pacing import HOUR_MS, Rate
 from anchorwatch.core.times import from_iso, iso
+from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.paces import PaceJournal
+from anchorwatch.topology.streams import journal_stream
 
 from tests.integration.gateway.conftest import AGENT, House
 from tests.support.sessions import AGENT as AT_VERSION
@@ -60,7 +64,7 @@ async def test_a_pause_and_every_kill_switch_over_it_are_told_until_they_are_tak
 
 
 async def test_a_limit_is_told_with_its_end_and_what_waits_is_due_no_sooner(house: House) -> None:
-    limits = {"min_interval_s": 3600}
+    limits = {"min_interval_s": 3600, "agent_turns_per_hour": 1, "burst": 1}
     answer = await house.http.put("/api/agents/keeper", json={**AGENT, "limits": limits})
     assert answer.status_code == 200, answer.text
     await house.make_session()
@@ -75,6 +79,12 @@ async def test_a_limit_is_told_with_its_end_and_what_waits_is_due_no_sooner(hous
     until = iso(began_ms + HOUR_MS)
     (limit,) = await held(house)
     assert (limit["by"], limit["why"], limit["until"]) == ("rate_limit", "min_interval", until)
+    paces = PaceJournal(house.bus, journal_stream(), "test")
+    account = await paces.read(session.ref, "keeper", Rate(turns_per_hour=1))
+    write = paces.spend(account, session.ref, began_ms)
+    await Committer(house.bus, journal_stream()).commit([write], Expect(account.subject, 0))
+    (shared, _) = await held(house)
+    assert (shared["by"], shared["why"], shared["until"]) == ("rate_limit", "agent_turns_per_hour", until)
     wakes = (await house.http.get("/api/sessions/fleet/wakes", params={"kind": "message"})).json()["data"]
     assert wakes[0]["due_at"] == until
     soon_ms = from_iso(accepted.json()["accepted_at"]) + 60_000

@@ -8,8 +8,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from anchorwatch.bus.port import Stored
+from anchorwatch.codec import decode
+from anchorwatch.core.anchor import Pace
 from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Kind
 from anchorwatch.core.schedules.schedule import Schedule
+from anchorwatch.core.session.pacing import hurries
 from anchorwatch.core.times import from_iso
 from anchorwatch.core.tools import EffectClass
 from anchorwatch.journal.history import History, read_history
@@ -23,7 +27,7 @@ from anchorwatch.topology.subjects import SCHEDULE, SessionSubjects, parse_regis
 from anchorwatch_memory.store import Store
 from anchorwatch_notifier.notices import read_notice
 
-from tests.sim.whole.pack import CLASSES, world_agent
+from tests.sim.whole.pack import CLASSES, SHARED_RATE, world_agent
 from tests.sim.whole.receivers import HOOK
 
 if TYPE_CHECKING:
@@ -38,6 +42,7 @@ def judge(scene: Scene, *, rested: bool) -> list[str]:
     for ref in scene.refs:
         found += [f"{ref}: {text}" for text in _of_session(scene, ref, journal)]
     found += [f"{text}" for text in _projections(scene, journal)]
+    found += _shared_limit(scene, journal)
     found += list(_schedules(journal))
     found += [f"a write outside of every edge: {subject}" for subject in scene.mesh.watch.unguarded]
     return found
@@ -61,7 +66,9 @@ def _of_session(scene: Scene, ref: SessionRef, journal: list[Stored]) -> Iterato
         arrivals=tuple(each for each in scene.receivers.arrivals()),
     )
     yield from map(str, check(evidence))
-    yield from map(str, check_limits(evidence, rate_of(world_agent(), scene.mesh.settings)))
+    yield from map(
+        str, check_limits(evidence, rate_of(world_agent(sharing=scene.sharing), scene.mesh.settings))
+    )
     yield from _receipts(history, receipts)
     yield from _view(scene, ref, records)
     yield from _schedule(scene, ref, history)
@@ -158,6 +165,26 @@ def _told(arrivals: Arrivals, id_: str, state: str, title: str) -> Iterator[str]
 
 def _is_of(delivery_id: str, records: list[Stored]) -> bool:
     return int(delivery_id.partition("-")[0]) in {each.sequence for each in records}
+
+
+def _shared_limit(scene: Scene, journal: list[Stored]) -> Iterator[str]:
+    """No turn began against the limit that the sessions of the agent share, and each of them was counted."""
+    registers = [parse_register(each.subject) for each in journal]
+    refs = {each.ref for each in registers if each.kind == "p.anchor"}
+    histories = {ref: scene.mesh.history(ref) for ref in sorted(refs)}
+    begun = {each.sequence: ref for ref, of in histories.items() for each in of.of_kind(Kind.ACQUIRED)}
+    counted = [each for each in journal if parse_register(each.subject).kind == "pace"]
+    if len(counted) != (len(begun) if scene.sharing else 0):
+        yield f"lost: {len(begun)} turns began, {len(counted)} were counted"
+    before: Pace | None = None
+    for stored in counted:
+        pace, ref = Pace(**decode(stored.payload).body["pace"]), begun[stored.sequence - 1]
+        history = histories[ref]
+        run = next(each for each in history.anchors if each.sequence == stored.sequence - 1).anchor.run_id
+        held = SHARED_RATE.hold_of(before, from_iso(pace.started_at))
+        if held is not None and not any(map(hurries, history.taken(run))):
+            yield f"guessed: {ref} began run {run} at {pace.started_at}, against the limit of its agent"
+        before = pace
 
 
 def _projections(scene: Scene, journal: list[Stored]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from anchorwatch.core.agents import AgentSpec, Limits
 from anchorwatch.core.facts import Facts, Observation
+from anchorwatch.core.session.pacing import Rate
 from anchorwatch.core.tools import EffectClass, Invariant, Risk, ToolSpec
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.packs.port import (
@@ -151,13 +152,20 @@ class WorldPack:
         return Runtime(self.provider)
 
 
-def world_agent() -> AgentSpec:
-    """The agent of every session."""
+SHARED_RATE = Rate(turns_per_hour=1_200, burst=2)
+"""What the sessions of an agent share, where it has such a limit."""
+
+
+def world_agent(*, sharing: bool = False) -> AgentSpec:
+    """The agent of every session. ``sharing``: its sessions share `SHARED_RATE`."""
+    shared = (
+        {"agent_turns_per_hour": SHARED_RATE.turns_per_hour, "burst": SHARED_RATE.burst} if sharing else {}
+    )
     return AgentSpec(
         name="keeper",
         pack="world",
         grants=tuple(tool.name for tool in TOOLS),
         subscriptions=("world.>",),
         heartbeat_s=HEARTBEAT_S,
-        limits=Limits(steps_max=6),
+        limits=Limits(steps_max=6, **shared),
     )

@@ -41,7 +41,7 @@ TURNS_MIN = 3
 SPAN_S = 12.0
 REST_S_MAX = 400.0
 LIMIT_S = 40_000.0
-LIMITED = 0.4
+LIMITED, SHARING = 0.4, 0.15
 SILENT = structlog.wrap_logger(
     structlog.ReturnLogger(),
     processors=[],
@@ -71,6 +71,7 @@ class Scene:
     def __init__(self, seed: int, log: structlog.stdlib.BoundLogger) -> None:
         chance = self.chance = random.Random(f"whole mesh {seed}")
         self.seed = seed
+        self.sharing = random.Random(f"sharing {seed}").random() < SHARING
         self.plan = storm.draw(chance, tuple(Edge), SPAN_S)
         faults = Faults(random.Random(f"faults {seed}"), self.plan.rates)
         self.mesh = SimMesh(
@@ -100,7 +101,7 @@ class Scene:
         self.disk, self.front = Disk(), Front()
         self.storm = storm.Storm(self.mesh, random.Random(f"storm {seed}"), self.plan)
         self.refs: list[SessionRef] = []
-        self._agent = world_agent()
+        self._agent = world_agent(sharing=self.sharing)
         self._errands: set[asyncio.Task[None]] = set()
         registry.register(WorldPack(self.provider, seed, calls_max=chance.choice((1, 2, 3))))
 

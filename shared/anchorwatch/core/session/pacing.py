@@ -46,6 +46,11 @@ class Held:
     urgent_ms: int = 0
     others_ms: int = 0
 
+    def and_until(self, hold: Hold | None) -> Held:
+        """Held at least so long."""
+        at_ms = hold.at_ms if hold else 0
+        return Held(max(self.urgent_ms, at_ms), max(self.others_ms, at_ms))
+
     def until_ms(self, wake: Input) -> int:
         """When the limits let the wake begin a turn."""
         if hurries(wake):
@@ -88,19 +93,32 @@ class Rate:
         ahead = [each for each in holds if each.at_ms > now_ms]
         return max(ahead, key=lambda each: each.at_ms, default=None)
 
+    def hold_of(self, pace: Pace | None, now_ms: int) -> Hold | None:
+        """What an account holds by itself, the longest; None: nothing."""
+        ahead = [each for each in self._limits(pace, now_ms) if each.at_ms > now_ms]
+        return max(ahead, key=lambda each: each.at_ms, default=None)
+
     def held(self, anchor: Anchor, now_ms: int) -> Held:
         """Until when the session is held."""
         urgent, others = self.hold(anchor, now_ms, urgent=True), self.hold(anchor, now_ms)
         return Held(urgent.at_ms if urgent else 0, others.at_ms if others else 0)
 
     def begun(self, anchor: Anchor, now_ms: int) -> Pace | None:
+        """The session's account after a turn that begins now."""
+        return self.begun_after(anchor.pace, now_ms)
+
+    def begun_after(self, pace: Pace | None, now_ms: int) -> Pace | None:
         """The account after a turn that begins now, whoever wanted it. A person's turns cost no more than the whole bucket."""
         if not self.counts:
             return None
         if not self.turns_per_hour:
             return Pace(started_at=iso(now_ms))
-        full_ms = max(self._full_ms(anchor.pace, now_ms), now_ms) + self.interval_ms
+        full_ms = max(self._full_ms(pace, now_ms), now_ms) + self.interval_ms
         return Pace(started_at=iso(now_ms), full_at=iso(min(full_ms, now_ms + self.burst * self.interval_ms)))
+
+    def spent_at(self, at_ms: int) -> Pace:
+        """The account of a bucket that was empty at that instant."""
+        return Pace(started_at=iso(at_ms), full_at=iso(at_ms + self.burst * self.interval_ms))
 
     def _limits(self, pace: Pace | None, now_ms: int) -> list[Hold]:
         if pace is None:
