@@ -17,8 +17,8 @@ Strike = Callable[[Life], None]
 """What happens to the process that is at the edge; it may raise CancelledError, so that nothing behind the edge runs."""
 
 BEFORE = "before"
-NOT_DURABLE = ("$KV.leases.", "aw.rpc.")
-"""Who leads and who is present says nothing about what happened."""
+NOT_DURABLE = ("$KV.leases.", "$KV.models.", "aw.rpc.")
+"""Who leads, who is present and how a model counts says nothing about what happened, and is learned anew."""
 
 _open: contextvars.ContextVar[Edge | None] = contextvars.ContextVar("edge", default=None)
 

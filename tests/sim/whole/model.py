@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
 from anchorwatch.core.agents import AgentSpec
@@ -62,7 +63,10 @@ class Models:
 
 
 class TroubledModel(RulesModel):
-    """One agent's model."""
+    """One agent's model: for the planner a language model like any other, which reports a tenth more than is counted."""
+
+    name = "troubled"
+    is_llm = True
 
     def __init__(self, pack: Pack, models: Models) -> None:
         super().__init__(pack.rules)
@@ -74,6 +78,8 @@ class TroubledModel(RulesModel):
 
     async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
         reply = await super().complete(request, deadline_s)
+        usage = Usage(self.count(request) * 11 // 10, 20)
+        reply = replace(reply, model=self.name, usage=usage)
         match self._models.trouble():
             case "slow":
                 await asyncio.sleep(min(self._models.delay_s(), deadline_s))
