@@ -259,6 +259,13 @@ def schedule(value: Row, *, as_json: bool) -> None:
     say(value, "\n".join(lines), as_json=as_json)
 
 
+def coming(schedules: Sequence[Row]) -> None:
+    """When schedules wake their session next."""
+    for each in schedules:
+        if each["state"] == "active" and each["next"]:
+            print(f"to come: {each['next'][0]['at']} by the schedule {each['name']}")
+
+
 def _disposed(more: Row) -> list[str]:
     lines = []
     if "archived" in more:

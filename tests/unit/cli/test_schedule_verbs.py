@@ -72,3 +72,15 @@ def test_it_is_paused_resumed_and_deleted_by_its_name(run: Run, remote: Gateway)
 def test_a_name_that_is_none_is_refused_before_anybody_is_asked(run: Run, remote: Gateway) -> None:
     assert run("schedule", "show", "Not/a name").code == 2
     assert remote.asked == []
+
+
+def test_wakes_say_what_a_schedule_will_bring(run: Run, remote: Gateway) -> None:
+    wake = {"sequence": 9, "accepted_at": "2026-03-28T12:00:00+00:00", "priority": 1, "kind": "tick",
+            "disposition": "pending", "text": "2026-03-28T02:30 Europe/Berlin: count the fleet"}  # fmt: skip
+    remote.answer("GET /api/sessions/fleet/wakes", (200, {"data": [wake], "next": None}))
+    night = {**SCHEDULE, "name": "night", "state": "paused"}
+    remote.answer("GET /api/schedules", (200, {"data": [SCHEDULE, night], "next": None}))
+    lines = run("wakes", "fleet").out.splitlines()
+    assert "pending" in lines[1]
+    assert lines[2:] == ["to come: 2026-03-29T03:00:00+02:00 by the schedule morning"]
+    assert run("wakes", "fleet", "--json").out.lstrip().startswith("[")
