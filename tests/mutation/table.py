@@ -6,6 +6,7 @@ the narrowest that sees it.
 
 from __future__ import annotations
 
+from tests.mutation.minds import MINDS
 from tests.mutation.mutation import Mutation
 from tests.mutation.mutation import one as _one
 from tests.mutation.schedules import SCHEDULES
@@ -285,4 +286,4 @@ _RESOURCES = (
     ),
 )
 
-MUTATIONS = (*_WRITES, *_TURNS, *_HOLDERS, *_EXECUTORS, *_EFFECTS, *_RESOURCES, *SCHEDULES)
+MUTATIONS = (*_WRITES, *_TURNS, *_HOLDERS, *_EXECUTORS, *_EFFECTS, *_RESOURCES, *SCHEDULES, *MINDS)

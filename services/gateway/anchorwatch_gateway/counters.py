@@ -41,6 +41,8 @@ class Counters:
         )
         self.switches = self._gauge("kill_switches_on", "Kill switches that are on, by scope", "scope")
         self.damaged = self._gauge("damaged_records", "Journal records that cannot be trusted")
+        self.tokens = self._gauge("model_tokens", "Tokens that models used, in all sessions, ever", "kind")
+        self.cost = self._gauge("model_cost", "What that cost, in the unit of the prices")
         self.behind = self._gauge("projection_lag", "Journal records that memory has not read yet")
         self.up = self._gauge("memory_up", "1 when the memory service answers")
 

@@ -36,6 +36,10 @@ async def _memory(parts: Parts) -> None:
     counters.stuck.set(answer.result["runs_without_progress_max"])
     counters.refused.set(answer.result["inputs_refused"])
     counters.damaged.set(answer.result["damaged"])
+    # A memory of the release before does not say.
+    if used := answer.result.get("spending"):
+        _fill(counters.tokens, {kind: used[kind] for kind in ("prompt", "completion")})
+        counters.cost.set(used["cost"])
     _fill(counters.sessions, answer.result["sessions"])
     _fill(counters.effects, answer.result["effects"])
 

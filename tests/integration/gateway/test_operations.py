@@ -61,6 +61,7 @@ async def test_metrics_show_what_happened(house: House) -> None:
         "anchorwatch_runs_without_progress_max 0.0",
         "anchorwatch_damaged_records 0.0",
         "anchorwatch_memory_up 1.0",
+        "anchorwatch_model_cost 0.0",
         f'anchorwatch_consumer_lag{{consumer="slow",stream="JOURNAL_0"}} {last.messages}.0',
     ):
         assert line in text.splitlines(), line

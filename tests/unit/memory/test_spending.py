@@ -63,6 +63,7 @@ def test_what_was_used_is_told_for_each_step_turn_day_and_in_all(projected: Proj
     assert (newest["calls"], newest["prompt"], newest["completion"]) == (1, 70, 7)
     assert (oldest["calls"], oldest["cost"]) == (2, 0.375)
     assert newest["day"] > oldest["day"]
+    assert projected.ask("stats")["spending"] == used["ever"]
     state = book.state(FLEET).spent.ever
     assert (state.prompt, state.completion, state.cost) == (290, 22, 0.375), "as the session itself counts"
 
@@ -74,6 +75,7 @@ def test_a_summary_is_paid_for_too(projected: Projected, book: Book) -> None:
     book.do(FLEET, Compact(WRITER, Summary(1, 1, "quiet"), (50, 20), "", usage))
     ever = projected.ask("session")["usage"]["ever"]
     assert (ever["calls"], ever["prompt"], ever["completion"]) == (2, 40, 4)
+    assert book.state(FLEET).spent.ever.all == 44, "and the budget knows of it"
 
 
 def test_who_answered_and_who_did_not_is_shown_with_the_step(projected: Projected, book: Book) -> None:

@@ -255,4 +255,5 @@ def stats(db: sqlite3.Connection) -> Result:
             "SELECT coalesce(sum(json_extract(anchor, '$.inputs_refused')), 0) FROM sessions"
         ).fetchone()[0],
         "damaged": db.execute("SELECT damaged FROM progress").fetchone()[0],
+        "spending": spending.of_all(db),
     }

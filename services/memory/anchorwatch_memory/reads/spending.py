@@ -33,6 +33,12 @@ def of_session(db: sqlite3.Connection, workspace: str, session: str) -> dict[str
     return {"ever": _shown(ever), "days": [{"day": _date(row["day"]), **_shown(row)} for row in days]}
 
 
+def of_all(db: sqlite3.Connection) -> dict[str, Any]:
+    """Of all sessions together, since the first."""
+    (ever,) = select(db, f"SELECT {_SUMS} FROM spending", ())  # noqa: S608 - of our own
+    return _shown(ever)
+
+
 def _shown(row: Row) -> dict[str, Any]:
     counts = {name: row[name] or 0 for name in ("calls", "prompt", "completion")}
     return {**counts, "cost": (row["micros"] or 0) / MICROS}

@@ -1,0 +1,75 @@
+"""What is taken away from counting, from the list of models and from what is paid, and who must notice."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import one
+
+_CORRECTED = "shared/anchorwatch/models/corrected.py"
+_ASKING = "services/planner/anchorwatch_planner/asking.py"
+_FRESHNESS = "services/planner/anchorwatch_planner/freshness.py"
+
+MINDS = (
+    one(
+        "a count that nothing has proved is trusted",
+        _CORRECTED,
+        "UNPROVED_RATIO = 1.3",
+        "UNPROVED_RATIO = 1.0",
+        "tests/integration/models/test_incident.py",
+    ),
+    one(
+        "an endpoint's report is not learned from",
+        _CORRECTED,
+        "        if reply.usage.prompt_tokens is not None:\n",
+        "        if False:\n",
+        "tests/unit/models/test_correction.py",
+    ),
+    one(
+        "a smaller context is found out again in each turn",
+        _CORRECTED,
+        "            self._refused(self.count(request), error)\n",
+        "",
+        "tests/integration/models/test_incident.py",
+    ),
+    one(
+        "a key goes to every endpoint",
+        "shared/anchorwatch/models/catalog.py",
+        '        kept["model_key"] = None\n',
+        "        pass\n",
+        "tests/unit/models/test_catalog.py",
+    ),
+    one(
+        "a dead model is asked first each time",
+        "services/planner/anchorwatch_planner/mind.py",
+        "key=lambda each: not each.standing.health.is_worth_asking(now_ms)",
+        "key=lambda each: 0",
+        "tests/sim/test_fallback.py",
+    ),
+    one(
+        "a request that is too large speaks against its model",
+        _ASKING,
+        "        if isinstance(error, OverBudget | ContextOverflow):\n",
+        "        if isinstance(error, str):\n",
+        "tests/sim/test_fallback.py",
+    ),
+    one(
+        "what a slow model decided is committed on an old sight",
+        _FRESHNESS,
+        "    return any(call.mutating and age_s > limits.get(call.tool, age_s) for call in calls)",
+        "    return False",
+        "tests/sim/test_freshness.py",
+    ),
+    one(
+        "a decision on a sight that is no more so stands",
+        _FRESHNESS,
+        "    return bool(now.digest) and now.digest == before.digest",
+        "    return bool(before or now)",
+        "tests/sim/test_freshness.py",
+    ),
+    one(
+        "a summary costs nothing",
+        "shared/anchorwatch/core/session/apply.py",
+        "            state = _spend(state, event.usage, 0, state.spent.day * DAY_MS)\n",
+        "",
+        "tests/unit/memory/test_spending.py",
+    ),
+)
