@@ -38,6 +38,7 @@ from tests.support.model_server import (
     streamed,
     text,
 )
+from tests.support.nats_server import free_ports
 
 TASKS = 59
 RULE = "no-scale-down-while-workers-are-dead"
@@ -60,6 +61,7 @@ def mesh(tmp_path_factory: pytest.TempPathFactory, server: ModelServer) -> Itera
     (root / "streamed.toml").write_text('calls = "json-schema"\nparallel = false\nstream = true\n')
     (root / "models.toml").write_text(
         f'[small]\nmodel_url = "{server.url}"\nmodel_name = "small"\nmodel_profile = "{root}/streamed.toml"\n'
+        f'[dead]\nmodel_url = "http://127.0.0.1:{free_ports(1)[0]}/v1"\nmodel_name = "m-dead"\n'
     )
     settings = {
         "ANCHORWATCH_MODELS": str(root / "models.toml"),
@@ -68,6 +70,8 @@ def mesh(tmp_path_factory: pytest.TempPathFactory, server: ModelServer) -> Itera
         "ANCHORWATCH_MODEL_NAME": MODEL,
         "ANCHORWATCH_MODEL_KEY": "sk-e2e-secret",
         "ANCHORWATCH_DEBOUNCE_P0_S": "0",
+        "ANCHORWATCH_PRICE_PROMPT": "2",
+        "ANCHORWATCH_PRICE_COMPLETION": "10",
     }
     with running(root / "mesh", *NO_FIRST_START, settings=settings) as started:
         yield started
@@ -176,6 +180,26 @@ async def test_an_endpoint_that_asks_to_wait_is_asked_again_in_the_same_turn(mak
     assert ended(history, 2) == ("no_action", "nothing had to be done", "Here I am.")
     assert len(minds.asked("limited")) == 2
     assert [each.step for each in history.prompts if each.run == 2] == [1]
+
+
+async def test_where_the_first_model_is_dead_the_next_one_answers_and_both_are_told_of(
+    mesh: LiveMesh, make: Any, minds: Minds
+) -> None:
+    session = await make("fallback", model="dead", fallbacks=("openai",))
+    minds.script("fallback", [text("It is I.")])
+    sequence = session.say("who is there?")
+    history = await session.rest_after(sequence)
+    assert ended(history, 2)[2] == "It is I."
+    assert "decided by openai, since dead (model_unavailable) did not answer" in mesh.run(
+        "timeline", "fallback"
+    )
+    rows = {row["name"]: row for row in json.loads(mesh.run("models", "--json"))}
+    assert rows["dead"]["fault"]["code"] == "model_unavailable"
+    assert rows["openai"]["last_report"]["reported"] == 100
+    used = json.loads(mesh.run("costs", "fallback", "--json"))
+    # A call costs 100 prompt tokens at 2 and 20 at 10, of a million.
+    assert used["ever"] == {"calls": 2, "prompt": 200, "completion": 40, "cost": 0.0008}
+    assert used["turns"][-1] == {"run_id": 2, "usage": {"prompt": 100, "completion": 20, "cost": 0.0004}}
 
 
 async def test_garbage_ends_the_turn_with_a_reason_and_the_mesh_goes_on(make: Any, minds: Minds) -> None:
