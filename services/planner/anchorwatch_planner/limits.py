@@ -10,16 +10,13 @@ from anchorwatch.core.anchor import Pace
 from anchorwatch.core.errors import BadSettings, NotFound
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
-from anchorwatch.core.session.pacing import FREE, NO_PROGRESS_RUNS, Held, Rate, excess
+from anchorwatch.core.session.pacing import CLOCKS_MS_MAX, FREE, NO_PROGRESS_RUNS, Held, Rate, excess
 from anchorwatch.core.session.state import Input
 from anchorwatch.core.session.wakes import Due, Never, NotBefore, Windows, due
 from anchorwatch.journal.commit import Write
 from anchorwatch.journal.paces import Account, PaceJournal
 from anchorwatch.service.rates import rate_of, shared_rate_of, waiting_max_of
 from anchorwatch.settings import Settings
-
-CLOCKS_MS_MAX = 5_000
-"""The clocks of processes may be this far apart."""
 
 AgentOf = Callable[[SessionRef, SessionState], Awaitable[AgentSpec]]
 

@@ -89,8 +89,8 @@ def attention(data: DataDir) -> dict[str, Any]:
 
 def status_text(state: dict[str, Any]) -> str:
     """The status, for people."""
+    from anchorwatch.cli.holding import held
     from anchorwatch.cli.show import local_time, one_line, table
-    from anchorwatch.cli.views import held
 
     rows = [
         [

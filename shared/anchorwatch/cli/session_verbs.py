@@ -85,13 +85,13 @@ def show(
     token: TokenOption = None,
 ) -> None:
     """Show a session, or one call of it (SESSION/RUN.STEP.N)."""
-    from anchorwatch.cli import looking, views
+    from anchorwatch.cli import holding, looking, views
     from anchorwatch.cli.target import open_api
 
     with open_api(data_dir, url, token) as api:
         found = looking.call(api, session) if "/" in session else looking.session(api, session)
     if "held" in found and not as_json:
-        found = {**found, "held": views.held(found) or None}
+        found = {**found, "held": holding.held(found) or None}
     views.tell(found, as_json=as_json)
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from anchorwatch.cli.holding import held
 from anchorwatch.cli.show import local_time, one_line, table
 
 LINE_CHARS_MAX = 2000
@@ -26,25 +27,6 @@ def _field(*names: str) -> Callable[[Row], Any]:
 def _time(*names: str) -> Callable[[Row], str]:
     find = _field(*names)
     return lambda row: local_time(find(row))
-
-
-def held(row: Row) -> str:
-    """What holds a session, in one line; empty: nothing does."""
-    return "; ".join(map(_hold, row.get("held") or []))
-
-
-def _hold(each: Row) -> str:
-    what = {
-        "kill_switch": f"kill switch of the {each['of']}",
-        "pause": "paused",
-        "rate_limit": "rate limit",
-        "no_progress": "no progress",
-        "quarantine": "quarantined",
-    }.get(each["by"], each["by"])
-    by = f" by {each['who']}" if each["who"] else ""
-    until = f" until {local_time(each['until'])}" if each["until"] else f" since {local_time(each['since'])}"
-    why = f" ({each['why']})" if each["why"] else ""
-    return f"{what}{by}{until}{why}"
 
 
 SESSIONS: Sequence[Column] = (

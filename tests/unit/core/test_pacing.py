@@ -117,6 +117,15 @@ def test_a_clock_that_was_set_back_does_not_hold_a_session_for_ever(rate: Rate) 
     assert rate.hold(anchor, NOW_MS - 24 * HOUR_MS) is None
 
 
+def test_clocks_that_do_not_quite_agree_lift_no_limit() -> None:
+    rate = Rate(turns_per_hour=60, burst=1, min_interval_ms=30_000)
+    anchor = after(rate, [NOW_MS], runs_without_progress=3, last_run_timestamp=iso(NOW_MS))
+    for behind_ms in (1, 100, 5_000):
+        hold = rate.hold(anchor, NOW_MS - behind_ms)
+        assert hold is not None
+        assert hold.at_ms == NOW_MS + 60_000
+
+
 def test_a_limit_that_is_raised_counts_at_once_and_one_that_is_taken_away_holds_nothing() -> None:
     strict = Rate(turns_per_hour=1, burst=1)
     anchor = after(strict, [NOW_MS])

@@ -56,12 +56,9 @@ from anchorwatch.core.session.events import (
     StepDecided,
     StepHead,
 )
-from anchorwatch.core.session.rest import disposed, rest
+from anchorwatch.core.session.rest import refused, rest, told_of
 from anchorwatch.core.session.state import SessionState, Turn, Unsettled
 from anchorwatch.core.times import iso
-
-REFUSED_NAMED_MAX = 20
-"""So many kinds of refused inputs are named in a record, the most frequent; all are counted."""
 
 __all__ = [
     "Acquire",
@@ -179,16 +176,9 @@ def _acquire(anchor: Anchor, command: Acquire) -> AnchorChanged:
 def _refuse(anchor: Anchor, command: RefuseInputs) -> AnchorChanged:
     if anchor.status not in ("idle", "paused") or not command.inputs:
         raise Refused(f"the session is {anchor.status}, and {len(command.inputs)} inputs are too many")
-    through = command.inputs[-1].sequence
-    after = _with(
-        anchor,
-        **disposed(anchor, through),
-        inputs_refused=anchor.inputs_refused + len(command.inputs),
-    )
-    kinds = Counter(each.family for each in command.inputs).most_common(REFUSED_NAMED_MAX)
-    more = {"refused": {"count": len(command.inputs), "through": through, "kinds": dict(kinds)}}
+    after, told = _with(anchor, **refused(anchor, command.inputs)), told_of(command.inputs)
     return AnchorChanged(
-        Kind.INPUTS_REFUSED, after, command.at_ms, reason=command.reason, by=command.by, more=more
+        Kind.INPUTS_REFUSED, after, command.at_ms, command.reason, by=command.by, more={"refused": told}
     )
 
 

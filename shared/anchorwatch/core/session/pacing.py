@@ -24,6 +24,9 @@ RETRY_MS: Final = 15_000
 NO_PROGRESS_RUNS: Final = 3
 """So many turns in a row without progress are an alarm; from then on events wait as long as the session's own next try."""
 
+CLOCKS_MS_MAX: Final = 5_000
+"""The clocks of processes may be this far apart; what lies further ahead was written before a clock was set back."""
+
 Why = Literal["min_interval", "turns_per_hour", "no_progress"]
 _PERSONS: Final = ("trigger", "canary", "resolution")
 
@@ -125,7 +128,7 @@ class Rate:
             return []
         started_ms = from_iso(pace.started_at)
         found = []
-        if self.min_interval_ms and started_ms <= now_ms:
+        if self.min_interval_ms and started_ms <= now_ms + CLOCKS_MS_MAX:
             found.append(Hold(started_ms + self.min_interval_ms, "min_interval"))
         if self.turns_per_hour:
             free_ms = self._full_ms(pace, now_ms) - (self.burst - 1) * self.interval_ms
@@ -134,7 +137,7 @@ class Rate:
 
     def _full_ms(self, pace: Pace | None, now_ms: int) -> int:
         full_ms = from_iso(pace.full_at) if pace and pace.full_at else 0
-        return full_ms if full_ms - now_ms <= self.burst * self.interval_ms else 0
+        return full_ms if full_ms - now_ms <= self.burst * self.interval_ms + CLOCKS_MS_MAX else 0
 
     def _slowed(self, anchor: Anchor, now_ms: int, *, urgent: bool) -> list[Hold]:
         stuck = anchor.runs_without_progress
@@ -142,7 +145,7 @@ class Rate:
             return []
         ended_ms = from_iso(anchor.last_run_timestamp)
         wait_ms = min(retry_ms(stuck - 1), RETRY_MS if urgent else self.slowest_ms)
-        return [Hold(ended_ms + wait_ms, "no_progress")] if ended_ms <= now_ms else []
+        return [Hold(ended_ms + wait_ms, "no_progress")] if ended_ms <= now_ms + CLOCKS_MS_MAX else []
 
 
 def retry_ms(stuck: int) -> int:

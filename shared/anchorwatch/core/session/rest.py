@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from anchorwatch.core.anchor import Anchor, Fence, RunOutcome
-from anchorwatch.core.session.state import SessionState
+from anchorwatch.core.session.state import Input, SessionState
+from anchorwatch.core.session.wakes import tally
 from anchorwatch.core.times import from_iso, iso
 
 REASON_CHARS_MAX = 500
@@ -53,3 +54,14 @@ def look_again(anchor: Anchor, at_ms: int, check_in_ms: int) -> dict[str, Any]:
     """
     standing_ms = from_iso(anchor.next_check_at) if anchor.next_check_at else 0
     return {} if standing_ms > at_ms else {"next_check_at": iso(at_ms + check_in_ms)}
+
+
+def refused(anchor: Anchor, inputs: Sequence[Input]) -> dict[str, Any]:
+    """The fields that the refusal of these inputs changes, the oldest that wait."""
+    count = anchor.inputs_refused + len(inputs)
+    return {**disposed(anchor, inputs[-1].sequence), "inputs_refused": count}
+
+
+def told_of(inputs: Sequence[Input]) -> dict[str, Any]:
+    """What a record says of the inputs that it refuses."""
+    return {"count": len(inputs), "through": inputs[-1].sequence, "kinds": dict(tally(inputs))}
