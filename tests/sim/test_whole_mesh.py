@@ -25,13 +25,16 @@ DIGEST = "from tests.sim.whole.run import simulate; print(simulate({seed}).diges
 def test_whatever_fails_every_promise_is_kept(
     seeds: range, note_run: Callable[[Report, float], None]
 ) -> None:
+    faults = 0
     for seed in seeds:
         began_s = time.process_time()
         report = simulate(seed)
         note_run(report, time.process_time() - began_s)
         assert report.violations == [], f"seed {seed}; replay it: {replay(seed)}"
         assert report.turns >= TURNS_MIN
-        assert sum(report.faults.values()) >= 1
+        faults += sum(report.faults.values())
+    # A short run may have none by chance.
+    assert faults >= len(seeds)
 
 
 @pytest.mark.parametrize("seed", [3, 8])
