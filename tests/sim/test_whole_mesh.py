@@ -33,8 +33,8 @@ def test_whatever_fails_every_promise_is_kept(
         assert report.violations == [], f"seed {seed}; replay it: {replay(seed)}"
         assert report.turns >= TURNS_MIN
         faults += sum(report.faults.values())
-    # A short run may have none by chance.
-    assert faults >= len(seeds)
+    # A short run may have none by chance; one that is replayed is run alone.
+    assert faults >= len(seeds) - 1
 
 
 @pytest.mark.parametrize("seed", [3, 8])

@@ -27,7 +27,7 @@ RULES = (
 )
 ONE, SEVERAL = "At most one call in an answer.", "One call or several in an answer."
 _THOUGHT = re.compile(r".*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_FENCE = re.compile(r"```(?:json)?\s*\n(.*)\n\s*```", re.DOTALL | re.IGNORECASE)
+_FENCE, _FENCE_BEGINS = "```", ("```", "```json")
 
 
 # --- what is sent
@@ -150,8 +150,10 @@ def _object_in(content: str) -> str:
     # A tag that a text inside the object mentions is no thinking.
     if not text.startswith("{") and (thought := _THOUGHT.match(text)):
         text = text[thought.end() :].strip()
-    fenced = _FENCE.fullmatch(text)
-    return fenced[1] if fenced else text
+    first, _, rest = text.partition("\n")
+    if first.strip().lower() in _FENCE_BEGINS and rest.endswith(_FENCE):
+        return rest.removesuffix(_FENCE)
+    return text
 
 
 def _native(call: object) -> JsonObject:

@@ -263,5 +263,12 @@ def test_what_a_member_is_called_is_no_keyword() -> None:
     assert plain(schema)["properties"] == {"pattern": {"type": "string"}, "const": {"const": {"pattern": 1}}}
 
 
+@pytest.mark.parametrize("part", ["\n", "```\n", "<think>", "</think", "{", "`", " \n`"])
+def test_an_answer_of_repetitions_is_read_in_a_time_that_grows_with_its_length(part: str) -> None:
+    for start in ("```json\n", "```", "<think>", "{"):
+        (proposed,) = reply_to(start + part * 300_000).decision.calls
+        assert proposed.arguments is None
+
+
 def test_reading_an_answer_mends_nothing() -> None:
     assert read_answer(step("  a ")).text == "a"
