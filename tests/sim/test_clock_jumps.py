@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from anchorwatch.bus.port import ConsumerSpec
 from anchorwatch.bus.sim import SimServer
 from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.core.names import SessionRef
@@ -73,5 +74,30 @@ def test_a_schedule_that_has_fired_is_not_believed_in_again_when_the_clock_is_se
         server.step_clock(-HOUR_S)
         await schedules.ensure(bell_of_session(REF), due_ms + 1)
         assert (await bus.last(TICKS, [subject])).messages
+
+    run_virtual(main())
+
+
+def test_a_server_whose_clock_is_ahead_rings_once_too_early_and_then_at_the_time() -> None:
+    class Behind(LoopClock):
+        def now_ms(self) -> int:
+            return super().now_ms() - round(HOUR_S * 1000)
+
+    async def main() -> None:
+        server = SimServer()
+        bus = server.connect()
+        await ensure_topology(bus)
+        clock = Behind(server)
+        schedules, bell, rings = Schedules(bus, clock), bell_of_session(REF), 0
+        due_ms = clock.now_ms() + 10_000
+        consumer = await bus.consumer(ConsumerSpec(TICKS, (bell.target,), "planner-ticks"))
+        while clock.now_ms() < due_ms:
+            await schedules.ensure(bell, due_ms)
+            for delivery in await consumer.fetch(1, 20.0):
+                schedules.rang(bell, delivery.stored.time_ms)
+                await delivery.ack()
+                rings += 1
+        assert rings == 2
+        assert clock.now_ms() - due_ms < 1_000
 
     run_virtual(main())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import structlog
-from anchorwatch.bus.port import Delivery
+from anchorwatch.bus.port import Delivery, Stored
 from anchorwatch.core.errors import AnchorWatchError, Damaged, NewerSchema
 from anchorwatch.edges import Edge, reached
 from anchorwatch.service.intake import Intake
@@ -34,7 +34,7 @@ class Clerk:
     async def _handle(self, delivery: Delivery) -> None:
         self._in_hand.hold(delivery)
         try:
-            seen_to = await self._see_to(delivery.stored.subject)
+            seen_to = await self._see_to(delivery.stored)
         finally:
             self._in_hand.drop(delivery)
         if seen_to:
@@ -43,11 +43,12 @@ class Clerk:
         else:
             await delivery.nak(min(2.0 ** min(delivery.attempt - 1, 10), RETRY_S_MAX))
 
-    async def _see_to(self, subject: str) -> bool:
+    async def _see_to(self, stored: Stored) -> bool:
         """See to the schedule that a message is about; False: the message is to come again."""
+        subject = stored.subject
         try:
             if (tick := SLOT_FIRED.parse(subject)) is not None:
-                await self._timetable.rung(tick["workspace"], tick["name"])
+                await self._timetable.rung(tick["workspace"], tick["name"], stored.time_ms)
             elif (changed := SCHEDULE.parse(subject)) is not None:
                 await self._timetable.look(changed["workspace"], changed["name"])
         except NewerSchema as error:

@@ -26,13 +26,14 @@ CauseKind = Literal["in", "done", "gate", "control", "resumed", "tick", "sweep",
 class Cause:
     """Why a session is looked at: a journal message (``sequence``), or none (0). ``attempt`` counts its deliveries.
 
-    ``stored``: the message itself, where it came by itself.
+    ``stored``: the message itself, where it came by itself. ``rang_ms``: of a tick, when it came by the server's clock.
     """
 
     kind: CauseKind
     sequence: int = 0
     attempt: int = 1
     stored: Stored | None = None
+    rang_ms: int = 0
 
 
 def takeover_reason(turn: Turn, causes: Sequence[Cause], *, holder_gone: bool) -> str | None:

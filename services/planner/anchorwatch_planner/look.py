@@ -80,8 +80,9 @@ class Looker:
     async def look(self, ref: SessionRef, causes: Sequence[Cause]) -> Verdict:
         """Do what is to be done now for this session, and say what becomes of the messages in hand."""
         at_least = _newest(causes)
-        if any(cause.kind == "tick" for cause in causes):
-            self._schedules.forget(bell_of_session(ref))
+        for cause in causes:
+            if cause.kind == "tick":
+                self._schedules.rang(bell_of_session(ref), cause.rang_ms)
         state = self._told(ref, causes) or await self._read(ref, at_least)
         causes = await self._resolutions.pass_on(ref, causes, partial(self._is_at_hand, state))
         if not causes:

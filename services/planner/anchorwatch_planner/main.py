@@ -174,7 +174,7 @@ async def _post_tick(actors: Actors, delivery: Delivery) -> None:
         await delivery.ack()
         return
     ref = SessionRef(tokens["workspace"], tokens["session"], tokens["shard"])
-    await actors.post(ref, Cause("tick", 0, delivery.attempt), delivery)
+    await actors.post(ref, Cause("tick", 0, delivery.attempt, rang_ms=delivery.stored.time_ms), delivery)
 
 
 async def _sweep(context: ServiceContext, actors: Actors, troubles: Troubles, timetable: Timetable) -> None:

@@ -26,6 +26,8 @@ KNOWN_MAX = 4096
 TRUST_S_MAX = 60.0
 """Another planner may take the tick, and a clock may be set: what was seen of a schedule says little after this long."""
 ATTEMPTS_MAX = 8
+CLOCKS_MS_MAX = 1_000
+"""Clocks that are no further apart are taken for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +65,18 @@ class Schedules:
         self._bus = bus
         self._clock = clock
         self._known: OrderedDict[Bell, _Known] = OrderedDict()
+        self._ahead_ms, self._ahead_until_s = 0, 0.0
 
-    def forget(self, bell: Bell) -> None:
-        """Its tick came: what was known of it no longer holds."""
+    def rang(self, bell: Bell, server_ms: int) -> None:
+        """Its tick came, at this instant by the server's clock: what was known of it no longer holds.
+
+        A tick from the future says that the server's clock is ahead. A bell that is set without regard to that rings at once, and
+        again each time that it is set anew.
+        """
         self._known.pop(bell, None)
+        ahead_ms = server_ms - self._clock.now_ms()
+        self._ahead_ms = ahead_ms if ahead_ms > CLOCKS_MS_MAX else 0
+        self._ahead_until_s = asyncio.get_running_loop().time() + TRUST_S_MAX
 
     async def ensure(self, bell: Bell, at_ms: int) -> None:
         """See to it that the bell rings at ``at_ms`` or before.
@@ -86,7 +96,7 @@ class Schedules:
                 bell.subject,
                 json.dumps({"at_ms": at_ms}).encode(),
                 expect=Expect(bell.subject, sequence),
-                schedule=Schedule(at_ms, bell.target),
+                schedule=Schedule(self._by_the_server(at_ms), bell.target),
             )
             try:
                 reached(Edge.PLANNER_SCHEDULE_BEFORE)
@@ -97,6 +107,11 @@ class Schedules:
             self._remember(bell, at_ms)
             return
         raise Unavailable(f"{bell.subject} is being written by others")
+
+    def _by_the_server(self, at_ms: int) -> int:
+        """The instant on the server's clock, as far as that is known to be ahead."""
+        fresh = asyncio.get_running_loop().time() < self._ahead_until_s
+        return at_ms + self._ahead_ms if fresh else at_ms
 
     async def _standing(self, subject: str) -> tuple[int, int]:
         page = await self._bus.last(TICKS, [subject])

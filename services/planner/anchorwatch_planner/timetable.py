@@ -49,9 +49,9 @@ class Timetable:
         self._clock = clock
         self._log = log
 
-    async def rung(self, workspace: str, name: str) -> None:
-        """The bell of a schedule rang: as `look`."""
-        self._bells.forget(bell_of_schedule(SHARD, workspace, name))
+    async def rung(self, workspace: str, name: str, server_ms: int) -> None:
+        """The bell of a schedule rang, at this instant by the server's clock: as `look`."""
+        self._bells.rang(bell_of_schedule(SHARD, workspace, name), server_ms)
         await self.look(workspace, name)
 
     async def look(self, workspace: str, name: str) -> None:
