@@ -138,3 +138,21 @@ def test_what_was_said_meanwhile_or_a_pause_drops_nothing(tmp_path: Path) -> Non
         assert anchor.last_run_outcome == "no_action"
 
     playing(tmp_path, body)
+
+
+def test_a_planner_that_is_cut_off_goes_on_and_drops_the_call_once_it_sees_why(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh, ref: SessionRef, slow: Slow) -> None:
+        process = mesh.processes["planner-1"]
+        process.cut()
+        await asyncio.sleep(10 * LOOK_S)
+        assert slow.dropped == [], "what it cannot see is no reason"
+        await cancel(mesh, ref)
+        await asyncio.sleep(10 * LOOK_S)
+        process.mend()
+
+        async def dropped() -> bool:
+            return bool(slow.dropped)
+
+        await mesh.until(dropped, within_s=30)
+
+    playing(tmp_path, body)
