@@ -136,11 +136,12 @@ class People:
             await self.order(ref, "resume", f"{key}-resume")
 
     async def turn_switch(self, key: str) -> None:
-        """Stop the whole workspace for a moment."""
-        for on in (True, False):
-            body = {"scope": "workspace", "on": on}
-            await self.insist("POST", "/api/kill-switches", body, f"{key}-{on}", may_refuse=True)
+        """Stop the whole workspace for a moment, unless somebody else has stopped it. Who turned it on can turn it off."""
+        path, body = "/api/kill-switches", {"scope": "workspace"}
+        turned = await self.insist("POST", path, {**body, "on": True}, f"{key}-on", may_refuse=True)
+        if turned.ok:
             await asyncio.sleep(RETRY_S)
+            await self.insist("POST", path, {**body, "on": False}, f"{key}-off")
 
     async def make_schedule(self, ref: SessionRef, name: str) -> None:
         """Have a session woken at each minute."""
