@@ -17,10 +17,11 @@ from typing import Any
 import structlog
 from anchorwatch.bus.port import Bus, KeyExists, KeyValue
 from anchorwatch.core.errors import AnchorWatchError, Damaged
-from anchorwatch.models.corrected import CorrectedModel
+from anchorwatch.models.corrected import UNPROVED_RATIO, CorrectedModel
 from anchorwatch.models.correction import Correction, read_correction
 from anchorwatch.models.health import Health, read_health
-from anchorwatch.models.port import Model
+from anchorwatch.models.port import Measures, Model
+from anchorwatch.models.tokens import ESTIMATE_RATIO
 from anchorwatch.topology.streams import MODELS_BUCKET
 
 from anchorwatch_planner.mind import Mind, Terms
@@ -65,16 +66,19 @@ class Corrections:
         """The model, with what is known of its count, and learning on. Rules send nothing, and learn nothing."""
         if not model.is_llm:
             return model
-        known = await self.known(terms.place, model.name)
-        return CorrectedModel(model, known.correction, partial(self._learned, terms.place))
+        known = await self.known(terms, model.name)
+        learned = partial(self._learned, terms.kept_at)
+        # With a counter of its own, no ratio stands in its estimate.
+        reserve = UNPROVED_RATIO * (ESTIMATE_RATIO if isinstance(model, Measures) else 1.0)
+        return CorrectedModel(model, known.correction, learned, reserve=reserve)
 
-    async def known(self, place: str, model: str) -> Known:
+    async def known(self, terms: Terms, model: str) -> Known:
         """What is stored of a model."""
-        return (await self._read(place, model))[0]
+        return (await self._read(terms.kept_at, model))[0]
 
     def note(self, mind: Mind) -> None:
         """Keep how a mind's model stands, where that is news."""
-        key, health = (mind.terms.place, mind.model.name), mind.standing.health
+        key, health = (mind.terms.kept_at, mind.model.name), mind.standing.health
         told = self._told.get(key, Health())
         same = (told.failures, bool(told.answered_at_ms)) == (health.failures, bool(health.answered_at_ms))
         if same and health.changed_at_ms - told.changed_at_ms < TOLD_MS:

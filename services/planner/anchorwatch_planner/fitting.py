@@ -24,7 +24,7 @@ from anchorwatch.core.session.joining import joining
 from anchorwatch.core.session.state import Input, Summary
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.sessions import SessionJournal
-from anchorwatch.models.port import Measures, ModelRequest
+from anchorwatch.models.port import Measures, Model, ModelRequest
 from anchorwatch.service.context import Clock
 
 from anchorwatch_planner.mind import Bounds, Mind
@@ -127,13 +127,13 @@ class Fitter:
         budget = self._bounds.budget_of(mind)
         for _ in range(MEASURED_MAX):
             fitted = await self._fit_counted(ref, state, mind, observation)
-            measured = await mind.model.measure(fitted.request) if isinstance(mind.model, Measures) else None
-            if measured is None or measured <= budget:
-                return fitted if measured is None else replace(fitted, tokens=measured)
+            tokens = await _size(mind.model, fitted.request)
+            if tokens <= budget:
+                return replace(fitted, tokens=tokens)
             # The count has learned of it: the next request is shorter.
             state = fitted.state
         raise OverBudget(
-            f"the endpoint counts {measured} tokens where the budget is {budget}", hint=BUDGET_HINT
+            f"the endpoint counts {tokens} tokens where the budget is {budget}", hint=BUDGET_HINT
         )
 
     async def _fit_counted(
@@ -215,7 +215,7 @@ class Fitter:
         situation = question.request(state, Rung.WHOLE).situation
         while True:
             request = summarise.request(state, turns, question.budget, situation)
-            if model.count(request) <= question.budget:
+            if await _size(model, request) <= question.budget:
                 break
             if turns == 1:
                 return _Written(because="one turn is too large to be asked about")
@@ -233,6 +233,12 @@ class Fitter:
         if question.tokens(shorter, Rung.PAST_OUTPUTS) >= before:
             return _Written(because="the model's summary is no shorter than what it stands for", usage=usage)
         return _Written(shorter, usage=usage)
+
+
+async def _size(model: Model, request: ModelRequest) -> int:
+    """Tokens of a request that is about to be sent, by the endpoint's own counter where it has one."""
+    measured = await model.measure(request) if isinstance(model, Measures) else None
+    return measured or model.count(request)
 
 
 def _first_that_fits(question: _Question, state: SessionState, rungs: tuple[Rung, ...]) -> Fitted | None:

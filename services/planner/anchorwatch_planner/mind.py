@@ -15,15 +15,24 @@ from anchorwatch.packs.port import Pack
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """On what terms a model is asked; None: as the settings say. ``name``: what agents call it; ``place``: its endpoint."""
+    """On what terms a model is asked; None: as the settings say. ``name``: what agents call it; ``place``: its endpoint.
+
+    ``is_measured``: the endpoint has a counter of its own.
+    """
 
     name: str = ""
     place: str = ""
     profile: str = ""
     counter: str = ""
+    is_measured: bool = False
     context_tokens_max: int | None = None
     timeout_s: float | None = None
     prices: Prices | None = None
+
+    @property
+    def kept_at(self) -> str:
+        """Under which place what is learned of the model is kept: beside a counter of its own the estimate is another one."""
+        return f"{self.place} (measured)" if self.is_measured else self.place
 
 
 @dataclass(slots=True)

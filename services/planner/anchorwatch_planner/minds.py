@@ -81,6 +81,7 @@ def terms_of(settings: Settings, name: str) -> Terms:
         name,
         place=own.model_url,
         profile=profile.name,
+        is_measured=profile.counter != "estimate",
         counter=estimate if profile.counter == "estimate" else f"its own {profile.counter}, else {estimate}",
         context_tokens_max=catalog.bound(settings, name),
         timeout_s=own.model_timeout_s,

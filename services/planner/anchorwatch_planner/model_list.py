@@ -57,7 +57,7 @@ class ModelList:
         known = Known(health=mind.standing.health)
         if isinstance(mind.model, CorrectedModel):
             here = Known(mind.model.correction, mind.standing.health)
-            known = here.joined(await self.corrections.known(terms.place, mind.model.name))
+            known = here.joined(await self.corrections.known(terms, mind.model.name))
         prices = self.bounds.prices_of(mind)
         return {
             "name": terms.name,

@@ -19,7 +19,10 @@ ROOM_SHARE = 0.75
 
 
 class CorrectedModel:
-    """Wraps a model. ``known``: what was learned before, by other processes too. ``reserve``: the ratio until anything is."""
+    """Wraps a model. ``known``: what was learned before, by other processes too. ``reserve``: the ratio until anything is.
+
+    A model with a counter of its own needs no reserve while that answers: it is asked before anything is sent.
+    """
 
     def __init__(
         self, model: Model, known: Correction, learned: Learned, *, reserve: float = UNPROVED_RATIO
@@ -29,6 +32,7 @@ class CorrectedModel:
         self._learned = learned
         self._reserve = reserve
         self._largest: int | None = None
+        self._is_measured = isinstance(model, Measures)
 
     @property
     def name(self) -> str:
@@ -51,13 +55,15 @@ class CorrectedModel:
     def count(self, request: ModelRequest) -> int:
         """Tokens of the request; from its endpoint's first report on never below what that would be."""
         counted = self._correction.applied(self._model.count(request))
-        return counted if self._correction.reports else math.ceil(counted * self._reserve)
+        proved = self._correction.reports or self._is_measured
+        return counted if proved else math.ceil(counted * self._reserve)
 
     async def measure(self, request: ModelRequest) -> int | None:
         """Tokens by the endpoint's own counter, which counts as a report; None: it has none, or did not answer."""
         if not isinstance(self._model, Measures):
             return None
         tokens = await self._model.measure(request)
+        self._is_measured = tokens is not None
         if tokens is not None:
             self._learn(self._model.count(request), tokens)
         return tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -107,9 +108,11 @@ def _openai(settings: Settings) -> Model:
             total_s=settings.model_timeout_s,
         ),
     )
-    model = OpenAIModel(endpoint, counter_for(name))
+    counter = counter_for(name)
     if profile.counter == "estimate":
-        return model
+        return OpenAIModel(endpoint, counter)
+    # Its own counter has the last word, so that no ratio need stand for what is not known.
+    model = OpenAIModel(endpoint, replace(counter, ratio=1.0))
     return MeteredModel(model, Meter(Place(profile.counter, url, name, key, profile)))
 
 

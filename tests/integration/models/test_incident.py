@@ -104,6 +104,26 @@ async def talk(bus: Bus, tmp_path: Path, first: str) -> Anchor:
     return anchor
 
 
+async def test_an_endpoint_with_a_counter_of_its_own_is_asked_first_and_its_room_is_used(
+    services: Services, bus: Bus, tmp_path: Path
+) -> None:
+    (tmp_path / "own.toml").write_text('counter = "input-tokens"\n')
+    # Less than the estimate for a vocabulary that is not its own, more than that vocabulary's count.
+    backend = Backend(Counter(), 1.2)
+    with ModelServer(backend) as server:
+        settings = {
+            **settings_of(server, "some-model-of-others"),
+            "model_profile": str(tmp_path / "own.toml"),
+        }
+        await services.start("planner", **settings)
+        anchor = await talk(bus, tmp_path, WORDS * 45)
+    assert backend.measured >= TURNS
+    assert max(backend.sizes) <= BUDGET
+    assert max(backend.sizes) > BUDGET * 0.85, "by the estimate it would be less than that"
+    assert anchor.prompt is not None
+    assert anchor.prompt.tokens == backend.sizes[-1], "what was compared is what the endpoint counts"
+
+
 @dataclass
 class Small:
     """Takes ``context`` tokens and says so, as llama.cpp does; it counts as we do."""
