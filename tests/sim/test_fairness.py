@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from anchorwatch.topology import subjects
 from tests.sim.test_planner import agent, mesh_test
 
 STORM = 2_000
+LARGE = 20_000
+"""Bytes of data that do not stand in an input."""
 LATENCY_S = (0.001, 0.003)
 """Each way: that a stored message is a sync of the disk is in it."""
 EXTRA_S_MAX = 1.0
@@ -39,20 +42,24 @@ async def session(mesh: SimMesh, workspace: str, spec: Any) -> SessionRef:
     return ref
 
 
-async def publish(mesh: SimMesh, workspace: str, source: str, numbers: range, priority: str) -> None:
+async def publish(
+    mesh: SimMesh, workspace: str, source: str, numbers: range, priority: str, size: int = 0
+) -> None:
     subject = subjects.event(workspace, source, "thing")
-    content = b'{"priority": "%s"}' % priority.encode()
+    content = json.dumps({"priority": priority, "blob": "x" * size}).encode()
     await asyncio.gather(
         *(mesh.bus.publish(Message(subject, content, message_id=f"{source}-{n}")) for n in numbers)
     )
 
 
-async def reaction_s(mesh: SimMesh, ref: SessionRef, storm: SessionRef | None) -> float:
+async def reaction_s(
+    mesh: SimMesh, ref: SessionRef, storm: SessionRef | None, count: int, size: int
+) -> float:
     """How long after its one event the session's turn begins; behind a storm at another one."""
     runs = (await mesh.anchor(ref)).run_count
     if storm is not None:
-        for start in range(0, STORM, 200):
-            await publish(mesh, storm.workspace, storm.session, range(start, start + 200), "P1")
+        for start in range(0, count, 100):
+            await publish(mesh, storm.workspace, storm.session, range(start, start + 100), "P1", size)
     asked_ms = mesh.server.now_ms()
     await publish(mesh, ref.workspace, ref.session, range(1), "P0")
     await mesh.until_rest(ref, runs + 1, within_s=600)
@@ -61,9 +68,11 @@ async def reaction_s(mesh: SimMesh, ref: SessionRef, storm: SessionRef | None) -
     return (from_iso(begun.started_at) - asked_ms) / 1000
 
 
-@pytest.mark.parametrize("others", ["default", "elsewhere"])
+@pytest.mark.parametrize(
+    ("others", "count", "size"), [("default", STORM, 0), ("elsewhere", STORM, 0), ("default", 500, LARGE)]
+)
 def test_one_event_behind_a_storm_of_two_thousand_is_reacted_to_as_if_there_were_none(
-    tmp_path: Path, others: str
+    tmp_path: Path, others: str, count: int, size: int
 ) -> None:
     measured: dict[bool, float] = {}
 
@@ -79,7 +88,7 @@ def test_one_event_behind_a_storm_of_two_thousand_is_reacted_to_as_if_there_were
             busy = await session(mesh, others, make["busy"])
             await mesh.until_rest(calm, 1)
             await mesh.until_rest(busy, 1)
-            measured[stormy] = await reaction_s(mesh, calm, busy if stormy else None)
+            measured[stormy] = await reaction_s(mesh, calm, busy if stormy else None, count, size)
 
         mesh_test(1, body, latency_s=LATENCY_S)
 

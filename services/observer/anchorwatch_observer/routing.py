@@ -182,10 +182,11 @@ class Router:
     async def _give(self, ref: SessionRef, queue: Sequence[tuple[_Item, Event]]) -> None:
         """Give a session these events, in their order: together where all of them are new."""
         now_ms = self._context.clock.now_ms()
-        ready: list[tuple[_Item, Event, Body]] = []
-        for item, event in queue:
-            with self._noting(ref, item):
-                ready.append((item, event, await self._body(ref, event, now_ms)))
+        # What is kept apart of large events is kept side by side: others wait for the slowest of them, and not for all.
+        bodies = await asyncio.gather(*(self._try_body(ref, item, event, now_ms) for item, event in queue))
+        ready = [
+            (item, event, body) for (item, event), body in zip(queue, bodies, strict=True) if body is not None
+        ]
         if len(ready) > 1 and await self._accept_together(ref, ready, now_ms):
             return
         for item, event, body in ready:
@@ -226,6 +227,12 @@ class Router:
             reason = error.message if isinstance(error, AnchorWatchError) else repr(error)[:200]
             self._context.log.warning("an event waits", session=str(ref), reason=reason)
             item.error = error
+
+    async def _try_body(self, ref: SessionRef, item: _Item, event: Event, now_ms: int) -> Body | None:
+        made: list[Body] = []
+        with self._noting(ref, item):
+            made.append(await self._body(ref, event, now_ms))
+        return made[0] if made else None
 
     async def _body(self, ref: SessionRef, event: Event, now_ms: int) -> Body:
         return input_body(

@@ -112,7 +112,7 @@ class Scene:
             "min_interval_s": chance.choice((0.0, 0.0, 3.0, 8.0)),
             "turns_per_hour": chance.choice((0, 0, 0, 600)),
             "turn_burst": chance.choice((1, 2)),
-            "waiting_max": chance.choice((10_000, 2)),
+            "waiting_max": chance.choice((10_000, 2, 2)),
         }
         return drawn if chance.random() < LIMITED else {}
 
