@@ -58,7 +58,7 @@ MODELS: Sequence[Column] = (
     ("failures", _field("failures")),
     ("asked again", _time("asked_again_at")),
     ("agents", lambda row: ", ".join(row["agents"])),
-    ("problem", lambda row: row.get("problem") or (row.get("fault") or {}).get("why")),
+    ("problem", lambda row: row.get("problem") or (row["fault"]["why"] if row.get("failures") else None)),
 )
 TIMELINE: Sequence[Column] = (
     ("at", _time("at")),
