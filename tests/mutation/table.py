@@ -6,6 +6,7 @@ the narrowest that sees it.
 
 from __future__ import annotations
 
+from tests.mutation.limits import LIMITS
 from tests.mutation.minds import MINDS
 from tests.mutation.mutation import Mutation
 from tests.mutation.mutation import one as _one
@@ -286,4 +287,4 @@ _RESOURCES = (
     ),
 )
 
-MUTATIONS = (*_WRITES, *_TURNS, *_HOLDERS, *_EXECUTORS, *_EFFECTS, *_RESOURCES, *SCHEDULES, *MINDS)
+MUTATIONS = (*_WRITES, *_TURNS, *_HOLDERS, *_EXECUTORS, *_EFFECTS, *_RESOURCES, *SCHEDULES, *LIMITS, *MINDS)

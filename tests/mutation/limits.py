@@ -1,0 +1,46 @@
+"""What is taken away from the limits."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import one
+
+_PACING = "shared/anchorwatch/core/session/pacing.py"
+_UNIT = "tests/unit/core/test_pacing.py::"
+
+LIMITS = (
+    one(
+        "a person's word waits for a limit",
+        _PACING,
+        'return wake.kind in _PERSONS or (wake.kind == "message" and wake.priority == P0)',
+        "return False",
+        f"{_UNIT}test_what_a_person_wants_at_once_is_never_held",
+    ),
+    one(
+        "a turn costs nothing",
+        _PACING,
+        "max(self._full_ms(pace, now_ms), now_ms) + self.interval_ms",
+        "max(self._full_ms(pace, now_ms), now_ms)",
+        f"{_UNIT}test_a_burst_of_turns_may_begin_and_then_one_each_time_that_one_is_earned",
+    ),
+    one(
+        "a check goes before the limits",
+        "shared/anchorwatch/core/session/wakes.py",
+        "check_ms = max(from_iso(anchor.next_check_at), held.others_ms) if",
+        "check_ms = from_iso(anchor.next_check_at) if",
+        f"{_UNIT}test_a_check_waits_for_the_limits_too_and_is_one_tick",
+    ),
+    one(
+        "a person's word is refused with what waits before it",
+        _PACING,
+        'if wake.kind != "event" and not _is_own_tick(wake):',
+        "if False:",
+        f"{_UNIT}test_too_much_that_waits_is_refused_from_the_oldest_on_up_to_a_person_s_word",
+    ),
+    one(
+        "an account that sessions share is carried on without its fence",
+        "shared/anchorwatch/journal/paces.py",
+        "Expect(account.subject, account.sequence)",
+        "None",
+        "tests/conformance/test_paces.py::test_of_two_sessions_that_would_spend_the_same_turn_one_begins_it",
+    ),
+)
