@@ -121,7 +121,7 @@ values = st.recursive(
     max_leaves=10,
 )
 # What the planner answers: there is none here, and 503 says so.
-OF_THE_PLANNER = ("/context", "/replay")
+OF_THE_PLANNER = ("/context", "/replay", "/api/models")
 FIELDS = (
     "name",
     "agent",

@@ -46,7 +46,9 @@ def test_allowed_is_said_only_where_all_rules_hold_and_nothing_they_need_is_unkn
     question = Question("launch", {}, "fleet", ["launch"] if granted else [], {}, observation)
     verdict = judge(question, invariants, evaluate)
     held = [
-        invariant.rule == "true" and all((facts or {}).get(name) is not None for name in invariant.needs)
+        invariant.when != "raises"
+        and invariant.rule == "true"
+        and all((facts or {}).get(name) is not None for name in invariant.needs)
         for invariant in invariants
         if applies(invariant)
     ]
