@@ -145,10 +145,22 @@ def test_a_dead_first_one_is_let_rest_and_taken_up_again_when_it_is_well(tmp_pat
 
 def test_one_that_refuses_is_passed_over_at_once(tmp_path: Path) -> None:
     async def body(scene: Scene) -> None:
-        scene.models["first"].fault = ModelRefused("the key is not accepted")
+        scene.models["first"].fault = ModelRefused("the key is not accepted", lasting=True)
         await scene.mesh.until_rest(scene.ref, REST_MS // 20_000, within_s=100)
         assert len(scene.models["first"].asked) == 1
         assert len(scene.models["second"].asked) >= 1
+
+    playing(tmp_path, body)
+
+
+def test_one_that_refuses_a_single_request_is_asked_the_next_one(tmp_path: Path) -> None:
+    async def body(scene: Scene) -> None:
+        first = scene.models["first"]
+        first.fault = ModelRefused("its content filter refuses this")
+        await scene.mesh.until_rest(scene.ref, 1)
+        first.fault = None
+        await scene.mesh.until_rest(scene.ref, 2)
+        assert [step["text"] for step in await scene.steps()] == ["m-second looked", "m-first looked"]
 
     playing(tmp_path, body)
 
@@ -199,7 +211,7 @@ def test_the_pack_s_own_rules_can_stand_last(tmp_path: Path) -> None:
 
 def test_the_models_that_agents_ask_are_listed_with_how_each_has_answered(tmp_path: Path) -> None:
     async def body(scene: Scene) -> None:
-        scene.models["first"].fault = ModelRefused("the key is not accepted")
+        scene.models["first"].fault = ModelRefused("the key is not accepted", lasting=True)
         await scene.mesh.until_rest(scene.ref, 2, within_s=100)
         await scene.mesh.processes["planner-1"].kill()
         await scene.mesh.add(("planner", scene.plan))

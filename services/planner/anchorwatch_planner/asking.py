@@ -113,7 +113,8 @@ class Asker:
             # It says something of this request, and nothing of the model.
             return
         before, now_ms = mind.standing.health, self._clock.now_ms()
-        for_good = isinstance(error, ModelRefused)
+        # What is refused for its content says less of the model than a key that is not accepted.
+        for_good = isinstance(error, ModelRefused) and error.lasting
         mind.standing.health = before.failed(error.code, error.message, now_ms, for_good=for_good)
         if mind.model.is_llm:
             self._noted(mind)

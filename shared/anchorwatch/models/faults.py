@@ -95,11 +95,11 @@ def fault_of(
     if _is_overflow(status, said, words):
         return ContextOverflow(what, hint=SIZE_HINT, tokens=said.tokens, limit=said.limit)
     if status in _DENIED or said.codes & _DENIED_CODES:
-        return ModelRefused(what, hint=KEY_HINT)
+        return ModelRefused(what, hint=KEY_HINT, lasting=True)
     if status == HTTPStatus.PAYMENT_REQUIRED or said.codes & _QUOTA_CODES:
-        return ModelRefused(what, hint=QUOTA_HINT)
+        return ModelRefused(what, hint=QUOTA_HINT, lasting=True)
     if status == HTTPStatus.NOT_FOUND or said.codes & _UNKNOWN_MODEL_CODES:
-        return ModelRefused(what, hint=NAME_HINT)
+        return ModelRefused(what, hint=NAME_HINT, lasting=True)
     if (
         status in _RETRYABLE
         or status >= HTTPStatus.INTERNAL_SERVER_ERROR
@@ -107,7 +107,7 @@ def fault_of(
     ):
         return ModelUnavailable(what, retry_after_s=retry_after_s)
     if status < HTTPStatus.BAD_REQUEST:
-        return ModelRefused(what, hint=f"{URL_HINT}; redirects are not followed")
+        return ModelRefused(what, hint=f"{URL_HINT}; redirects are not followed", lasting=True)
     return ModelRefused(what, hint=REQUEST_HINT)
 
 

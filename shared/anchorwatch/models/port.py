@@ -29,9 +29,16 @@ class ModelUnavailable(Unavailable):
 
 
 class ModelRefused(AnchorWatchError):
-    """The endpoint will not answer this request however often it is sent (bad key, unknown model, bad request)."""
+    """The endpoint will not answer this request however often it is sent (bad key, unknown model, bad request).
+
+    ``lasting``: nor any other, until somebody changes something.
+    """
 
     code = "model_refused"
+
+    def __init__(self, message: str | None = None, *, hint: str = "", lasting: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.lasting = lasting
 
 
 class ContextOverflow(AnchorWatchError):

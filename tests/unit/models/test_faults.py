@@ -107,6 +107,7 @@ def test_what_will_not_pass_names_the_setting(status: int, body: Any, setting: s
     assert isinstance(found, ModelRefused)
     assert setting in found.hint
     assert found.hint
+    assert found.lasting is bool(setting), "what a setting mends is so for every request"
 
 
 def test_a_rate_limit_that_speaks_of_context_is_still_a_rate_limit() -> None:
