@@ -188,7 +188,7 @@ def test_where_none_answers_the_turn_ends_and_all_are_tried_again(tmp_path: Path
             model.fault = ModelUnavailable(f"{model.name} is away")
         anchor = await scene.mesh.until_rest(scene.ref, 6, within_s=300)
         assert anchor.last_run_outcome == "failed"
-        assert "is away" in anchor.last_run_reason
+        assert "is away; before it, " in anchor.last_run_reason
         for model in scene.models.values():
             assert len(model.asked) >= 6, "with nothing better left, a dead one is asked all the same"
             model.fault = None

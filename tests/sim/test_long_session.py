@@ -48,7 +48,7 @@ from anchorwatch_planner import main as planner
 from tests.sim.test_showing import ask
 from tests.support.packs import BenchPack, BenchRuntime, Sink, bench_agent
 
-TURNS = int(os.environ.get("ANCHORWATCH_TEST_TURNS", "200"))
+TURNS = int(os.environ.get("ANCHORWATCH_TEST_TURNS", "120"))
 BUDGET = 2_600
 MORE = 1.2
 """What the endpoint counts for each token of ours."""

@@ -44,6 +44,11 @@ def asked_in_vain(answered: Answered) -> dict[str, Any]:
     return {"model": answered.mind.terms.name, "in_vain": [list(each) for each in answered.in_vain]}
 
 
+def _told(in_vain: list[tuple[str, str]]) -> str:
+    """What is said of the models before, behind the fault of the last one."""
+    return f"; before it, {', '.join(f'{name} ({code})' for name, code in in_vain)}" if in_vain else ""
+
+
 class Asker:
     """Asks for one step at a time."""
 
@@ -78,6 +83,7 @@ class Asker:
             except NextOne as error:
                 self._failed(each, error)
                 if number == len(minds):
+                    error.message += _told(in_vain)
                     raise
                 in_vain.append((each.terms.name, error.code))
                 self._log.warning(
