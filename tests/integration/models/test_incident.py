@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from anchorwatch.bus.port import Bus
+from anchorwatch.cli.demo.watch import Follower
+from anchorwatch.context.summarise import ORDER
 from anchorwatch.core.agents import Limits
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.names import SessionRef
@@ -23,7 +25,7 @@ from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.inputs import accept
 from anchorwatch.journal.mapping import input_body
 from anchorwatch.journal.sessions import SessionJournal
-from anchorwatch.models.tokens import Counter, counter_for
+from anchorwatch.models.tokens import CL100K, Counter, counter_for
 from anchorwatch.packs import registry
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.topology.streams import journal_stream
@@ -41,6 +43,9 @@ TURNS = 12
 WORDS = "the worker of machine seven says that its queue is long and its disk is nearly full, "
 
 
+REF = SessionRef("default", "fleet")
+
+
 @dataclass
 class Backend:
     """Counts ``per_token`` for each that `counter` does, and reports it; asked before by its own counter, it says the same."""
@@ -48,6 +53,7 @@ class Backend:
     counter: Counter
     per_token: float
     sizes: list[int] = field(default_factory=list)
+    sizes_of_steps: list[int] = field(default_factory=list)
     measured: int = 0
 
     def count(self, asked: Json) -> int:
@@ -59,6 +65,8 @@ class Backend:
             self.measured += 1
             return raw(f'{{"object": "input_tokens", "input_tokens": {tokens}}}')
         self.sizes.append(tokens)
+        if not str(asked["messages"][0]["content"]).startswith(ORDER[:40]):
+            self.sizes_of_steps.append(tokens)
         if tokens > BUDGET:
             return error(400, "the request exceeds the available context size", "exceed_context_size_error")
         usage = {"prompt_tokens": tokens, "completion_tokens": 9, "total_tokens": tokens + 9}
@@ -79,19 +87,24 @@ async def services(server: NatsServer, bus: Bus, tmp_path: Path) -> AsyncIterato
         yield made
 
 
-async def talk(bus: Bus, tmp_path: Path, first: str) -> Anchor:
-    """A session in which a person writes in every turn, from the first one on; its anchor after the last turn."""
+async def talk(bus: Bus, tmp_path: Path, first: str, words: Sequence[str] = (WORDS,)) -> Anchor:
+    """A session in which a person writes in every turn, from the first one on; its anchor after the last turn.
+
+    ``words``: what the messages are made of, in turn.
+    """
     directory = await AgentDirectory.open(bus)
     limits = Limits(context_tokens_max=BUDGET)
     agent = await directory.apply("default", bench_agent(tmp_path, limits=limits, heartbeat_s=3_000))
-    ref = SessionRef("default", "fleet")
+    ref = REF
     committer = Committer(bus, journal_stream())
     journal = SessionJournal(bus, committer, "test")
     created = decide(SessionState(), Create(ref, agent.at_version, (), (), now_ms(), "test"))
     await journal.append(ref, SessionState(), created, now_ms())
     anchor = (await journal.read_anchor(ref))[0]
     for turn in range(1, TURNS + 1):
-        body = input_body("message", 0, text=first if turn == 1 else f"turn {turn}: {WORDS * 6}")
+        body = input_body(
+            "message", 0, text=first if turn == 1 else f"turn {turn}: {words[turn % len(words)] * 6}"
+        )
         receipt = await accept(committer, ref, f"m{turn}", body, at_ms=now_ms(), writer="test")
 
         async def answered(sequence: int = receipt.sequence) -> list[Anchor]:
@@ -189,3 +202,19 @@ async def test_a_backend_that_counts_more_than_we_do_is_never_sent_more_than_the
     assert max(backend.sizes) > BUDGET * 0.7, "and what there is room for is used"
     assert anchor.prompt is not None
     assert anchor.prompt.tokens >= backend.sizes[-1], "what was compared is no less than what was reported"
+    compared = [each.proof.tokens for each in (await Follower(bus, REF).history()).prompts if each.proof]
+    sent = backend.sizes_of_steps
+    assert len(compared) == len(sent)
+    assert all(ours >= theirs for ours, theirs in zip(compared, sent, strict=True))
+
+
+async def test_a_script_that_the_backend_splits_finer_than_we_do_costs_a_refusal_and_is_then_counted_so(
+    services: Services, bus: Bus, tmp_path: Path
+) -> None:
+    backend = Backend(Counter(CL100K), 1.0)
+    with ModelServer(backend) as server:
+        await services.start("planner", **settings_of(server, "some-model-of-others"))
+        await talk(bus, tmp_path, "hello", [WORDS, WORDS, "सात नंबर की मशीन का कर्मचारी कहता है "])
+    taken = [size for size in backend.sizes if size <= BUDGET]
+    assert len(taken) >= TURNS
+    assert len(backend.sizes) - len(taken) <= 1
