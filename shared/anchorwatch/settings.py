@@ -23,6 +23,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from anchorwatch.core.agents import CONTEXT_TOKENS_MAX, HEARTBEAT_S_MAX, WAITING_MAX
 from anchorwatch.core.errors import BadSettings
 from anchorwatch.core.faults import problem_of
 from anchorwatch.core.names import NAME_FORM, NAME_PATTERN
@@ -30,6 +31,8 @@ from anchorwatch.core.names import NAME_FORM, NAME_PATTERN
 PREFIX = "ANCHORWATCH_"
 FILE = "anchorwatch.toml"
 SECRET_FILE_SUFFIX = "_FILE"
+DAY_S = 86_400
+PRICE_MAX = 1_000_000_000
 _NATS_SCHEMES = ("nats", "tls", "ws", "wss")
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?")
 
@@ -112,19 +115,19 @@ class Settings(BaseSettings):
         description="how the endpoint behaves: `openai`, `json-schema` (for small models), or a TOML file (docs/models.md)",
     )
     model_timeout_s: float = Field(
-        120.0, gt=0, description="the longest a model call may take, retries included"
+        120.0, gt=0, le=DAY_S, description="the longest a model call may take, retries included"
     )
     model_connect_s: float = Field(
-        10.0, gt=0, description="the longest that connecting to the endpoint may take"
+        10.0, gt=0, le=DAY_S, description="the longest that connecting to the endpoint may take"
     )
     model_first_token_s: float = Field(
-        60.0, gt=0, description="how long a streamed answer may take to its first token"
+        60.0, gt=0, le=DAY_S, description="how long a streamed answer may take to its first token"
     )
     model_between_tokens_s: float = Field(
-        30.0, gt=0, description="how long a streamed answer may pause between two tokens"
+        30.0, gt=0, le=DAY_S, description="how long a streamed answer may pause between two tokens"
     )
     context_tokens_max: int = Field(
-        30_000, ge=256, description="the largest request that is ever sent to a model"
+        30_000, ge=256, le=CONTEXT_TOKENS_MAX, description="the largest request that is ever sent to a model"
     )
     models: Path | None = Field(
         None, description="a TOML file of further models, each with the name that agents use for it"
@@ -134,34 +137,47 @@ class Settings(BaseSettings):
         description="models that are asked in turn where that of the settings does not answer; separated by commas",
     )
     price_prompt: float = Field(
-        0.0, ge=0, description="price of a million prompt tokens, in the unit of the budgets; 0: not known"
+        0.0,
+        ge=0,
+        le=PRICE_MAX,
+        description="price of a million prompt tokens, in the unit of the budgets; 0: not known",
     )
-    price_completion: float = Field(0.0, ge=0, description="price of a million completion tokens")
-    completion_tokens_max: int = Field(4_096, ge=16, description="the longest answer asked of a model")
+    price_completion: float = Field(
+        0.0, ge=0, le=PRICE_MAX, description="price of a million completion tokens"
+    )
+    completion_tokens_max: int = Field(
+        4_096, ge=16, le=CONTEXT_TOKENS_MAX, description="the longest answer asked of a model"
+    )
 
-    heartbeat_s: float = Field(300.0, ge=1, description="how often an agent looks without another reason")
-    debounce_p0_s: float = Field(2.0, ge=0, description="how long a P0 wake waits for others")
-    debounce_p1_s: float = Field(10.0, ge=0, description="how long a P1 wake waits for others")
+    heartbeat_s: float = Field(
+        300.0, ge=1, le=HEARTBEAT_S_MAX, description="how often an agent looks without another reason"
+    )
+    debounce_p0_s: float = Field(2.0, ge=0, le=DAY_S, description="how long a P0 wake waits for others")
+    debounce_p1_s: float = Field(10.0, ge=0, le=DAY_S, description="how long a P1 wake waits for others")
     turns_per_hour: int = Field(
         0, ge=0, le=3600, description="turns that a session begins by itself in an hour; 0: no bound"
     )
     turn_burst: int = Field(4, ge=1, le=1000, description="turns in a row before `turns_per_hour` counts")
     min_interval_s: float = Field(
-        0.0, ge=0, le=86_400, description="between the beginnings of two turns of a session"
+        0.0, ge=0, le=DAY_S, description="between the beginnings of two turns of a session"
     )
     waiting_max: int = Field(
         10_000,
         ge=2,
+        le=WAITING_MAX,
         description="inputs that may wait in a session that is held; above, the oldest events are refused",
     )
     probe_interval_s: float = Field(
-        2.0, gt=0, description="how often the observer looks at the world by itself"
+        2.0, gt=0, le=DAY_S, description="how often the observer looks at the world by itself"
     )
     lease_s: float = Field(
-        6.0, ge=1, description="a process that has not renewed its presence for this long counts as gone"
+        6.0,
+        ge=1,
+        le=DAY_S,
+        description="a process that has not renewed its presence for this long counts as gone",
     )
     sweep_s: float = Field(
-        15.0, gt=0, description="how often planners look for sessions that nobody is watching"
+        15.0, gt=0, le=DAY_S, description="how often planners look for sessions that nobody is watching"
     )
 
     pools: Annotated[tuple[str, ...], NoDecode] = Field(

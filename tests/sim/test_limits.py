@@ -198,3 +198,21 @@ def test_a_limit_that_sessions_share_is_kept_by_all_of_them_together_and_starves
         await mesh.until_rest(refs[0], counts[0] + 1, within_s=4)
 
     mesh_test(seed, body)
+
+
+@pytest.mark.parametrize("heartbeat_s", [1e13, 1e300, float("inf")])
+def test_a_heartbeat_that_an_earlier_release_let_pass_wedges_no_turn(
+    tmp_path: Path, heartbeat_s: float
+) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner")
+        spec = limited(tmp_path)
+        ref = await mesh.session("s", spec.model_copy(update={"heartbeat_s": heartbeat_s}))
+        await mesh.until_rest(ref, 1, within_s=5)
+        await mesh.control(ref, Kind.PAUSED, "p")
+        await mesh.control(ref, Kind.RESUMED, "r")
+        await mesh.say(ref, "m", "now")
+        await mesh.until_rest(ref, 2, within_s=5)
+        assert (await mesh.anchor(ref)).last_run_outcome == "no_action"
+
+    mesh_test(1, body)

@@ -20,9 +20,9 @@ def local_time(value: Any) -> str:  # noqa: ANN401 - as the API gives it: text, 
             if isinstance(value, int | float)
             else datetime.fromisoformat(value)
         )
-    except ValueError:
+        return when.astimezone().isoformat(sep=" ", timespec="seconds")
+    except (ValueError, OverflowError):
         return str(value)
-    return when.astimezone().isoformat(sep=" ", timespec="seconds")
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

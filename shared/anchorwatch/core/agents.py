@@ -1,11 +1,16 @@
-"""An agent: a versioned definition, checked once, then trusted."""
+"""An agent: a versioned definition, checked once, then trusted.
+
+Every number has bounds, since each becomes an instant, a duration or a count somewhere: one that no clock can hold would stop
+a turn in its middle.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from anchorwatch.core.bounds import within
 from anchorwatch.core.names import NAME_PATTERN
 
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$")]
@@ -14,15 +19,23 @@ DEFAULT = "default"
 RULES = "rules"
 OPENAI = "openai"
 
+HEARTBEAT_S_MAX: Final = 30 * 86_400
+WAITING_MAX: Final = 1_000_000
+CONTEXT_TOKENS_MAX: Final = 10_000_000
+SPENT_MAX: Final = 1_000_000_000_000
+"""The highest bound on tokens, and on cost: far above what anything uses, far below what a record cannot hold."""
+
 
 class Limits(BaseModel):
-    """Named bounds of an agent; a pack may read its own from ``extra``."""
+    """Named bounds of an agent. What only its pack knows stands in ``config``."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     steps_max: int = Field(16, ge=1, le=200, description="model calls in one turn")
     calls_per_step_max: int = Field(16, ge=1, le=64, description="tool calls in one step")
-    context_tokens_max: int | None = Field(None, ge=256, description="request budget; none: the setting")
+    context_tokens_max: int | None = Field(
+        None, ge=256, le=CONTEXT_TOKENS_MAX, description="request budget; none: the setting"
+    )
 
     repeats_max: int = Field(4, ge=1, le=100, description="the same call with the same arguments in one turn")
     turns_per_hour: int | None = Field(
@@ -44,24 +57,30 @@ class Limits(BaseModel):
         None, ge=0, le=86_400, description="between the beginnings of two turns; none: the setting"
     )
     waiting_max: int | None = Field(
-        None, ge=2, description="inputs that may wait in a session that is held; none: the setting"
+        None,
+        ge=2,
+        le=WAITING_MAX,
+        description="inputs that may wait in a session that is held; none: the setting",
     )
 
-    turn_tokens_max: int | None = Field(None, ge=1, description="tokens that a turn may use; none: no bound")
-    day_tokens_max: int | None = Field(None, ge=1, description="tokens that a session may use in a day (UTC)")
+    turn_tokens_max: int | None = Field(
+        None, ge=1, le=SPENT_MAX, description="tokens that a turn may use; none: no bound"
+    )
+    day_tokens_max: int | None = Field(
+        None, ge=1, le=SPENT_MAX, description="tokens that a session may use in a day (UTC)"
+    )
     day_cost_max: float | None = Field(
-        None, gt=0, description="cost of a session in a day, in the unit of the prices that the settings give"
+        None,
+        gt=0,
+        le=SPENT_MAX,
+        description="cost of a session in a day, in the unit of the prices that the settings give",
     )
-
-    def get(self, name: str) -> Any:  # noqa: ANN401 - a pack's own limit has the type that the pack gave it
-        """A limit by name, also one that only the pack knows; None when it is not set."""
-        return getattr(self, name, None)
 
 
 class AgentSpec(BaseModel):
     """What an agent is: the content of an agent file (TOML) and of a version in the ``agents`` bucket."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     name: Name
     pack: str
@@ -77,13 +96,26 @@ class AgentSpec(BaseModel):
         (), description="event filters below aw.event.<workspace>., such as `fleet.>`"
     )
     heartbeat_s: float | None = Field(
-        None, ge=1, description="none: the setting; how often it looks without a reason"
+        None,
+        ge=1,
+        le=HEARTBEAT_S_MAX,
+        strict=True,
+        description="none: the setting; how often it looks without a reason",
     )
     objectives: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     limits: Limits = Limits()
     config: dict[str, Any] = Field(default_factory=dict, description="the pack's own settings")
     version: int = Field(0, ge=0, description="set when it is applied")
+
+    @classmethod
+    def stored(cls, value: object) -> AgentSpec:
+        """A version as it is stored. What an earlier release let pass, and no bound allows any more, is put within the bounds.
+
+        Raises:
+            pydantic.ValidationError: it is no definition.
+        """
+        return within(cls, value)
 
     @property
     def at_version(self) -> str:

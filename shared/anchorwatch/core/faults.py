@@ -14,6 +14,12 @@ _TEXT = "must be text"
 _WHOLE = "must be a whole number"
 _NUMBER = "must be a number"
 _LIST = "must be a list"
+
+
+def _shown(bound: float) -> str:
+    return str(int(bound)) if bound == int(bound) else str(bound)
+
+
 _BY_TYPE: dict[str, str | Callable[[Mapping[str, Any]], str]] = {
     "missing": "is missing",
     "extra_forbidden": "is none of the fields that there are",
@@ -33,10 +39,10 @@ _BY_TYPE: dict[str, str | Callable[[Mapping[str, Any]], str]] = {
     "model_type": "must be an object",
     "model_attributes_type": "must be an object",
     "literal_error": lambda ctx: f"must be {str(ctx['expected']).replace(chr(39), '')}",
-    "greater_than": lambda ctx: f"must be above {ctx['gt']}",
-    "greater_than_equal": lambda ctx: f"must be at least {ctx['ge']}",
-    "less_than": lambda ctx: f"must be below {ctx['lt']}",
-    "less_than_equal": lambda ctx: f"must be at most {ctx['le']}",
+    "greater_than": lambda ctx: f"must be above {_shown(ctx['gt'])}",
+    "greater_than_equal": lambda ctx: f"must be at least {_shown(ctx['ge'])}",
+    "less_than": lambda ctx: f"must be below {_shown(ctx['lt'])}",
+    "less_than_equal": lambda ctx: f"must be at most {_shown(ctx['le'])}",
     "string_too_short": lambda ctx: (
         "must not be empty" if ctx["min_length"] == 1 else f"must have {ctx['min_length']} characters or more"
     ),

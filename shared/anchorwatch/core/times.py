@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Final
 
 from anchorwatch.core.errors import BadInput
 
+MS_MIN: Final = -62_135_596_800_000
+"""The first instant of the year 1, Unix milliseconds."""
+MS_MAX: Final = 253_402_300_799_000
+"""The last second of the year 9999."""
+
+
+def instant(at_ms: int) -> datetime:
+    """Unix milliseconds as an instant in UTC; what no calendar has is the first or the last instant that it does have."""
+    return datetime.fromtimestamp(min(max(at_ms, MS_MIN), MS_MAX) / 1000, UTC)
+
 
 def iso(at_ms: int) -> str:
-    """Unix milliseconds as ``2026-03-17T18:56:43.163+00:00``."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    """Unix milliseconds as ``2026-03-17T18:56:43.163+00:00``; clamped as `instant` is, so it never raises."""
+    return instant(at_ms).isoformat(timespec="milliseconds")
 
 
 def from_iso(text: str) -> int:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from anchorwatch.core.agents import CONTEXT_TOKENS_MAX
 from anchorwatch.core.errors import BadSettings
 from anchorwatch.core.faults import place_of, problem_of
 
@@ -63,7 +64,10 @@ class Profile(BaseModel):
         "", max_length=200, description="words of that refusal, where they are none of the known ones"
     )
     context_tokens: int = Field(
-        0, ge=0, description="request and answer together never have more; 0: not known"
+        0,
+        ge=0,
+        le=CONTEXT_TOKENS_MAX,
+        description="request and answer together never have more; 0: not known",
     )
     counter: Literal["estimate", "tokenize", "input-tokens"] = Field(
         "estimate",

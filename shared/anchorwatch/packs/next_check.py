@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from anchorwatch.core.errors import BadInput
-from anchorwatch.core.times import from_iso
+from anchorwatch.core.times import from_iso, instant
 from anchorwatch.core.tools import EffectClass, Risk, ToolSpec
 from anchorwatch.packs.port import NeverDone, ToolContext, ToolResult
 
@@ -74,7 +73,7 @@ def schedule_next_check(args: Mapping[str, Any], context: ToolContext) -> ToolRe
         text = f"Nothing was scheduled: the heartbeat looks every {_duration(context.heartbeat_s)} anyway, which is sooner"
         return ToolResult(text, {"scheduled": False})
     at_ms = context.now_ms + round(in_s * 1000)
-    clock = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M:%SZ")
+    clock = instant(at_ms).strftime("%H:%M:%SZ")
     return ToolResult(
         f"Next check in {_duration(in_s)}, at {clock}: {args['reason']}",
         {"scheduled": True, "next_check_at_ms": at_ms},
@@ -92,7 +91,7 @@ def _wanted_s(args: Mapping[str, Any], now_ms: int) -> float:
     except BadInput as error:
         raise NeverDone(str(error)) from None
     if in_s <= 0:
-        now = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = instant(now_ms).strftime("%Y-%m-%dT%H:%M:%SZ")
         raise NeverDone(f"{args['at']} is past: it is {now}")
     if in_s > MINUTES_MAX * MINUTE_S:
         raise NeverDone(f"{args['at']} is more than {MINUTES_MAX // MINUTE_S} hours away")

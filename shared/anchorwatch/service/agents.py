@@ -15,8 +15,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from pydantic import ValidationError
-
 from anchorwatch.bus.port import Bus, KeyExists, KeyValue, Stored
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.errors import BadInput, Damaged, NotFound, Unavailable
@@ -280,8 +278,8 @@ class AgentDirectory:
                 hint=f"`anchorwatch agents show {name}` shows its current version",
             )
         try:
-            spec = AgentSpec.model_validate_json(entry.value)
-        except ValidationError as error:
+            spec = AgentSpec.stored(json.loads(entry.value))
+        except ValueError as error:
             raise Damaged(
                 f"agent {name}@{version} is stored in a form that cannot be read: {error}"
             ) from None

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from anchorwatch.core.facts import UNKNOWN, Fact, Observation
+from anchorwatch.core.times import instant
 from anchorwatch.packs.fleet.instances import Instance
 from anchorwatch.packs.fleet.sources import Sources
 
@@ -173,7 +173,7 @@ def _shown(fact: Fact) -> str:
 
 
 def _clock(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return instant(at_ms).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def _age(milliseconds: int) -> str:

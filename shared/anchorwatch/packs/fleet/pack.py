@@ -8,12 +8,13 @@ from typing import Any
 
 from anchorwatch import __version__
 from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.bounds import within
 from anchorwatch.core.errors import NotFound, Unavailable
 from anchorwatch.core.facts import Facts, Observation
 from anchorwatch.core.tools import Invariant, ToolSpec
 from anchorwatch.models.port import Situation, StepDecision
 from anchorwatch.packs.fleet import cli, policy, toolspecs
-from anchorwatch.packs.fleet.config import FleetConfig, fleet_config
+from anchorwatch.packs.fleet.config import FleetConfig, checked_config, fleet_config
 from anchorwatch.packs.fleet.prompt import prompt
 from anchorwatch.packs.fleet.rules import rules
 from anchorwatch.packs.fleet.runtime import FleetRuntime
@@ -49,10 +50,10 @@ class FleetPack:
     def rules(self, situation: Situation) -> StepDecision:
         # Beside the pack's settings, the limits hold those that any agent has.
         ours = {name: value for name, value in situation.limits.items() if name in FleetConfig.model_fields}
-        return rules(situation, FleetConfig.model_validate(ours))
+        return rules(situation, within(FleetConfig, ours))
 
     def check(self, agent: AgentSpec) -> None:
-        fleet_config(agent)
+        checked_config(agent)
 
     async def exercise(self, environment: PackEnvironment, number: int) -> Sequence[Stimulus]:
         """A few small jobs, and the death of the oldest worker that works."""
