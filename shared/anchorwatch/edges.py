@@ -23,6 +23,8 @@ class Edge(StrEnum):
     OBSERVER_CHANGE_BEFORE = "observer.change.before"
     OBSERVER_CHANGE_AFTER = "observer.change.after"
     OBSERVER_ACK_BEFORE = "observer.ack.before"
+    OBSERVER_LETTER_BEFORE = "observer.letter.before"
+    OBSERVER_LETTER_AFTER = "observer.letter.after"
 
     PLANNER_TICK_INPUT_BEFORE = "planner.tick_input.before"
     PLANNER_TICK_INPUT_AFTER = "planner.tick_input.after"
@@ -51,6 +53,8 @@ class Edge(StrEnum):
     PLANNER_SNAPSHOT_BEFORE = "planner.snapshot.before"
     PLANNER_SNAPSHOT_AFTER = "planner.snapshot.after"
     PLANNER_ACK_BEFORE = "planner.ack.before"
+    PLANNER_LETTER_BEFORE = "planner.letter.before"
+    PLANNER_LETTER_AFTER = "planner.letter.after"
 
     EXECUTOR_CLAIM_BEFORE = "executor.claim.before"
     EXECUTOR_CLAIM_AFTER = "executor.claim.after"
@@ -69,6 +73,10 @@ class Edge(StrEnum):
     EXECUTOR_LATE_BEFORE = "executor.late.before"
     EXECUTOR_LATE_AFTER = "executor.late.after"
     EXECUTOR_ACK_BEFORE = "executor.ack.before"
+    EXECUTOR_RETRY_BEFORE = "executor.retry.before"
+    EXECUTOR_RETRY_AFTER = "executor.retry.after"
+    EXECUTOR_LETTER_BEFORE = "executor.letter.before"
+    EXECUTOR_LETTER_AFTER = "executor.letter.after"
 
     NOTIFIER_CLAIM_BEFORE = "notifier.claim.before"
     NOTIFIER_CLAIM_AFTER = "notifier.claim.after"
@@ -77,6 +85,8 @@ class Edge(StrEnum):
     NOTIFIER_DELIVERY_BEFORE = "notifier.delivery.before"
     NOTIFIER_DELIVERY_AFTER = "notifier.delivery.after"
     NOTIFIER_ACK_BEFORE = "notifier.ack.before"
+    NOTIFIER_LETTER_BEFORE = "notifier.letter.before"
+    NOTIFIER_LETTER_AFTER = "notifier.letter.after"
 
     MEMORY_STORE_BEFORE = "memory.store.before"
     MEMORY_STORE_AFTER = "memory.store.after"
@@ -101,6 +111,8 @@ class Edge(StrEnum):
     GATEWAY_SWITCH_AFTER = "gateway.switch.after"
     GATEWAY_SCHEDULE_BEFORE = "gateway.schedule.before"
     GATEWAY_SCHEDULE_AFTER = "gateway.schedule.after"
+    GATEWAY_LETTER_BEFORE = "gateway.letter.before"
+    GATEWAY_LETTER_AFTER = "gateway.letter.after"
     GATEWAY_EVENT_BEFORE = "gateway.event.before"
     GATEWAY_EVENT_AFTER = "gateway.event.after"
 

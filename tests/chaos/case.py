@@ -29,9 +29,9 @@ class Case:
     def instance(self) -> str:
         return f"{self.edge.service}-1"
 
-    async def arm(self, edge: Edge | None = None, reach: int | None = None) -> None:
-        """Have the service's next process die at the edge (this case's, unless another is named)."""
-        self.scene.mesh.start(self.instance, f"{edge or self.edge}=kill@{reach or self.reach}")
+    async def arm(self, edge: Edge | None = None, reach: int | None = None, *, failing: str = "") -> None:
+        """Have the service's next process die at the edge (this case's, or another). ``failing``: failpoints besides."""
+        self.scene.mesh.start(self.instance, f"{edge or self.edge}=kill@{reach or self.reach};{failing}")
         # It may come to its edge by what its former self left to do, before it says that it works.
         await self.scene.mesh.came(self.instance)
 

@@ -34,6 +34,8 @@ QUICK = {
     "ANCHORWATCH_DEBOUNCE_P1_S": "0",
     "ANCHORWATCH_SWEEP_S": "3",
     "ANCHORWATCH_LEASE_S": "3",
+    # What fails twice is shown to people, who need not wait for minutes of tries.
+    "ANCHORWATCH_DEAD_LETTER_TRIES": "2",
 }
 WAKES_MAX = 10_000
 _names = itertools.count(1)

@@ -12,7 +12,7 @@ from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.topology.streams import journal_stream
 
-from tests.chaos.case import Case
+from tests.chaos.case import DEATH_S_MAX, Case
 from tests.chaos.scheduling import Daily
 from tests.support.waiting import eventually
 
@@ -210,6 +210,50 @@ async def kept(case: Case) -> None:
     await case.dies_during(asyncio.to_thread(order))
 
 
+HANDLERS = {
+    "observer": Edge.OBSERVER_INPUT_BEFORE,
+    "planner": Edge.PLANNER_ACQUIRE_BEFORE,
+    "executor": Edge.EXECUTOR_CLAIM_BEFORE,
+    "notifier": Edge.NOTIFIER_CLAIM_BEFORE,
+}
+"""Where a service's handler is made to fail, as one that has a defect."""
+
+
+def fails_twice(edge: Edge) -> str:
+    return ";".join(f"{edge}=fail@{reach}" for reach in (1, 2))
+
+
+async def set_aside(case: Case) -> None:
+    """A handler fails, again and again; the process dies where that is written down."""
+    await case.arm(failing=fails_twice(HANDLERS[case.edge.service]))
+    await case.dies_during(case.tell())
+
+
+async def given_up(case: Case) -> None:
+    """A command is given up, and a person has it tried again."""
+    mesh, actor = case.scene.mesh, case.actor
+    mesh.start("executor-1", fails_twice(Edge.EXECUTOR_CLAIM_BEFORE))
+    await mesh.ready("executor-1")
+    await actor.make()
+    await actor.say([("set", "a", "ok")])
+    letter = await eventually(lambda: _open_letter(case), DEATH_S_MAX, "its command is given up")
+    mesh.start("executor-1")
+    await mesh.ready("executor-1")
+
+    async def retry() -> None:
+        with mesh.api() as api:
+            await asyncio.to_thread(api.post, f"/api/dead-letters/{letter}/retry", {}, key=actor.name)
+
+    await case.arm()
+    await case.dies_during(retry())
+
+
+async def _open_letter(case: Case) -> str:
+    with case.scene.mesh.api() as api:
+        found = await asyncio.to_thread(api.get, "/api/dead-letters", session=case.actor.name, state="open")
+    return str(found["data"][0]["id"]) if found["data"] else ""
+
+
 PLAYS: Mapping[str, Callable[[Case], Awaitable[None]]] = {
     "planner.refuse": overflowed,
     "planner.takeover": taken_over,
@@ -219,6 +263,9 @@ PLAYS: Mapping[str, Callable[[Case], Awaitable[None]]] = {
     "gateway.control": ordered,
     "gateway.switch": switched,
     "gateway.resolve": settled,
+    "gateway.letter": given_up,
+    "executor.retry": given_up,
+    **{f"{service}.letter": set_aside for service in HANDLERS},
     "gateway.schedule": kept,
     "planner.occurrence": scheduled,
     "planner.schedule_end": abandoned,

@@ -71,7 +71,7 @@ async def order(
     action = Action(verb, by(), parts.clock.now_ms(), key or secrets.token_urlsafe(18), note)
     if verb == "retry" and letter.address.handler != "session" and ordered(letter, action) is not None:
         await find_message(parts.bus, letter.address)
-    journal = LetterJournal(parts.bus, parts.writer)
+    journal = LetterJournal(parts.bus, parts.writer, by="gateway")
     filed = await journal.change(
         letter.address, lambda now: ordered(now, action) if now is not None else None, action.at_ms
     )

@@ -9,6 +9,7 @@ import structlog
 from anchorwatch.core.effect.state import EffectState, Owner
 from anchorwatch.core.errors import NotFound, Unavailable
 from anchorwatch.core.letters import DeadLetter
+from anchorwatch.edges import Edge, reached
 from anchorwatch.execution.job import Job, outcome
 from anchorwatch.execution.recorder import Recorder
 from anchorwatch.journal.commit import Committer
@@ -60,7 +61,9 @@ class GivingUp:
         call = f"{job.command.tool} ({job.ref.session}/{job.call})"
         text = f"{call} could not be handled before; try it again where it is still wanted"
         body = input_body("trigger", 0, text=text, by=order.by)
+        reached(Edge.EXECUTOR_RETRY_BEFORE)
         await accept(self.committer, job.ref, id_, body, at_ms=order.at_ms, writer=self.recorder.identity)
+        reached(Edge.EXECUTOR_RETRY_AFTER)
         return True
 
     async def _check_owner(self, state: EffectState) -> None:

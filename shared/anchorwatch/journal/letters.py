@@ -15,6 +15,7 @@ from anchorwatch.codec import decode, encode
 from anchorwatch.core.errors import Damaged, Fenced, NotFound, Unavailable
 from anchorwatch.core.letters import Action, Address, DeadLetter, Fault, LetterState
 from anchorwatch.core.records import Kind, Record
+from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.commit import Committer, Write
 from anchorwatch.journal.reading import newest
 from anchorwatch.topology.streams import DEAD
@@ -35,11 +36,25 @@ class Filed:
     fresh: bool = False
 
 
-class LetterJournal:
-    """Reads and writes letters. ``writer`` names the process in the records."""
+_EDGES = {
+    "observer": (Edge.OBSERVER_LETTER_BEFORE, Edge.OBSERVER_LETTER_AFTER),
+    "planner": (Edge.PLANNER_LETTER_BEFORE, Edge.PLANNER_LETTER_AFTER),
+    "executor": (Edge.EXECUTOR_LETTER_BEFORE, Edge.EXECUTOR_LETTER_AFTER),
+    "notifier": (Edge.NOTIFIER_LETTER_BEFORE, Edge.NOTIFIER_LETTER_AFTER),
+    "gateway": (Edge.GATEWAY_LETTER_BEFORE, Edge.GATEWAY_LETTER_AFTER),
+}
+"""Around the write of a letter, by who writes it. Memory has none: only a fault of its own code has it write one."""
 
-    def __init__(self, bus: Bus, writer: str) -> None:
+
+class LetterJournal:
+    """Reads and writes letters. ``writer`` names the process in the records.
+
+    ``by``: the part of the code that acts, where it is not the one whose letters they are.
+    """
+
+    def __init__(self, bus: Bus, writer: str, by: str = "") -> None:
         self._bus = bus
+        self._by = by
         self._committer = Committer(bus, DEAD)
         self._writer = writer
 
@@ -70,7 +85,12 @@ class LetterJournal:
         subject = DEAD_LETTER.at(workspace=address.workspace, service=address.service, id=address.id)
         payload, _ = encode(Record(Kind.DEAD_LETTER, at_ms, self._writer, _body(letter)))
         write = Write(subject, payload, ttl_s=_TTL_S.get(letter.state))
+        before, after = _EDGES.get(self._by or address.service, (None, None))
+        if before is not None:
+            reached(before)
         sequence = await self._committer.commit([write], Expect(subject, head))
+        if after is not None:
+            reached(after)
         return Filed(letter, sequence, fresh=True)
 
     async def change(

@@ -1,8 +1,8 @@
-"""Failpoints: a process that kills or stops itself at a durable edge, for tests that need the very moment.
+"""Failpoints: a process that kills or stops itself, or fails, at a durable edge, for tests that need the very moment.
 
 The variable ``ANCHORWATCH_FAILPOINTS`` holds them: ``executor.effect.after=kill@2;planner.step.before=stop``. `kill` is
-SIGKILL, `stop` is SIGSTOP; ``@n`` is the n-th time that this process reaches the edge (default 1). It is no
-setting: no file can hold it by mistake.
+SIGKILL, `stop` is SIGSTOP, `fail` raises what no code expects, as a defect would; ``@n`` is the n-th time that this
+process reaches the edge (default 1). It is no setting: no file can hold it by mistake.
 """
 
 from __future__ import annotations
@@ -21,16 +21,22 @@ from anchorwatch.core.errors import BadSettings
 from anchorwatch.edges import Edge
 
 VARIABLE = "ANCHORWATCH_FAILPOINTS"
-ACTIONS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+INJECTED = "a failpoint at"
+"""How the text of the error begins that `fail` raises."""
+ACTIONS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "fail": None}
 _FORM = re.compile(r"(?P<edge>[a-z_.]+)=(?P<action>[a-z]+)(?:@(?P<reach>[1-9][0-9]{0,8}))?")
+
+
+class Injected(RuntimeError):
+    """The defect that a failpoint stands for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failpoint:
-    """At the ``reach``-th time that ``edge`` is reached, send ``number`` to this process."""
+    """At the ``reach``-th time that ``edge`` is reached, send ``number`` to this process; without one, raise `Injected`."""
 
     edge: Edge
-    number: signal.Signals
+    number: signal.Signals | None
     reach: int
 
 
@@ -67,7 +73,10 @@ def hook(
         counts[edge] += 1
         for point in points:
             if point.edge is edge and point.reach == counts[edge]:
-                log.warning("failpoint", edge=str(edge), reach=point.reach, signal=point.number.name)
+                what = point.number.name if point.number else "fails"
+                log.warning("failpoint", edge=str(edge), reach=point.reach, signal=what)
+                if point.number is None:
+                    raise Injected(f"{INJECTED} {edge}")
                 send(os.getpid(), point.number)
 
     return reach

@@ -53,6 +53,15 @@ class Plan:
 
 
 KILL, STOP, STOP_LONG = "kill at an edge", "stop at an edge", "stop for long at an edge"
+DEFECT = "defect at an edge"
+DEFECT_EDGES = (
+    Edge.OBSERVER_INPUT_BEFORE,
+    Edge.PLANNER_ACQUIRE_BEFORE,
+    Edge.EXECUTOR_CLAIM_BEFORE,
+    Edge.NOTIFIER_CLAIM_BEFORE,
+)
+"""Where a handler fails as code that has a defect does, again and again, so that its message is set aside."""
+DEFECTIVE, DEFECTS = 0.15, 3
 BLOWS = ("kill", "stop", "cut", "zombie", "restart", "clock")
 
 
@@ -67,6 +76,10 @@ def draw(chance: random.Random, edges: Sequence[Edge], span_s: float) -> Plan:
         for _ in range(chance.choice((1, 2, 3)))
     ]
     blows = [(chance.choice(BLOWS), chance.uniform(0, span_s)) for _ in range(chance.choice((0, 0, 1, 2, 3)))]
+    defective = [each for each in edges if each in DEFECT_EDGES]
+    if defective and chance.random() < DEFECTIVE:
+        where, reach = chance.choice(defective), chance.choice((1, 2, 4))
+        struck += [(DEFECT, where, reach + n) for n in range(DEFECTS)]
     return Plan(
         rates={kind: chance.choice(RATES[kind]) for kind in kinds},
         edges=tuple(struck),
@@ -92,7 +105,12 @@ class Storm:
         """From here on the plan is carried out; what crashes is started again, as a supervisor does."""
         self.mesh.on_crash = lambda process: self._later(self._back(process, 1.0))
         for kind, edge, reach in self.plan.edges:
-            strikes = {KILL: self._kill_here, STOP: self._stop_here, STOP_LONG: self._stop_long_here}
+            strikes = {
+                KILL: self._kill_here,
+                STOP: self._stop_here,
+                STOP_LONG: self._stop_long_here,
+                DEFECT: self._fail_here,
+            }
             self.mesh.watch.plan(edge, reach, strikes[kind])
         for kind, at_s in self.plan.blows:
             self._spawn(self._blow(kind, at_s))
@@ -135,6 +153,10 @@ class Storm:
         self._note(STOP_LONG, life)
         life.stop()
         self._long.add(self.mesh.outside(self._awake(life, LONG_S)))
+
+    def _fail_here(self, life: Life) -> None:
+        self.counts[DEFECT] += 1
+        raise RuntimeError(f"a defect of {life.identity.service}")
 
     # At an instant.
 

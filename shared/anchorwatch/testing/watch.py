@@ -20,9 +20,6 @@ BEFORE = "before"
 NOT_DURABLE = ("$KV.leases.", "$KV.models.", "aw.rpc.")
 """Who leads, who is present and how a model counts says nothing about what happened, and is learned anew."""
 
-TRIED_APART = ("aw.dead.",)
-"""A letter is written when a handler fails again and again, which a run seldom comes to: tests of letters kill around that."""
-
 _open: contextvars.ContextVar[Edge | None] = contextvars.ContextVar("edge", default=None)
 
 
@@ -66,9 +63,5 @@ class EdgeWatch:
 
     def on_write(self, subject: str) -> None:
         """A client is about to write."""
-        if (
-            current() is not None
-            and _open.get() is None
-            and not subject.startswith((*NOT_DURABLE, *TRIED_APART))
-        ):
+        if current() is not None and _open.get() is None and not subject.startswith(NOT_DURABLE):
             self.unguarded[subject] += 1

@@ -164,7 +164,9 @@ def _told(arrivals: Arrivals, id_: str, state: str, title: str) -> Iterator[str]
 
 
 def _is_of(delivery_id: str, records: list[Stored]) -> bool:
-    return int(delivery_id.partition("-")[0]) in {each.sequence for each in records}
+    of = delivery_id.partition("-")[0]
+    # What tells of a letter is of no session.
+    return of.isdecimal() and int(of) in {each.sequence for each in records}
 
 
 def _shared_limit(scene: Scene, journal: list[Stored]) -> Iterator[str]:

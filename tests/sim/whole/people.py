@@ -170,6 +170,10 @@ class People:
         await self.make_schedule(ref, name)
         await self.order(ref, "delete", f"{name}-deleted")
 
+    async def retry(self, letter: str, key: str) -> None:
+        """Have the message of a letter handled once more."""
+        await self.insist("POST", f"/api/dead-letters/{letter}/retry", None, key)
+
     async def settle(self, call: str, *, done: bool) -> None:
         """Say what became of an effect that is unknown, as a person finds it out."""
         body = {"call": call, "verdict": "done" if done else "not-done"}

@@ -19,15 +19,17 @@ from anchorwatch.bus.sim import Faults
 from anchorwatch.bus.sim.clock import EPOCH_MS, SimClock
 from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.codec import decode
+from anchorwatch.core.letters import DeadLetter, LetterState
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.edges import Edge
+from anchorwatch.journal.letters import read_letter
 from anchorwatch.journal.schedules import read_schedule
 from anchorwatch.packs import registry
 from anchorwatch.testing import storm
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import Life
-from anchorwatch.topology.streams import EVENTS, TICKS, journal_stream
-from anchorwatch.topology.subjects import INPUT, SCHEDULE, SessionSubjects
+from anchorwatch.topology.streams import DEAD, EVENTS, TICKS, journal_stream
+from anchorwatch.topology.subjects import DEAD_LETTER, INPUT, SCHEDULE, SessionSubjects
 from anchorwatch_planner import look
 from anchorwatch_planner import main as planner
 
@@ -88,6 +90,7 @@ class Scene:
             debounce_p0_s=chance.choice((0.0, 0.5)),
             debounce_p1_s=chance.choice((0.0, 1.0)),
             model_timeout_s=8.0,
+            dead_letter_tries=random.Random(f"letters {seed}").choice((8, 1)),
             **self._draw_limits(),
             context_tokens_max=chance.choice((30_000, 30_000, 1_200)),
         )
@@ -234,11 +237,19 @@ class Scene:
             await self._people.trigger(self.refs[0], f"more-{number}")
             await self._rest()
         await self._rest()
+        for number, letter in enumerate(self._letters("open")):
+            await self._people.retry(letter.address.letter_id, f"retry-{number}")
+        await self._rest()
         for ref, call in self._unknown():
             key = self.mesh.history(ref).claims_of(call)[0].claimed.effect_key
             note = self.provider.notes.get(key)
             await self._people.settle(f"{ref.session}/{call}", done=note is not None and note.done > 0)
         return await self._rest()
+
+    def _letters(self, *states: LetterState) -> list[DeadLetter]:
+        found = self.mesh.server.stream(DEAD).lasts([DEAD_LETTER.filter()], 2**53).messages
+        letters = [letter for each in found if (letter := read_letter(each).letter)]
+        return [letter for letter in letters if letter.state in states]
 
     def _unknown(self) -> list[tuple[SessionRef, CallId]]:
         """The effects that are unknown, and that nobody has settled."""
@@ -269,6 +280,8 @@ class Scene:
                 if state.pending or state.ack_pending:
                     return False
         registers = server.stream(journal_stream()).lasts([SCHEDULE.filter()], 2**53).messages
+        if self._letters("failing", "retried"):
+            return False
         return all(map(self._is_idle, self.refs)) and not any(
             read_schedule(each).living for each in registers
         )

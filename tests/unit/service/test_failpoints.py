@@ -95,6 +95,18 @@ def test_each_failpoint_counts_its_own_edge() -> None:
     assert sent == [signal.SIGKILL, signal.SIGSTOP]
 
 
+def test_a_failpoint_may_stand_for_a_defect() -> None:
+    sent: list[int] = []
+    reach = failpoints.hook(
+        failpoints.parse("executor.claim.before=fail@2"), LOG, lambda _, number: sent.append(number)
+    )
+    reach(Edge.EXECUTOR_CLAIM_BEFORE)
+    with pytest.raises(failpoints.Injected, match=r"a failpoint at executor\.claim\.before"):
+        reach(Edge.EXECUTOR_CLAIM_BEFORE)
+    reach(Edge.EXECUTOR_CLAIM_BEFORE)
+    assert sent == []
+
+
 def test_without_the_variable_nothing_is_installed() -> None:
     failpoints.install({}, LOG)
     edges.reached(Edge.PLANNER_STEP_BEFORE)

@@ -19,7 +19,7 @@ from anchorwatch.mesh.credentials import CLI, Credentials
 from anchorwatch.mesh.files import DataDir, last_reason, write_private
 from anchorwatch.mesh.roster import NATS, Roster
 from anchorwatch.service.connect import connect
-from anchorwatch.service.failpoints import VARIABLE
+from anchorwatch.service.failpoints import INJECTED, VARIABLE
 from anchorwatch.settings import PREFIX, load
 
 READY_S_MAX = 30.0
@@ -207,10 +207,10 @@ class CrashMesh:
             await bus.close()
 
     def faults(self) -> list[str]:
-        """Lines of the logs that hold a traceback: who is killed leaves none."""
+        """Lines of the logs that hold a traceback, but for what a failpoint asked for: who is killed leaves none."""
         return [
             f"{log.name}: {line}"
             for log in sorted(self.data.logs.glob("*.log*"))
             for line in log.read_text(errors="replace").splitlines()
-            if '"exception"' in line or line.startswith("Traceback")
+            if ('"exception"' in line or line.startswith("Traceback")) and INJECTED not in line
         ]
