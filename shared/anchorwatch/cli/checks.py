@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+NAMED_MAX = 5
 MARKS = {"passed": "ok    ", "failed": "FAILED", "note": "note  "}
 
 
@@ -38,3 +40,9 @@ def failed(name: str, detail: str, hint: str = "") -> Check:
 def note(name: str, detail: str) -> Check:
     """Something to know."""
     return Check(name, "note", detail)
+
+
+def named(found: Sequence[str]) -> str:
+    """The first few of them, and how many more there are."""
+    more = f", and {len(found) - NAMED_MAX} more" if len(found) > NAMED_MAX else ""
+    return "; ".join(found[:NAMED_MAX]) + more

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anchorwatch.bus.port import Bus, StreamMissing
-from anchorwatch.cli import doctor_wakes
+from anchorwatch.cli import doctor_stuck, doctor_wakes
 from anchorwatch.cli.checks import Check, failed, note, passed
 from anchorwatch.cli.doctor_wakes import Neglected
 from anchorwatch.core.errors import AnchorWatchError, NotFound
@@ -34,6 +34,7 @@ async def examine(mesh: Settings, system: Settings) -> tuple[list[Check], list[N
         checks += [await _streams(bus), await _buckets(bus), await _yard(bus)]
         try:
             wakes, neglected = await doctor_wakes.examine(bus)
+            wakes += await doctor_stuck.examine(bus)
         except AnchorWatchError as error:
             return [*checks, failed("wakes", error.message, error.hint)], []
         return [*checks, *wakes], neglected

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anchorwatch.bus.port import Bus, Stored
-from anchorwatch.cli.checks import Check, failed, note, passed
+from anchorwatch.cli.checks import Check, failed, named, note, passed
 from anchorwatch.codec import decode_anchor
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import AnchorWatchError, Damaged, NotFound
@@ -34,7 +34,6 @@ LATE_MS_MAX = 60_000
 AHEAD_MS_MAX = 2 * 3_600_000
 """A clock that was set back by an hour is no reason to do anything about a schedule; one that was days ahead is."""
 AGAIN_S = 2.0
-NAMED_MAX = 5
 RUNNING = "is a planner ready? `anchorwatch status`; `anchorwatch doctor --fix` has each looked at now"
 
 
@@ -98,24 +97,19 @@ async def mend(data_dir: Path | None, neglected: Sequence[Neglected]) -> Check:
             woken.append(str(each.ref))
     except AnchorWatchError as error:
         return failed("mended", f"{len(woken)} of {len(neglected)} sessions: {error.message}", error.hint)
-    return note("mended", f"asked for a turn of {_named(woken)}")
+    return note("mended", f"asked for a turn of {named(woken)}")
 
 
 def _sessions(known: int, found: Sequence[Neglected]) -> Check:
     if not found:
         return passed("wakes", f"each of {known} sessions is woken by something, or held by a person")
-    return failed("wakes", _named([f"{each.ref}: {each.why}" for each in found]), RUNNING)
+    return failed("wakes", named([f"{each.ref}: {each.why}" for each in found]), RUNNING)
 
 
 def _schedules(late: Sequence[str]) -> Check:
     if not late:
         return passed("schedules", "none is overdue")
-    return failed("schedules", _named(late), "is a planner ready? `anchorwatch status`; its log says more")
-
-
-def _named(found: Sequence[str]) -> str:
-    more = f", and {len(found) - NAMED_MAX} more" if len(found) > NAMED_MAX else ""
-    return "; ".join(found[:NAMED_MAX]) + more
+    return failed("schedules", named(late), "is a planner ready? `anchorwatch status`; its log says more")
 
 
 async def _neglected(bus: Bus, directory: AgentDirectory, refs: Sequence[SessionRef]) -> list[Neglected]:

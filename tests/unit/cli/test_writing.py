@@ -118,11 +118,14 @@ def test_a_faulty_agent_file_is_explained(run: Run, remote: Gateway, text: str, 
     assert remote.asked == []
 
 
-def test_a_limit_that_only_the_pack_knows_is_handed_on(run: Run, remote: Gateway) -> None:
-    Path("agent.toml").write_text(AGENT + "instances_max = 9")
-    remote.answer("PUT /api/agents/keeper", (200, {"name": "keeper", "version": 3}))
-    assert run("agents", "apply", "agent.toml").code == 0
-    assert remote.asked[0].body["limits"]["instances_max"] == 9
+def test_a_limit_that_there_is_not_is_refused_with_those_that_there_are(run: Run, remote: Gateway) -> None:
+    Path("agent.toml").write_text(AGENT + "turns_per_huor = 9")
+    ran = run("agents", "apply", "agent.toml")
+    assert ran.code == 2
+    assert "limits.turns_per_huor is none of the fields" in ran.err
+    assert "turns_per_hour" in ran.err
+    assert "stands in [config]" in ran.err
+    assert remote.asked == []
 
 
 def test_a_missing_agent_file_is_not_found(run: Run, remote: Gateway) -> None:

@@ -1,0 +1,135 @@
+"""The doctor's look at what has come to a stop: dead letters, turns that stand still, effects that are unknown, kill switches.
+
+What a person must decide fails the check, since no process will. A kill switch that is on is a person's own word, and only noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anchorwatch.bus.port import Bus, Stored
+from anchorwatch.cli.checks import Check, failed, named, note, passed
+from anchorwatch.codec import decode_anchor
+from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.errors import Damaged
+from anchorwatch.core.names import SessionRef
+from anchorwatch.journal.blocks import read_block
+from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.effects import EffectJournal
+from anchorwatch.journal.letters import read_letter
+from anchorwatch.journal.switches import SwitchJournal, first_on, subjects_of
+from anchorwatch.topology.streams import ANCHORS_BUCKET, DEAD, journal_stream
+from anchorwatch.topology.subjects import BLOCK, CLAIM, DEAD_LETTER, EFFECT, SessionSubjects
+
+STILL_MS_MAX = 15 * 60_000
+"""A turn in which nothing was recorded for so long does not go on by itself: a model call or a takeover is far shorter."""
+CLAIMED_MS_MAX = 2 * 3_600_000
+"""So long where an executor had just claimed a command: it may be at work on it."""
+WRITER = "doctor:"
+
+
+async def examine(bus: Bus) -> list[Check]:
+    """Look at all of it.
+
+    Raises:
+        Unavailable, Damaged.
+    """
+    view = await bus.bucket(ANCHORS_BUCKET)
+    refs = [SessionRef(*key.split(".", 1)) for key in await view.keys()]
+    return [await _letters(bus), await _sessions(bus, refs), await _effects(bus), await _switches(bus)]
+
+
+async def _letters(bus: Bus) -> Check:
+    opened = []
+    for stored in await _lasts(bus, DEAD, DEAD_LETTER.filter()):
+        try:
+            letter = read_letter(stored).letter
+        except Damaged:
+            # The next failure of its message writes it anew.
+            continue
+        if letter is not None and letter.state == "open":
+            opened.append(f"{letter.address.workspace}/{letter.address.letter_id}: {letter.fault.text}")
+    if not opened:
+        return passed("dead letters", "none is open")
+    hint = "`anchorwatch dead-letters` shows them; mend what they say, then retry or drop each"
+    return failed("dead letters", f"{len(opened)} open: {named(opened)}", hint)
+
+
+async def _sessions(bus: Bus, refs: Sequence[SessionRef]) -> Check:
+    stuck = [why for ref in refs if (why := await _why_stuck(bus, ref))]
+    if not stuck:
+        return passed("sessions", "no turn stands still, and none is quarantined")
+    return failed(
+        "sessions",
+        named(stuck),
+        "`anchorwatch show SESSION` says where it stands; `anchorwatch repair SESSION` mends what is quarantined",
+    )
+
+
+async def _why_stuck(bus: Bus, ref: SessionRef) -> str:
+    """Why a session is not well; empty: it is, or a person holds it."""
+    page = await bus.last(journal_stream(ref.shard), [SessionSubjects(ref).planner_family])
+    found = {stored.subject: stored for stored in page.messages}
+    stored = found.get(SessionSubjects(ref).anchor)
+    if stored is None:
+        return ""
+    try:
+        anchor, record = decode_anchor(stored.payload)
+    except Damaged as damage:
+        return f"{ref}: its anchor cannot be read: {damage.message}"
+    if anchor.status == "quarantined":
+        return f"{ref} is quarantined: {record.body.get('reason', '')}"
+    if anchor.status != "active" or await _is_held(bus, ref, anchor):
+        return ""
+    newest = max(page.messages, key=lambda each: each.sequence)
+    newest = await _newest_effect(bus, ref, anchor.run_id, newest) or newest
+    still_ms = await bus.server_time_ms() - newest.time_ms
+    if still_ms <= (CLAIMED_MS_MAX if newest.subject.endswith(f".{CLAIM}") else STILL_MS_MAX):
+        return ""
+    return f"{ref}: its run {anchor.run_id} has stood still for {still_ms // 60_000} min"
+
+
+async def _newest_effect(bus: Bus, ref: SessionRef, run_id: int, behind: Stored) -> Stored | None:
+    effects = EFFECT.filter(shard=ref.shard, workspace=ref.workspace, session=ref.session, run=run_id)
+    found = await _lasts(bus, journal_stream(ref.shard), effects, behind.sequence + 1)
+    return max(found, key=lambda each: each.sequence, default=None)
+
+
+async def _is_held(bus: Bus, ref: SessionRef, anchor: Anchor) -> bool:
+    page = await bus.last(journal_stream(ref.shard), subjects_of(ref, anchor.agent))
+    return first_on(page.messages) is not None
+
+
+async def _effects(bus: Bus) -> Check:
+    stream = journal_stream()
+    effects = EffectJournal(bus, Committer(bus, stream), WRITER)
+    newest = (await bus.stream_state(stream)).last_sequence
+    unknown = []
+    for stored in await _lasts(bus, stream, BLOCK.filter()):
+        workspace = (BLOCK.parse(stored.subject) or {})["workspace"]
+        for entry in read_block(stored).entries:
+            ref = SessionRef(workspace, entry.session)
+            # An entry says that an effect may be unknown; the effect says whether it is.
+            if (await effects.look(ref, entry.pool, entry.call, newest)).unknown:
+                unknown.append(f"{workspace}/{entry}")
+    if not unknown:
+        return passed("effects", "none is unknown and blocks its resource")
+    hint = "find out what became of each, and say so: `anchorwatch effects resolve CALL done|not-done`"
+    return failed("effects", f"{len(unknown)} unknown, blocking what they acted on: {named(unknown)}", hint)
+
+
+async def _switches(bus: Bus) -> Check:
+    journal = SwitchJournal(bus, Committer(bus, journal_stream()), WRITER)
+    on = [f"{each}, by {each.by}" for each in await journal.all() if each.on]
+    return note("kill switches", named(on)) if on else passed("kill switches", "none is on")
+
+
+async def _lasts(bus: Bus, stream: str, filter_: str, start: int = 1) -> Sequence[Stored]:
+    """The last message of each subject, however many there are."""
+    found: dict[str, Stored] = {}
+    while True:
+        page = await bus.range(stream, filter_, start)
+        found |= {stored.subject: stored for stored in page.messages}
+        if not page.more:
+            return list(found.values())
+        start = page.messages[-1].sequence + 1

@@ -1,0 +1,100 @@
+"""The doctor does not say that all is well while something has come to a stop."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from anchorwatch.bus.port import Message
+from anchorwatch.cli.doctor_stuck import examine
+from anchorwatch.models.port import ProposedCall, Situation, StepDecision
+from anchorwatch.packs import registry
+from anchorwatch.testing.mesh import SimMesh
+from anchorwatch.topology.subjects import SessionSubjects
+
+from tests.sim.test_dead_letters_planner import MissingPack, open_letter
+from tests.sim.test_kill_switch import turn
+from tests.sim.test_planner import agent, mesh_test, once
+from tests.sim.test_quarantine import SETTINGS, quarantined
+from tests.sim.test_resolutions import FRESH_MS, settle
+from tests.support.letters import in_state
+from tests.support.letters import mesh_test as poisoned_mesh_test
+from tests.support.packs import Sink, bench_agent
+
+WELL = {"dead letters": "passed", "sessions": "passed", "effects": "passed", "kill switches": "passed"}
+
+
+async def states(mesh: SimMesh) -> dict[str, str]:
+    return {check.name: check.state for check in await examine(mesh.bus)}
+
+
+async def detail(mesh: SimMesh, name: str) -> str:
+    return next(check.detail for check in await examine(mesh.bus) if check.name == name)
+
+
+def test_an_open_dead_letter_is_no_health(tmp_path: Path) -> None:
+    pack = MissingPack()
+    registry.register(pack)
+
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("executor")
+        ref = await mesh.session("s", bench_agent(tmp_path, pack="missing", heartbeat_s=3600))
+        pack.missing = True
+        await mesh.add("planner")
+        await open_letter(mesh)
+        assert (await states(mesh))["dead letters"] == "failed"
+        assert "default/planner-s: there is no pack 'missing'" in await detail(mesh, "dead letters")
+        pack.missing = False
+        await mesh.until_rest(ref, 1, within_s=60)
+        await mesh.until(in_state(mesh.bus, "done"), within_s=60)
+        assert await states(mesh) == WELL
+
+    poisoned_mesh_test(body)
+
+
+def test_a_turn_that_stands_still_is_no_health_unless_a_person_holds_it(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner")
+        spec = agent(tmp_path, once("fire"), heartbeat_s=3600)
+        await mesh.session("s", spec)
+        await asyncio.sleep(14 * 60)
+        assert await states(mesh) == WELL, "it waits for an executor, and not for long"
+        await asyncio.sleep(2 * 60)
+        assert "default/s: its run 1 has stood still for 16 min" in await detail(mesh, "sessions")
+        await turn(mesh, "session", "on", on=True)
+        assert await states(mesh) == WELL | {"kill switches": "note"}
+        assert "session s is on, by ada" in await detail(mesh, "kill switches")
+
+    mesh_test(1, body)
+
+
+def test_a_quarantined_session_is_no_health(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner")
+        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600))
+        await mesh.until_rest(ref, 1)
+        await mesh.bus.publish(Message(SessionSubjects(ref).log, b"no record"))
+        await mesh.say(ref, "m")
+        await quarantined(mesh, ref)
+        assert (await detail(mesh, "sessions")).startswith("default/s is quarantined: ")
+
+    mesh_test(1, body, **SETTINGS)
+
+
+def test_an_effect_that_nobody_can_tell_of_is_no_health_until_it_is_settled(tmp_path: Path) -> None:
+    def rules(situation: Situation) -> StepDecision:
+        first = situation.run_id == 1 and not situation.steps
+        return StepDecision("", (ProposedCall("fire", {"item": "x", "mode": "lost"}),) if first else ())
+
+    async def body(mesh: SimMesh) -> None:
+        Sink(tmp_path).set_world(at_ms=FRESH_MS)
+        await mesh.open("observer", "planner", "executor")
+        ref = await mesh.session("s", agent(tmp_path, rules, heartbeat_s=3600))
+        await mesh.until_rest(ref, 1)
+        assert (await states(mesh))["effects"] == "failed"
+        assert "default/s/1.1.1" in await detail(mesh, "effects")
+        await settle(mesh, ref)
+        await asyncio.sleep(10)
+        assert await states(mesh) == WELL
+
+    mesh_test(1, body)
