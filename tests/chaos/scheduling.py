@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from anchorwatch.bus.port import Bus
 from anchorwatch.core.schedules import machine
+from anchorwatch.core.schedules.cron import Cron
 from anchorwatch.core.schedules.schedule import Changed, Definition, Schedule
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.orders import Asked
@@ -18,6 +19,7 @@ WORKSPACE = "default"
 WRITER = "tests:chaos"
 MADE_BEFORE = timedelta(minutes=10)
 DUE_BEFORE = timedelta(minutes=5)
+UTC_ZONE = zone_of("UTC")
 
 
 @dataclass
@@ -38,7 +40,7 @@ class Daily:
         definition = Definition(
             WORKSPACE, self.name, session, f"{slot.minute} {slot.hour} * * *", "UTC", "look"
         )
-        await self.journal.make(definition, zone_of("UTC"), Asked(f"c-{self.name}", "ada", "made"), made_ms)
+        await self.journal.make(definition, UTC_ZONE, Asked(f"c-{self.name}", "ada", "made"), made_ms)
 
     async def now(self) -> Schedule:
         return await self.journal.find(WORKSPACE, self.name)
@@ -47,5 +49,9 @@ class Daily:
         changed = Changed("ada", round(datetime.now(UTC).timestamp() * 1000))
         asked = Asked(f"c-{self.name}-deleted", "ada", "deleted")
         await self.journal.order(
-            WORKSPACE, self.name, asked, changed.at_ms, lambda each: machine.delete(each, changed)
+            WORKSPACE,
+            self.name,
+            asked,
+            changed.at_ms,
+            lambda each: machine.delete(each, Cron(each.definition.cron), UTC_ZONE, changed),
         )

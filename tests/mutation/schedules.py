@@ -32,6 +32,13 @@ SCHEDULES = (
         f"{_UNIT}test_what_comes_while_it_is_paused_is_not_made_up_for",
     ),
     one(
+        "what came before a pause, and was not seen to, is lost",
+        _MACHINE,
+        "    owed = _came(schedule, cron, zone, changed.at_ms)",
+        "    owed = None",
+        f"{_UNIT}test_what_came_before_a_pause_is_seen_to_once_also_behind_it",
+    ),
+    one(
         "a slot in a gap comes when the clocks before the gap would have shown it",
         _ZONES,
         "    if after > before:",

@@ -9,20 +9,17 @@ import pytest
 from anchorwatch.codec import decode
 from anchorwatch.core.errors import Conflict, IdempotencyConflict
 from anchorwatch.core.records import Kind
-from anchorwatch.core.schedules import machine
-from anchorwatch.core.schedules.schedule import Changed, Overlap
+from anchorwatch.core.schedules.schedule import Counts, Overlap
 from anchorwatch.core.schedules.zones import slot_text
 from anchorwatch.edges import Edge
-from anchorwatch.journal.orders import Asked
 from anchorwatch.models.port import Situation, StepDecision
 from anchorwatch.testing.mesh import WORKSPACE, SimMesh
 from anchorwatch.testing.process import Life
 from anchorwatch.topology.streams import TICKS
 from anchorwatch.topology.subjects import SLOT_SCHEDULE
-from anchorwatch.zones import zone_of
 
 from tests.sim.test_planner import agent, mesh_test, once
-from tests.support.schedules import dispositions, journal_of, minutes, schedule, slots, standing
+from tests.support.schedules import dispositions, minutes, order, schedule, slots, standing
 
 EDGES = (
     Edge.PLANNER_OCCURRENCE_BEFORE,
@@ -150,24 +147,41 @@ def test_while_its_session_is_paused_one_waits_and_while_it_is_paused_itself_non
         assert await slots(mesh, ref) == ["00:01", "00:02 coalesced", "00:03 coalesced"]
         await mesh.control(ref, "resumed", "r")
         await mesh.until_rest(ref, 2, within_s=5)
-        asked, now_ms = Asked("c-pause", "ada", "pause"), mesh.server.now_ms()
-        await journal_of(mesh).order(
-            WORKSPACE, "n", asked, now_ms, lambda each: machine.pause(each, Changed("ada", now_ms))
-        )
+        await order(mesh, "pause")
         await asyncio.sleep(180)
-        later_ms, again = mesh.server.now_ms(), Asked("c-resume", "ada", "resume")
-        await journal_of(mesh).order(
-            WORKSPACE,
-            "n",
-            again,
-            later_ms,
-            lambda each: machine.resume(each, zone_of("UTC"), Changed("ada", later_ms)),
-        )
+        await order(mesh, "resume")
         await asyncio.sleep(60)
         assert len(await slots(mesh, ref)) == 4
         assert (await standing(mesh)).counts.missed == 0
 
     mesh_test(1, body, sweep_s=15)
+
+
+@pytest.mark.parametrize("resumed", [True, False])
+def test_what_came_before_a_pause_while_nobody_was_there_is_seen_to_once(
+    tmp_path: Path,
+    resumed: bool,  # noqa: FBT001
+) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner")
+        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600))
+        await mesh.until_rest(ref, 1)
+        await schedule(mesh, ref)
+        await asyncio.sleep(59 - mesh.server.now_ms() / 1000 % 60)
+        (planner,) = mesh.processes.values()
+        await planner.kill()
+        await asyncio.sleep(4)
+        await order(mesh, "pause")
+        if resumed:
+            await order(mesh, "resume")
+        await planner.start()
+        await mesh.until_rest(ref, 2)
+        assert await slots(mesh, ref) == ["00:01"]
+        await asyncio.sleep(60)
+        assert await slots(mesh, ref) == (["00:01", "00:02"] if resumed else ["00:01"])
+        assert (await standing(mesh)).counts == Counts(made=2 if resumed else 1)
+
+    mesh_test(1, body, sweep_s=600)
 
 
 def test_with_its_session_it_ends(tmp_path: Path) -> None:
@@ -212,11 +226,7 @@ def test_it_is_made_once_for_each_key_and_again_under_its_name_it_is_another(tmp
             await schedule(mesh, ref, "0 * * * *")
         with pytest.raises(Conflict):
             await schedule(mesh, ref, key="other")
-        now_ms = mesh.server.now_ms()
-        await journal_of(mesh).order(
-            WORKSPACE, "n", Asked("c-d", "ada", "d"), now_ms,
-            lambda each: machine.delete(each, Changed("ada", now_ms)),
-        )  # fmt: skip
+        await order(mesh, "delete")
         anew = await schedule(mesh, ref, key="other")
         assert anew.schedule_id != made.schedule_id
         kinds = [decode(each.payload).kind for each in mesh.journal() if "._workspace." in each.subject]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Literal
 
 from anchorwatch.codec import decode
 from anchorwatch.core.names import SessionRef
-from anchorwatch.core.schedules.schedule import Definition, Missed, Overlap, Schedule
+from anchorwatch.core.schedules import machine
+from anchorwatch.core.schedules.cron import Cron
+from anchorwatch.core.schedules.schedule import Changed, Definition, Missed, Overlap, Schedule
 from anchorwatch.journal.orders import Asked
 from anchorwatch.journal.schedules import ScheduleJournal
 from anchorwatch.testing.checks.wakes import ledger_of
@@ -31,6 +34,24 @@ async def schedule(
     asked = Asked(f"c-{key}", "ada", f"{cron} {missed} {overlap}")
     made, _ = await journal_of(mesh).make(definition, zone_of("UTC"), asked, mesh.server.now_ms())
     return made
+
+
+async def order(mesh: SimMesh, verb: Literal["pause", "resume", "delete"]) -> None:
+    """Give an order about the schedule."""
+    changed = Changed("ada", mesh.server.now_ms())
+
+    def change(found: Schedule) -> Schedule:
+        cron, zone = Cron(found.definition.cron), zone_of(found.definition.zone)
+        match verb:
+            case "pause":
+                return machine.pause(found, cron, zone, changed)
+            case "resume":
+                return machine.resume(found, zone, changed)
+            case "delete":
+                return machine.delete(found, cron, zone, changed)
+
+    asked = Asked(f"c-{verb}", changed.by, verb)
+    await journal_of(mesh).order(WORKSPACE, "n", asked, changed.at_ms, change)
 
 
 async def standing(mesh: SimMesh) -> Schedule:

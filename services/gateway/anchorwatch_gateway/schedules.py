@@ -99,13 +99,17 @@ async def order(
 
 
 def _change(verb: Literal["pause", "resume", "delete"], changed: Changed) -> Callable[[Schedule], Schedule]:
-    match verb:
-        case "pause":
-            return lambda schedule: machine.pause(schedule, changed)
-        case "resume":
-            return lambda schedule: machine.resume(schedule, zone_of(schedule.definition.zone), changed)
-        case "delete":
-            return lambda schedule: machine.delete(schedule, changed)
+    def change(schedule: Schedule) -> Schedule:
+        cron, zone = Cron(schedule.definition.cron), zone_of(schedule.definition.zone)
+        match verb:
+            case "pause":
+                return machine.pause(schedule, cron, zone, changed)
+            case "resume":
+                return machine.resume(schedule, zone, changed)
+            case "delete":
+                return machine.delete(schedule, cron, zone, changed)
+
+    return change
 
 
 def _asked(workspace: str, verb: Verb, name: str, key: str | None, body: object) -> tuple[Asked, str]:

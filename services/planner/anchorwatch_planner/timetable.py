@@ -96,14 +96,14 @@ class Timetable:
     async def _see_to(self, schedule: Schedule) -> None:
         if not schedule.living:
             return
+        definition = schedule.definition
+        cron, zone = Cron.parse(definition.cron), zone_of(definition.zone)
         if await self._is_gone(schedule):
             changed = Changed(self._identity.execution_id, self._clock.now_ms(), GONE)
             reached(Edge.PLANNER_SCHEDULE_END_BEFORE)
-            await self._journal.end(schedule, changed)
+            await self._journal.end(schedule, machine.end(schedule, cron, zone, changed))
             reached(Edge.PLANNER_SCHEDULE_END_AFTER)
             return
-        definition = schedule.definition
-        cron, zone = Cron.parse(definition.cron), zone_of(definition.zone)
         next_ms = machine.next_ms(schedule, cron, zone)
         if next_ms is not None and next_ms <= self._clock.now_ms():
             schedule = await self._make(schedule, cron, zone)

@@ -25,6 +25,7 @@ from anchorwatch.core.schedules.schedule import (
     Changed,
     Counts,
     Definition,
+    Owed,
     Schedule,
 )
 from anchorwatch.core.schedules.zones import read_slot, slot_text
@@ -83,10 +84,15 @@ def read_schedule(stored: Stored) -> Schedule:
             changed=Changed(body["by"], body["changed_at_ms"], body.get("reason", "")),
             counts=Counts(*body["counts"]),
             last_slot=read_slot(body["last_slot"]) if "last_slot" in body else None,
+            owed=_read_owed(*body["owed"]) if "owed" in body else None,
             sequence=stored.sequence,
         )
     except (KeyError, ValueError, TypeError) as error:
         raise Damaged(f"sequence {stored.sequence}: a field is missing or odd: {error!r}") from None
+
+
+def _read_owed(slot: str, missed: int, first: str) -> Owed:
+    return Owed(read_slot(slot), missed, read_slot(first))
 
 
 def _one_of(known: tuple[T, ...], value: T) -> T:
@@ -115,7 +121,17 @@ def schedule_body(schedule: Schedule) -> dict[str, Any]:
         "changed_at_ms": schedule.changed.at_ms,
     }
     last = slot_text(schedule.last_slot) if schedule.last_slot else ""
-    optional = {"text": definition.text, "last_slot": last, "reason": schedule.changed.reason}
+    owed = schedule.owed and [
+        slot_text(schedule.owed.slot),
+        schedule.owed.missed,
+        slot_text(schedule.owed.first),
+    ]
+    optional = {
+        "text": definition.text,
+        "last_slot": last,
+        "owed": owed,
+        "reason": schedule.changed.reason,
+    }
     return body | {name: value for name, value in optional.items() if value}
 
 
@@ -234,13 +250,13 @@ class ScheduleJournal:
         payload, _ = encode(Record(Kind.INPUT, at_ms, self._writer, body))
         return await self._write(before, after, at_ms, [Write(given, payload, Expect(given, 0))])
 
-    async def end(self, before: Schedule, changed: Changed) -> Schedule:
+    async def end(self, before: Schedule, after: Schedule) -> Schedule:
         """End the schedule of a session that is gone.
 
         Raises:
             Fenced, Unavailable: as `see_to`.
         """
-        return await self._write(before, machine.end(before, changed), changed.at_ms, [])
+        return await self._write(before, after, after.changed.at_ms, [])
 
     async def _write(self, before: Schedule, after: Schedule, at_ms: int, more: list[Write]) -> Schedule:
         subject = schedule_subject(before.definition.workspace, before.name)

@@ -85,13 +85,12 @@ def _schedules(journal: list[Stored]) -> Iterator[str]:
             books.setdefault(schedule.schedule_id, []).append(schedule)
     inputs = Counter(each.subject for each in journal if ".in.slot-" in each.subject)
     for book in books.values():
-        name, made = book[-1].name, 0
+        name, counts = book[-1].name, book[-1].counts
         for before, after in pairwise(book):
             if after.after < before.after:
                 yield f"duplicated: the schedule {name} went from {before.after} back to {after.after}"
-            counts = after.counts
-            made += counts != before.counts
         session = session_of(book[-1]).session
+        made = counts.made + counts.skipped
         there = [subject for subject in inputs if f".{session}.in." in subject]
         if made > len(there):
             yield f"lost: the schedule {name} made {made} inputs, and of its session are there {len(there)}"

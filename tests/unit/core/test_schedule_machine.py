@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import takewhile
+from typing import Literal
 
 import pytest
 from anchorwatch.core.errors import Refused
@@ -123,27 +124,91 @@ def test_a_clock_that_is_set_back_brings_no_slot_again_and_one_set_forward_loses
     assert occurrence.missed == 0
 
 
+Verb = Literal["pause", "resume", "delete", "end"]
+
+
+def order(schedule: Schedule, verb: Verb, now: str | int) -> Schedule:
+    cron, zone = Cron.parse(schedule.definition.cron), zone_of(schedule.definition.zone)
+    changed = Changed("ada", at(now) if isinstance(now, str) else now)
+    if verb == "resume":
+        return machine.resume(schedule, zone, changed)
+    does = {"pause": machine.pause, "delete": machine.delete, "end": machine.end}[verb]
+    return does(schedule, cron, zone, changed)
+
+
 def test_what_comes_while_it_is_paused_is_not_made_up_for() -> None:
     schedule = made("0 * * * *", "UTC", "2026-01-01T00:30")
-    paused = machine.pause(schedule, Changed("ada", at("2026-01-01T00:40")))
+    paused = order(schedule, "pause", "2026-01-01T00:40")
     assert look(paused, "2026-01-01T05:00")[0] is None
     assert machine.next_ms(paused, Cron.parse("0 * * * *"), zone_of("UTC")) is None
-    resumed = machine.resume(paused, zone_of("UTC"), Changed("ada", at("2026-01-01T05:10")))
+    resumed = order(paused, "resume", "2026-01-01T05:10")
     assert look(resumed, "2026-01-01T05:10")[0] is None
     occurrence, _ = look(resumed, "2026-01-01T06:00")
     assert occurrence is not None
     assert occurrence.missed == 0
 
 
-def test_an_order_that_does_not_fit_is_refused() -> None:
+@pytest.mark.parametrize("resumed", [False, True])
+def test_what_came_before_a_pause_is_seen_to_once_also_behind_it(resumed: bool) -> None:  # noqa: FBT001
+    schedule = made("* * * * *", "UTC", "2026-01-01T00:00:59")
+    schedule = order(schedule, "pause", "2026-01-01T00:02:03")
+    if resumed:
+        schedule = order(schedule, "resume", "2026-01-01T00:02:04")
+    assert machine.next_ms(schedule, Cron.parse("* * * * *"), zone_of("UTC")) == at("2026-01-01T00:02")
+    occurrence, schedule = look(schedule, "2026-01-01T00:02:10")
+    assert occurrence is not None
+    assert (occurrence.slot, occurrence.first) == (
+        read_slot("2026-01-01T00:02"),
+        read_slot("2026-01-01T00:01"),
+    )
+    assert (occurrence.missed, occurrence.settled) == (1, "")
+    assert schedule.counts == Counts(made=1, missed=1)
+    assert look(schedule, "2026-01-01T00:02:30")[0] is None
+    occurrence, _ = look(schedule, "2026-01-01T00:03")
+    assert (occurrence is not None) == resumed
+
+
+def test_what_came_before_several_pauses_is_one_occurrence_that_stands_for_all() -> None:
     schedule = made("0 * * * *", "UTC", "2026-01-01T00:30")
-    with pytest.raises(Refused, match="active"):
-        machine.resume(schedule, zone_of("UTC"), Changed("ada", 1))
-    gone = machine.delete(schedule, Changed("ada", 1))
-    for order in (machine.pause, machine.delete):
-        with pytest.raises(Refused, match="deleted"):
-            order(gone, Changed("ada", 2))
-    assert machine.end(schedule, Changed("planner", 1)).living is False
+    for hour in (2, 6):
+        schedule = order(schedule, "pause", f"2026-01-01T0{hour}:10")
+        schedule = order(schedule, "resume", f"2026-01-01T0{hour + 1}:10")
+    occurrence, schedule = look(schedule, "2026-01-01T08:00")
+    assert occurrence is not None
+    assert occurrence.slot == read_slot("2026-01-01T08:00")
+    assert (occurrence.first, occurrence.missed) == (read_slot("2026-01-01T01:00"), 5)
+    assert schedule.counts == Counts(made=1, missed=5)
+
+
+@pytest.mark.parametrize("verb", ["delete", "end"])
+@pytest.mark.parametrize("paused", [False, True])
+def test_what_came_and_was_not_seen_to_when_it_is_over_is_counted(
+    verb: Verb,
+    paused: bool,  # noqa: FBT001
+) -> None:
+    schedule = made("0 * * * *", "UTC", "2026-01-01T00:30")
+    if paused:
+        schedule = order(schedule, "pause", "2026-01-01T02:10")
+    schedule = order(schedule, verb, "2026-01-01T02:20")
+    assert schedule.counts == Counts(missed=2)
+    assert look(schedule, "2026-01-01T03:00")[0] is None
+
+
+def test_an_order_that_does_not_fit_is_refused_with_the_way_out() -> None:
+    schedule = made("0 * * * *", "UTC", "2026-01-01T00:30")
+    with pytest.raises(Refused, match="active") as told:
+        order(schedule, "resume", "2026-01-01T00:40")
+    assert told.value.hint
+    with pytest.raises(Refused, match="paused") as told:
+        order(order(schedule, "pause", "2026-01-01T00:40"), "pause", "2026-01-01T00:40")
+    assert "resume" in told.value.hint
+    gone = order(schedule, "delete", "2026-01-01T00:40")
+    verbs: tuple[Verb, ...] = ("pause", "resume", "delete")
+    for verb in verbs:
+        with pytest.raises(Refused, match="deleted") as told:
+            order(gone, verb, "2026-01-01T00:50")
+        assert "anew" in told.value.hint
+    assert order(schedule, "end", "2026-01-01T00:40").living is False
 
 
 crons = st.sampled_from(["*/15 * * * *", "0 * * * *", "30 2 * * *", "0,30 1-3 * * *", "7 0 * * SUN"])
@@ -172,6 +237,11 @@ def test_slots_only_grow_and_together_with_what_they_stand_for_they_are_all_that
     seen: list[Occurrence] = []
     for move in moves:
         now_ms += move
+        if data.draw(st.booleans()):
+            # Nothing comes in a pause of no length.
+            schedule = order(order(schedule, "pause", now_ms), "resume", now_ms)
+        if data.draw(st.booleans()):
+            continue
         sight = Sight(running=data.draw(st.booleans()), waiting=data.draw(st.booleans()))
         occurrence, schedule = look(schedule, now_ms, sight)
         if occurrence is not None:
@@ -184,7 +254,8 @@ def test_slots_only_grow_and_together_with_what_they_stand_for_they_are_all_that
         assert following > now_ms - 3 * HOUR_MS
         assert look(schedule, now_ms)[0] is None
     came = list(takewhile(lambda each: each <= schedule.after, cron.slots(begin)))
-    assert accounted == len(came)
+    owed = schedule.owed.missed + 1 if schedule.owed else 0
+    assert accounted + owed == len(came)
     counts = schedule.counts
     assert counts.made + counts.missed + counts.skipped == accounted
     assert all(instant_of(each.slot, zone) == each.at_ms for each in seen)

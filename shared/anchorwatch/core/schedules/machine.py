@@ -1,7 +1,8 @@
 """What is to be done about a schedule, given the time and what its session is doing.
 
 A slot is seen to once, for ever, since ``Schedule.after`` only grows. So a clock that is set back, a planner that is behind or a
-change of the zone's clocks cannot bring one again; and none is passed over, since what follows ``after`` is always looked at.
+change of the zone's clocks cannot bring one again; and none is passed over, since what follows ``after`` is always looked at,
+and an order that moves ``after`` or ends the schedule first takes account of what had come by then.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Literal
 
 from anchorwatch.core.errors import Refused
 from anchorwatch.core.schedules.cron import Cron
-from anchorwatch.core.schedules.schedule import Changed, Counts, Definition, Schedule
+from anchorwatch.core.schedules.schedule import Changed, Counts, Definition, Owed, Schedule, ScheduleState
 from anchorwatch.core.schedules.zones import instant_of, reached
 
 LATE_MS_MAX = 5 * 60_000
@@ -23,6 +24,12 @@ LATE = "nobody could see to it in time, and the schedule's policy for what is mi
 RUNNING = "a turn was running, and the schedule's overlap policy is skip"
 WAITING = "an earlier occurrence of the schedule still waits"
 DAMAGED = "the session's journal is damaged"
+_WAYS_OUT: dict[ScheduleState, str] = {
+    "active": "nothing is left to do: it goes on by itself",
+    "paused": "nothing is left to do, until you resume or delete it",
+    "ended": "its session is gone; delete it, and its name can be used again",
+    "deleted": "make it anew: its name can be used again",
+}
 
 Settled = Literal["", "coalesced", "expired", "refused"]
 
@@ -63,19 +70,18 @@ def due(
     schedule: Schedule, cron: Cron, zone: tzinfo, now_ms: int, sight: Sight
 ) -> tuple[Occurrence, Schedule] | None:
     """The occurrence that is to be made now, and the schedule behind it; None: nothing is due."""
-    if schedule.state != "active":
+    came = _came(schedule, cron, zone, now_ms)
+    if came is None or instant_of(came.slot, zone) > now_ms:
         return None
-    slot = cron.at_or_before(reached(now_ms, zone))
-    if slot is None or slot <= schedule.after:
-        return None
-    first, missed = _before(cron, schedule.after, slot)
-    occurrence = Occurrence(slot, instant_of(slot, zone), missed, first)
+    occurrence = Occurrence(came.slot, instant_of(came.slot, zone), came.missed, came.first)
     settled, why = _settled(schedule.definition, occurrence, now_ms, sight)
     return replace(occurrence, settled=settled, why=why), _seen_to(schedule, occurrence, settled)
 
 
 def next_ms(schedule: Schedule, cron: Cron, zone: tzinfo) -> int | None:
     """When something is due next; None: never, as things stand."""
+    if schedule.owed is not None:
+        return instant_of(schedule.owed.slot, zone)
     if schedule.state != "active":
         return None
     slot = cron.following(schedule.after)
@@ -96,43 +102,67 @@ def upcoming(cron: Cron, zone: tzinfo, after: datetime, count: int) -> list[tupl
     return found
 
 
-def pause(schedule: Schedule, changed: Changed) -> Schedule:
-    """The schedule, paused.
+def pause(schedule: Schedule, cron: Cron, zone: tzinfo, changed: Changed) -> Schedule:
+    """The schedule, paused. What came before, and was not seen to yet, it still owes.
 
     Raises:
         Refused: it is not active.
     """
     if schedule.state != "active":
-        raise Refused(f"the schedule {schedule.name} is {schedule.state}")
-    return replace(schedule, state="paused", changed=changed)
+        raise _unfit(schedule)
+    owed = _came(schedule, cron, zone, changed.at_ms)
+    after = max(schedule.after, owed.slot) if owed else schedule.after
+    return replace(schedule, state="paused", after=after, owed=owed, changed=changed)
 
 
 def resume(schedule: Schedule, zone: tzinfo, changed: Changed) -> Schedule:
-    """The schedule, active again. What came while it was paused is not made up for.
+    """The schedule, active again. What came while it was paused is not made up for; what it owes from before is.
 
     Raises:
         Refused: it is not paused.
     """
     if schedule.state != "paused":
-        raise Refused(f"the schedule {schedule.name} is {schedule.state}")
+        raise _unfit(schedule)
     after = max(schedule.after, reached(changed.at_ms, zone))
     return replace(schedule, state="active", after=after, changed=changed)
 
 
-def delete(schedule: Schedule, changed: Changed) -> Schedule:
-    """The schedule, deleted; an occurrence that was made already still has its turn.
+def delete(schedule: Schedule, cron: Cron, zone: tzinfo, changed: Changed) -> Schedule:
+    """The schedule, deleted; an occurrence that was made already still has its turn. What came and was not seen to is missed.
 
     Raises:
         Refused: it is deleted.
     """
     if schedule.state == "deleted":
-        raise Refused(f"the schedule {schedule.name} is deleted")
-    return replace(schedule, state="deleted", changed=changed)
+        raise _unfit(schedule)
+    return _over(schedule, "deleted", cron, zone, changed)
 
 
-def end(schedule: Schedule, changed: Changed) -> Schedule:
-    """The schedule, whose session is gone."""
-    return replace(schedule, state="ended", changed=changed)
+def end(schedule: Schedule, cron: Cron, zone: tzinfo, changed: Changed) -> Schedule:
+    """The schedule, whose session is gone. What came and was not seen to is missed."""
+    return _over(schedule, "ended", cron, zone, changed)
+
+
+def _over(schedule: Schedule, state: ScheduleState, cron: Cron, zone: tzinfo, changed: Changed) -> Schedule:
+    came = _came(schedule, cron, zone, changed.at_ms)
+    if came is not None:
+        counts = replace(schedule.counts, missed=schedule.counts.missed + came.missed + 1)
+        schedule = replace(schedule, after=max(schedule.after, came.slot), counts=counts, owed=None)
+    return replace(schedule, state=state, changed=changed)
+
+
+def _unfit(schedule: Schedule) -> Refused:
+    return Refused(f"the schedule {schedule.name} is {schedule.state}", hint=_WAYS_OUT[schedule.state])
+
+
+def _came(schedule: Schedule, cron: Cron, zone: tzinfo, now_ms: int) -> Owed | None:
+    """What has come and was not seen to: its last slot, which stands for those before it."""
+    owed = schedule.owed
+    slot = cron.at_or_before(reached(now_ms, zone)) if schedule.state == "active" else None
+    if slot is None or slot <= schedule.after:
+        return owed
+    first, missed = _before(cron, schedule.after, slot)
+    return Owed(slot, missed + owed.missed + 1, owed.first) if owed else Owed(slot, missed, first)
 
 
 def _settled(
@@ -157,7 +187,8 @@ def _seen_to(schedule: Schedule, occurrence: Occurrence, settled: Settled) -> Sc
         skipped=counts.skipped + (settled in ("coalesced", "refused")),
     )
     last = schedule.last_slot if settled else occurrence.slot
-    return replace(schedule, after=occurrence.slot, counts=counts, last_slot=last)
+    after = max(schedule.after, occurrence.slot)
+    return replace(schedule, after=after, counts=counts, last_slot=last, owed=None)
 
 
 def _before(cron: Cron, after: datetime, slot: datetime) -> tuple[datetime, int]:

@@ -46,6 +46,18 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class Owed:
+    """A slot that came while the schedule was active, and that nobody has seen to yet.
+
+    ``missed``: the slots before it that it stands for; ``first``: the first of these, or itself.
+    """
+
+    slot: datetime
+    missed: int
+    first: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Changed:
     """The last order about a schedule: who gave it, when and why."""
 
@@ -59,7 +71,8 @@ class Schedule:
     """A schedule as its last record says.
 
     ``schedule_id`` is new with each making, also under a name that was used before. Every slot up to ``after`` has been seen to,
-    for ever: it only grows. ``last_slot``: the last one that was made an input. ``sequence``: of the record.
+    for ever: it only grows. ``owed``: but this one, which came before a pause, is still to be seen to. ``last_slot``: the last
+    one that was made an input. ``sequence``: of the record.
     """
 
     definition: Definition
@@ -69,6 +82,7 @@ class Schedule:
     changed: Changed
     counts: Counts = field(default_factory=Counts)
     last_slot: datetime | None = None
+    owed: Owed | None = None
     sequence: int = 0
 
     @property
