@@ -7,15 +7,16 @@ import json
 from dataclasses import dataclass, field
 
 import pytest
-from anchorwatch.bus.port import Bus, Expect
+from anchorwatch.bus.port import Bus, Expect, Message
 from anchorwatch.codec import decode, encode
-from anchorwatch.core.errors import Fenced, IdempotencyConflict, TurnNotActive
+from anchorwatch.core.errors import Fenced, IdempotencyConflict, Refused, TurnNotActive
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.commands import Acquire, Control, Create, Direct, EndTurn, Order
 from anchorwatch.core.session.decide import decide
 from anchorwatch.journal.commit import Committer, Write
+from anchorwatch.journal.integrity.verify import verify
 from anchorwatch.journal.mapping import input_body
 from anchorwatch.journal.orders import Asked, Done, OrderJournal
 from anchorwatch.journal.sessions import SessionJournal
@@ -146,3 +147,22 @@ async def test_a_planner_whose_turn_was_ended_by_an_order_writes_nothing_more(de
     end = EndTurn(ME, "success", "", {}, 9_000, None, None, 3_000)
     with pytest.raises(Fenced):
         await desk.sessions.append(desk.ref, state, decide(state, end), 3_000)
+
+
+async def test_a_session_with_more_subjects_than_a_read_may_match_is_ordered_and_verified(
+    desk: Desk, bus: Bus
+) -> None:
+    subjects = SessionSubjects(desk.ref)
+    payload, _ = encode(Record(Kind.INPUT, 2_000, ME, input_body("event", 1)))
+    await asyncio.gather(
+        *(bus.publish(Message(subjects.input(f"i{n}"), payload, message_id=f"i{n}")) for n in range(1_100))
+    )
+    stale = await desk.sessions.load(desk.ref, 0)
+    await desk.ask("pause", Control(Kind.PAUSED, "ada", 2_000, control_id="c-pause"))
+    # The stream goes on, and this session does not.
+    await bus.publish(Message(SessionSubjects(SessionRef("default", "another")).input("i"), payload))
+    with pytest.raises(Refused, match="paused"):
+        await desk.ask("again", Control(Kind.PAUSED, "ada", 2_000, control_id="c-again"))
+    assert await desk.sessions.newest(desk.ref) > stale.head
+    examined = await verify(bus, journal_stream(), desk.sessions, desk.ref)
+    assert (list(examined.findings), examined.through > stale.head) == ([], True)

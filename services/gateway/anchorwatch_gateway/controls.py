@@ -91,8 +91,7 @@ async def show_reset(parts: Parts, ref: SessionRef) -> Shown:
         NotFound, SessionDeleted, Unavailable, Damaged.
     """
     await find_living(parts, ref)
-    newest = (await parts.bus.stream_state(parts.committer.stream)).last_sequence
-    state = await parts.journal.load(ref, newest)
+    state = await parts.journal.load(ref, await parts.journal.newest(ref))
     shown, anchor = preview(state), state.anchor
     assert anchor is not None  # noqa: S101 - it was found
     return Shown(

@@ -96,10 +96,9 @@ class OrderJournal:
                 change = _only(decide(state, wanted))
             except (Refused, NotFound):
                 # An answer that lags must not refuse what the session allows by now.
-                newest = (await self._bus.stream_state(self._committer.stream)).last_sequence
-                if state.read_through >= newest:
+                at_least = await self._sessions.newest(ref)
+                if state.read_through >= at_least:
                     raise
-                at_least = newest
                 continue
             receipt = {"by": asked.by, "body_sha256": asked.body_sha256}
             try:
@@ -107,7 +106,7 @@ class OrderJournal:
                     ref, state, [change], wanted.at_ms, deadline_s, receipt=receipt, also=also(change)
                 )
             except Fenced:
-                at_least = (await self._bus.stream_state(self._committer.stream)).last_sequence
+                at_least = await self._sessions.newest(ref)
                 continue
             return Done(state.head, change, replayed=False, state=state)
         raise Fenced(

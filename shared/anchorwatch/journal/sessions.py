@@ -24,7 +24,7 @@ from anchorwatch.core.session.events import (
 )
 from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
 from anchorwatch.journal.mapping import event_body, read_session_record
-from anchorwatch.journal.reading import STALE_ATTEMPTS_MAX
+from anchorwatch.journal.reading import STALE_ATTEMPTS_MAX, newest
 from anchorwatch.topology.subjects import SessionSubjects
 
 PAGE = 512
@@ -68,6 +68,18 @@ class SessionJournal:
             attempts += 1
             if attempts > STALE_ATTEMPTS_MAX:
                 raise Unavailable(f"no server has answered up to sequence {at_least}")
+
+    async def newest(self, ref: SessionRef) -> int:
+        """What a decision on the newest state must reach: the sequence of the planner family's last record; 0: there is none.
+
+        From an answer that has all that was written before the call. Not the stream's own last sequence: a session of a
+        certain age has too many subjects for a server to say of all of them that nothing follows.
+
+        Raises:
+            Unavailable.
+        """
+        found = await newest(self._bus, self._committer.stream, [SessionSubjects(ref).planner_family])
+        return max((stored.sequence for stored in found.values()), default=0)
 
     async def records(self, ref: SessionRef) -> list[Recorded]:
         """Every record of the session that its machine folds, in order: as much as the session is old.

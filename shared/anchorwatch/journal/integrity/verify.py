@@ -15,12 +15,12 @@ PAGE = 512
 
 
 async def verify(bus: Bus, stream: str, sessions: SessionJournal, ref: SessionRef) -> Examination:
-    """Every record of the session up to the journal's last at the time of the call.
+    """Every record of the session up to `Examination.through`: the planner's last at the time of the call, or beyond.
 
     Raises:
         NotFound: there is no record of such a session. Unavailable: no answer reached so far.
     """
-    newest = (await bus.stream_state(stream)).last_sequence
+    newest = await sessions.newest(ref)
     examiner = Examiner(ref)
     through = await _read(bus, stream, examiner, newest)
     if not examiner.records:
