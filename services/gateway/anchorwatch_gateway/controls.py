@@ -23,7 +23,7 @@ from anchorwatch_gateway.caller import by
 from anchorwatch_gateway.late_calls import Fate, fates
 from anchorwatch_gateway.parts import Parts
 from anchorwatch_gateway.replies import Control, Shown
-from anchorwatch_gateway.sessions import find_living
+from anchorwatch_gateway.sessions import find, find_living
 
 ENDS_TURN = frozenset({Kind.CANCELLED, Kind.RESET, Kind.DELETED})
 
@@ -120,8 +120,11 @@ async def show_reset(parts: Parts, ref: SessionRef) -> Shown:
 
 
 async def _check_in_ms(parts: Parts, ref: SessionRef) -> int:
-    """How long after a turn that an order ends the session looks again: its agent's heartbeat."""
-    anchor, _ = await find_living(parts, ref)
+    """How long after a turn that an order ends the session looks again: its agent's heartbeat.
+
+    Also of a deleted session: an order that was carried out before is answered, and any other is refused where it is decided.
+    """
+    anchor, _ = await find(parts, ref)
     try:
         agent = await parts.agents.get(ref.workspace, anchor.agent.partition("@")[0])
     except NotFound:

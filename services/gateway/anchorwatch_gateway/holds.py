@@ -32,7 +32,7 @@ async def add(parts: Parts, workspace: str, sessions: Sequence[Row]) -> None:
     switches = [each for each in await parts.switches.all(workspace) if each.on] if sessions else []
     for row in sessions:
         row["held"] = [
-            *(_switched(each) for each in switches if _is_of(each, row)),
+            *(_switched(each) for each in switches if _is_of(each, row) and row["status"] != "deleted"),
             *_by_person(row),
             *await _by_limits(limits, row),
         ]

@@ -16,13 +16,14 @@ from anchorwatch.edges import Edge, reached
 from anchorwatch.journal import inputs as journal
 from anchorwatch.journal.artifacts import Provenance
 from anchorwatch.journal.mapping import input_body
+from anchorwatch.journal.reading import newest
 from anchorwatch.topology.subjects import SessionSubjects
 
 from anchorwatch_gateway.bodies import PRIORITIES, NewInput, Trigger
 from anchorwatch_gateway.caller import by
 from anchorwatch_gateway.parts import Parts
 from anchorwatch_gateway.replies import Receipt
-from anchorwatch_gateway.sessions import find_living
+from anchorwatch_gateway.sessions import find, gone
 
 TEXT_BYTES_MAX = 32 * 1024
 """A longer content becomes an artifact. The record holds its beginning, its labelled lines, and where the rest is."""
@@ -63,9 +64,11 @@ async def trigger(parts: Parts, request: Request, wish: Trigger) -> Receipt:
 async def _accept(
     parts: Parts, request: Request, kind: Literal["message", "trigger"], priority: int, text: str
 ) -> Receipt:
-    anchor, _ = await find_living(parts, request.ref)
     key = request.key or secrets.token_urlsafe(18)
     id_ = journal.input_id("k", request.ref.workspace, request.ref.session, key)
+    anchor, _ = await find(parts, request.ref)
+    if anchor.status == "deleted" and not await _stands(parts, request.ref, id_):
+        raise gone(request.ref)
     digest = sha256_hex(canonical_json(request.body))
     artifact_id = None
     data: Mapping[str, Any] | None = None
@@ -101,6 +104,11 @@ async def _accept(
         idempotency_key=key,
         artifact_id=artifact_id,
     )
+
+
+async def _stands(parts: Parts, ref: SessionRef, id_: str) -> bool:
+    """Whether the input was accepted: whoever asks again is told so for ever, whatever became of the session."""
+    return bool(await newest(parts.bus, parts.committer.stream, [SessionSubjects(ref).input(id_)]))
 
 
 async def _check_first(parts: Parts, ref: SessionRef, id_: str, digest: str) -> None:

@@ -12,12 +12,12 @@ from anchorwatch.core.times import iso
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.inputs import input_id
 from anchorwatch.journal.orders import Asked
-from anchorwatch.journal.switches import WHOLE, Switch
+from anchorwatch.journal.switches import WHOLE, Scope, Switch
 
 from anchorwatch_gateway.bodies import Kill
 from anchorwatch_gateway.caller import by
 from anchorwatch_gateway.parts import Parts
-from anchorwatch_gateway.sessions import find
+from anchorwatch_gateway.sessions import find, find_living
 
 
 async def listed(parts: Parts, workspace: str) -> list[dict[str, Any]]:
@@ -35,13 +35,15 @@ async def turn(
     """Turn a switch; returns (how it stands, the request's key).
 
     Raises:
-        BadInput: the scope needs a name, or has none. NotFound: there is no such session or agent. Refused: it is so
-        already. IdempotencyConflict, Fenced, Unavailable, Damaged.
+        BadInput: the scope needs a name, or has none. NotFound: there is no such session or agent. SessionDeleted.
+        Refused: it is so already. IdempotencyConflict, Fenced, Unavailable, Damaged.
     """
-    name = await _name(parts, workspace, wish)
     key = key or secrets.token_urlsafe(18)
     control_id = input_id("c", workspace, "kill-switch", key)
     asked = Asked(control_id, by(), sha256_hex(canonical_json(body)))
+    name = _name(wish)
+    if not await parts.switches.was_turned(workspace, asked):
+        await _check_there(parts, workspace, wish.scope, name, on=wish.on)
     wanted = Switch(workspace, wish.scope, name, wish.on, by(), parts.clock.now_ms(), wish.reason)
     reached(Edge.GATEWAY_SWITCH_BEFORE)
     switch, replayed = await parts.switches.turn(wanted, asked, deadline_s=parts.commit_deadline_s)
@@ -49,19 +51,21 @@ async def turn(
     return {**_show(switch), "replayed": replayed, "idempotency_key": key}, key
 
 
-async def _name(parts: Parts, workspace: str, wish: Kill) -> str:
+def _name(wish: Kill) -> str:
     if (wish.name is None) != (wish.scope == "workspace"):
         raise BadInput(
             f"the kill switch of {'a workspace has no' if wish.name else f'a {wish.scope} needs a'} name",
             hint="name the session or the agent; the workspace is the request's",
         )
-    if wish.name is None:
-        return WHOLE
-    if wish.scope == "agent":
-        await parts.agents.get(workspace, wish.name)
-    else:
-        await find(parts, SessionRef(workspace, wish.name))
-    return wish.name
+    return WHOLE if wish.name is None else wish.name
+
+
+async def _check_there(parts: Parts, workspace: str, scope: Scope, name: str, *, on: bool) -> None:
+    if scope == "agent":
+        await parts.agents.get(workspace, name)
+    elif scope == "session":
+        # One that was deleted has nothing to hold; a switch that was on before is turned off all the same.
+        await (find_living if on else find)(parts, SessionRef(workspace, name))
 
 
 def _show(switch: Switch) -> dict[str, Any]:

@@ -62,10 +62,11 @@ async def create(
         IdempotencyConflict, Fenced, Unavailable, Refused.
     """
     cron, zone = Cron.parse(wish.cron), zone_of(wish.zone)
-    await find_living(parts, SessionRef(workspace, wish.session))
+    asked, key = _asked(workspace, "create", wish.name, key, body)
+    if not await parts.schedules.was_ordered(workspace, asked):
+        await find_living(parts, SessionRef(workspace, wish.session))
     given = wish.model_dump(exclude={"cron"})
     definition = Definition(workspace=workspace, cron=cron.expression, **given)
-    asked, key = _asked(workspace, "create", wish.name, key, body)
     reached(Edge.GATEWAY_SCHEDULE_BEFORE)
     schedule, replayed = await parts.schedules.make(
         definition, zone, asked, parts.clock.now_ms(), parts.commit_deadline_s

@@ -63,8 +63,13 @@ async def find_living(parts: Parts, ref: SessionRef) -> tuple[Anchor, int]:
     """
     anchor, sequence = await find(parts, ref)
     if anchor.status == "deleted":
-        raise SessionDeleted(f"the session {ref.session} was deleted", hint="its name is not used again")
+        raise gone(ref)
     return anchor, sequence
+
+
+def gone(ref: SessionRef) -> SessionDeleted:
+    """What is said of a session that was deleted."""
+    return SessionDeleted(f"the session {ref.session} was deleted", hint="its name is not used again")
 
 
 def as_reply(anchor: Anchor, sequence: int, *, created: bool) -> Session:

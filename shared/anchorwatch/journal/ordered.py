@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from anchorwatch.bus.port import Bus, Expect, Stored
 from anchorwatch.codec import decode, encode
-from anchorwatch.core.errors import Damaged, Fenced, IdempotencyConflict
+from anchorwatch.core.errors import Conflict, Damaged, Fenced, IdempotencyConflict, NotFound, Refused
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
 from anchorwatch.journal.orders import Asked
@@ -48,7 +48,23 @@ class OrderedRegisters:
                 ), False
             except Fenced:
                 continue
+            except (Refused, NotFound, Conflict):
+                # What refuses it may be this very request, sent twice at once, and carried out since it was looked for.
+                if (given := await self._given(receipt)) is not None:
+                    return await self._before(subject, given, asked), True
+                raise
         raise Fenced(f"{subject} is being written by others")
+
+    async def was_ordered(self, receipt: str) -> bool:
+        """Whether an order under this receipt was carried out.
+
+        Raises:
+            Unavailable.
+        """
+        return await self._given(receipt) is not None
+
+    async def _given(self, receipt: str) -> Stored | None:
+        return (await newest(self._bus, self._committer.stream, [receipt])).get(receipt)
 
     async def _write(
         self,

@@ -13,6 +13,7 @@ from typing import Any
 from anchorwatch.bus.port import Bus, Expect, Stored
 from anchorwatch.codec import decode, encode
 from anchorwatch.core.errors import (
+    BadInput,
     Damaged,
     Fenced,
     IdempotencyConflict,
@@ -30,7 +31,7 @@ from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.events import AnchorChanged
 from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
 from anchorwatch.journal.mapping import input_body, read_session_record
-from anchorwatch.journal.reading import STALE_ATTEMPTS_MAX
+from anchorwatch.journal.reading import STALE_ATTEMPTS_MAX, newest
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.topology.subjects import SessionSubjects
 
@@ -94,10 +95,13 @@ class OrderJournal:
             try:
                 wanted = order(state)
                 change = _only(decide(state, wanted))
-            except (Refused, NotFound):
+            except (Refused, NotFound, BadInput):
                 # An answer that lags must not refuse what the session allows by now.
                 at_least = await self._sessions.newest(ref)
                 if state.read_through >= at_least:
+                    # What refuses it may be this very request, sent twice at once, and carried out since it was looked for.
+                    if (found := await self._find_newest(ref, asked)) is not None:
+                        return found
                     raise
                 continue
             receipt = {"by": asked.by, "body_sha256": asked.body_sha256}
@@ -131,11 +135,16 @@ class OrderJournal:
         Raises:
             IdempotencyConflict: it was another request. Damaged. Unavailable.
         """
-        subjects = SessionSubjects(ref)
-        page = await self._bus.last(self._committer.stream, [subjects.control(asked.control_id)])
-        if not page.messages:
-            return None
-        stored = page.messages[0]
+        page = await self._bus.last(self._committer.stream, [_receipt_of(ref, asked)])
+        return await self._told(ref, asked, page.messages[0]) if page.messages else None
+
+    async def _find_newest(self, ref: SessionRef, asked: Asked) -> Done | None:
+        """As `find`, as far as any server knows."""
+        subject = _receipt_of(ref, asked)
+        found = await newest(self._bus, self._committer.stream, [subject])
+        return await self._told(ref, asked, found[subject]) if found else None
+
+    async def _told(self, ref: SessionRef, asked: Asked, stored: Stored) -> Done:
         first: str = decode(stored.payload).body["body_sha256"]
         if first != asked.body_sha256:
             raise IdempotencyConflict(
@@ -143,7 +152,7 @@ class OrderJournal:
                 hint="use a new key for a new request",
                 first_body_sha256=first,
             )
-        return await self._before(subjects.anchor, stored)
+        return await self._before(SessionSubjects(ref).anchor, stored)
 
     async def _before(self, anchor: str, receipt: Stored) -> Done:
         for _ in range(STALE_ATTEMPTS_MAX):
@@ -170,6 +179,10 @@ def canary(ref: SessionRef, change: AnchorChanged, writer: str) -> Sequence[Writ
 def canary_id(change: AnchorChanged) -> str:
     """The id of the input behind a reset."""
     return f"{CANARY}-{change.anchor.reset_count}"
+
+
+def _receipt_of(ref: SessionRef, asked: Asked) -> str:
+    return SessionSubjects(ref).control(asked.control_id)
 
 
 def _only(events: Sequence[Any]) -> AnchorChanged:

@@ -191,6 +191,14 @@ class ScheduleJournal:
             raise _unknown(name)
         return read_schedule(found[subject])
 
+    async def was_ordered(self, workspace: str, asked: Asked) -> bool:
+        """Whether a request under this key has made or changed a schedule.
+
+        Raises:
+            Unavailable.
+        """
+        return await self._registers.was_ordered(_receipt(workspace, asked))
+
     async def make(
         self, definition: Definition, zone: tzinfo, asked: Asked, at_ms: int, deadline_s: float = DEADLINE_S
     ) -> tuple[Schedule, bool]:
@@ -274,7 +282,7 @@ class ScheduleJournal:
         deadline_s: float,
     ) -> tuple[Schedule, bool]:
         subject = schedule_subject(workspace, name)
-        receipt = SCHEDULED.at(shard=SHARD, workspace=workspace, control_id=asked.control_id)
+        receipt = _receipt(workspace, asked)
         stored, replayed = await self._registers.order(subject, receipt, asked, change, deadline_s)
         return read_schedule(stored), replayed
 
@@ -283,6 +291,10 @@ class ScheduleJournal:
         if asked is not None:
             body["control"] = asked.control_id
         return Record(Kind.SCHEDULE, at_ms, self._writer, body)
+
+
+def _receipt(workspace: str, asked: Asked) -> str:
+    return SCHEDULED.at(shard=SHARD, workspace=workspace, control_id=asked.control_id)
 
 
 def _unknown(name: str) -> NotFound:

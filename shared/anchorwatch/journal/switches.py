@@ -94,6 +94,14 @@ class SwitchJournal:
         page = await self._bus.last(self._stream, [SWITCH.filter(shard=shard, **named)])
         return sorted(map(read_switch, page.messages), key=lambda each: (each.scope, each.name))
 
+    async def was_turned(self, workspace: str, asked: Asked, shard: str = "0") -> bool:
+        """Whether a request under this key has turned a switch.
+
+        Raises:
+            Unavailable.
+        """
+        return await self._registers.was_ordered(_receipt(workspace, asked, shard))
+
     async def turn(
         self, wanted: Switch, asked: Asked, shard: str = "0", deadline_s: float = DEADLINE_S
     ) -> tuple[Switch, bool]:
@@ -103,7 +111,7 @@ class SwitchJournal:
             Refused: it is so already. IdempotencyConflict: the key was used for another request. Fenced. Unavailable.
         """
         subject = SWITCH.at(shard=shard, workspace=wanted.workspace, scope=wanted.scope, name=wanted.name)
-        receipt = SWITCHED.at(shard=shard, workspace=wanted.workspace, control_id=asked.control_id)
+        receipt = _receipt(wanted.workspace, asked, shard)
         body = {"on": wanted.on, "by": asked.by, "reason": wanted.reason, "control": asked.control_id}
 
         def change(found: Stored | None) -> Record:
@@ -116,3 +124,7 @@ class SwitchJournal:
 
         stored, replayed = await self._registers.order(subject, receipt, asked, change, deadline_s)
         return read_switch(stored), replayed
+
+
+def _receipt(workspace: str, asked: Asked, shard: str) -> str:
+    return SWITCHED.at(shard=shard, workspace=workspace, control_id=asked.control_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from anchorwatch.core.effect.state import Claimed, Owner
@@ -159,3 +160,70 @@ async def test_who_gives_an_order_is_recorded_by_the_name_that_they_say(house: H
         refused = await house.http.post("/api/sessions/fleet/resume", headers={b"Anchorwatch-By": odd})
         assert (refused.status_code, refused.json()["code"]) == (400, "bad_request")
     assert (await house.http.get("/api/sessions/fleet/anchor")).json()["status"] == "paused"
+
+
+async def test_one_request_that_is_sent_several_times_at_once_is_carried_out_once_and_each_is_told_so(
+    house: House,
+) -> None:
+    await house.make_session()
+    orders: list[tuple[str, Any]] = [
+        ("sessions/fleet/constraints", {"change": "add", "items": ["{n}"]}),
+        ("sessions/fleet/constraints", {"change": "remove", "items": ["{n}"]}),
+        ("sessions/fleet/pause", {"reason": "{n}"}),
+        ("sessions/fleet/resume", {"reason": "{n}"}),
+        ("kill-switches", {"scope": "session", "name": "fleet", "on": True, "reason": "{n}"}),
+        ("kill-switches", {"scope": "session", "name": "fleet", "on": False, "reason": "{n}"}),
+        ("schedules", {"name": "n{n}", "session": "fleet", "cron": "0 9 * * *", "zone": "UTC"}),
+        ("schedules/n{n}/pause", {}),
+    ]
+    for n in range(6):
+        for number, (path, wish) in enumerate(orders):
+            body = {
+                name: [str(n)]
+                if name == "items"
+                else str(value).format(n=n)
+                if isinstance(value, str)
+                else value
+                for name, value in wish.items()
+            }
+            headers = {"Idempotency-Key": f"k-{n}-{number}"}
+            answers = await asyncio.gather(*(
+                house.http.post(f"/api/{path.format(n=n)}", json=body, headers=headers) for _ in range(4)
+            ))  # fmt: skip
+            assert {each.status_code for each in answers} <= {200, 201}, [each.text for each in answers]
+            assert sorted(each.json()["replayed"] for each in answers) == [False, True, True, True]
+
+
+async def test_what_was_carried_out_is_told_for_ever_also_when_the_session_is_deleted(house: House) -> None:
+    await house.make_session()
+    asked: list[tuple[str, Any, str]] = [
+        ("sessions/fleet/inputs", {"content": "hello"}, "i"),
+        ("sessions/fleet/trigger", {"reason": "now"}, "t"),
+        ("sessions/fleet/pause", {"reason": "why"}, "p"),
+        ("schedules", {"name": "n", "session": "fleet", "cron": "0 9 * * *", "zone": "UTC"}, "s"),
+        ("kill-switches", {"scope": "session", "name": "fleet", "on": True}, "k"),
+        ("sessions/fleet/delete", {"reason": "over"}, "d"),
+    ]
+
+    async def post(path: str, body: Any, key: str) -> Any:
+        return await house.http.post(f"/api/{path}", json=body, headers={"Idempotency-Key": key})
+
+    first = [await post(*each) for each in asked]
+    assert {each.status_code for each in first} <= {200, 201, 202}, [each.text for each in first]
+    for before, each in zip(first, asked, strict=True):
+        again = await post(*each)
+        assert again.is_success, again.text
+        same = {
+            name: value for name, value in before.json().items() if name not in ("replayed", "session_status")
+        }
+        assert again.json()["replayed"]
+        assert same.items() <= again.json().items()
+        if "/" in each[0]:
+            other = await post(each[0], {**each[1], "reason": "another"}, each[2])
+            assert other.status_code in (409, 422), other.text
+        fresh = await post(each[0], each[1], f"{each[2]}-2")
+        assert (fresh.status_code, fresh.json()["code"]) == (410, "session_deleted"), fresh.text
+    held = (await house.http.get("/api/sessions/fleet")).json()["held"]
+    assert held == [], "nothing holds what is no more"
+    off = await post("kill-switches", {"scope": "session", "name": "fleet", "on": False}, "off")
+    assert off.status_code == 200, off.text

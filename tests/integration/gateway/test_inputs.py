@@ -122,7 +122,6 @@ async def test_a_deleted_session_is_gone(house: House) -> None:
     await house.control("deleted")
     for answer in (
         await say(house, key="new"),
-        await say(house),
         await house.http.post("/api/sessions/fleet/trigger"),
         await house.http.post("/api/sessions", json={"name": "fleet", "agent": "keeper"}),
     ):
