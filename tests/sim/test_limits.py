@@ -12,11 +12,15 @@ import pytest
 from anchorwatch.core.agents import Limits
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
+from anchorwatch.core.schedules.schedule import Definition
 from anchorwatch.core.session.ledger import Ledger
 from anchorwatch.core.times import from_iso
+from anchorwatch.journal.orders import Asked
+from anchorwatch.journal.schedules import ScheduleJournal
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.testing.checks.wakes import ledger_of
-from anchorwatch.testing.mesh import SimMesh
+from anchorwatch.testing.mesh import WORKSPACE, SimMesh
+from anchorwatch.zones import zone_of
 
 from tests.sim.test_planner import agent, mesh_test, obedient
 
@@ -140,6 +144,30 @@ def test_in_a_paused_session_too_and_a_person_s_word_stays(tmp_path: Path) -> No
         found = ledger(mesh, ref)
         assert said.sequence in [each.sequence for each in found.of("pending")]
         assert len(found.of("refused")) == (await mesh.anchor(ref)).inputs_refused > 20
+        await mesh.control(ref, Kind.RESUMED, "r")
+        await mesh.until_rest(ref, 2, within_s=30)
+        assert not ledger(mesh, ref).of("pending")
+
+    mesh_test(5, body)
+
+
+def test_an_occurrence_of_a_schedule_lets_no_storm_wait_behind_it(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner")
+        ref = await mesh.session("s", limited(tmp_path, waiting_max=10))
+        await mesh.until_rest(ref, 1)
+        await mesh.control(ref, Kind.PAUSED, "p")
+        schedules = ScheduleJournal(mesh.bus, mesh.committer, "outside")
+        definition = Definition(WORKSPACE, "n", "s", "* * * * *", "UTC")
+        await schedules.make(definition, zone_of("UTC"), Asked("c-1", "ada", "x"), mesh.server.now_ms())
+        await asyncio.sleep(70)
+        assert [each.kind for each in (await mesh.sessions.load(ref, 0)).pending] == ["tick"]
+        await storm(mesh, ref, 200, 1.0)
+        assert len((await mesh.sessions.load(ref, 0)).pending) <= 11
+        await asyncio.sleep(65)
+        assert (await mesh.sessions.load(ref, 0)).pending[-1].kind == "tick", (
+            "its next slot waits in its place"
+        )
         await mesh.control(ref, Kind.RESUMED, "r")
         await mesh.until_rest(ref, 2, within_s=30)
         assert not ledger(mesh, ref).of("pending")

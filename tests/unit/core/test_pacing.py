@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.session import SessionState
@@ -157,3 +159,21 @@ def test_too_much_that_waits_is_refused_from_the_oldest_on_up_to_a_person_s_word
     assert [each.sequence for each in excess(spoken, 10)] == [1, 2]
     first = waiting(IDLE, ("message", 2), *[EVENT] * 11)
     assert excess(first, 10) == ()
+
+
+def occurring(at: int, *wakes: tuple[InputKind, Priority]) -> SessionState:
+    """With an occurrence of a schedule at that place, from 1."""
+    state = waiting(IDLE, *wakes[: at - 1], ("tick", 1), *wakes[at - 1 :])
+    pending = [replace(each, source="schedule") if each.sequence == at else each for each in state.pending]
+    return replace(state, pending=tuple(pending))
+
+
+def test_an_occurrence_of_a_schedule_is_kept_until_too_much_waits_behind_it() -> None:
+    spared = occurring(6, *[EVENT] * 10)
+    assert [each.sequence for each in excess(spared, 10)] == [1, 2, 3, 4, 5]
+    first = occurring(1, *[EVENT] * 5_000)
+    assert [each.sequence for each in excess(first, 10)] == [*range(1, 4_997)]
+    last = occurring(6, *[EVENT] * 10, ("message", 1))
+    assert [each.sequence for each in excess(last, 10)] == [1, 2, 3, 4, 5], "not without need"
+    behind_a_word = occurring(2, ("message", 1), *[EVENT] * 20)
+    assert excess(behind_a_word, 10) == ()

@@ -11,6 +11,7 @@ the rate.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from math import ceil
 from typing import Final, Literal
 
@@ -29,6 +30,7 @@ CLOCKS_MS_MAX: Final = 5_000
 
 Why = Literal["min_interval", "turns_per_hour", "no_progress"]
 _PERSONS: Final = ("trigger", "canary", "resolution")
+_REFUSED: Final = ("event", "tick")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,18 +163,20 @@ def hurries(wake: Input) -> bool:
 def excess(state: SessionState, waiting_max: int) -> tuple[Input, ...]:
     """What is to be refused so that no more than ``waiting_max`` inputs wait: the oldest, and of these half a bound at once.
 
-    Only events and the session's own ticks are, and only those before whatever else waits: a person's word is never refused,
-    nor what a schedule says for one.
+    Only events and ticks are, and only those before whatever else waits: a person's word is never refused. An occurrence of a
+    schedule is only where all that waits behind it would else be kept without bound.
     """
     if len(state.pending) <= waiting_max:
         return ()
-    found = []
-    for wake in state.pending[: len(state.pending) - waiting_max // 2]:
-        if wake.kind != "event" and not _is_own_tick(wake):
-            break
-        found.append(wake)
-    return tuple(found)
+    oldest = state.pending[: len(state.pending) - waiting_max // 2]
+    found = tuple(takewhile(lambda wake: wake.kind in _REFUSED and not _is_occurrence(wake), oldest))
+    if len(state.pending) - len(found) <= waiting_max:
+        return found
+    found = tuple(takewhile(lambda wake: wake.kind in _REFUSED, oldest))
+    last = next((n for n in range(len(found), 0, -1) if not _is_occurrence(found[n - 1])), 0)
+    return found[:last]
 
 
-def _is_own_tick(wake: Input) -> bool:
-    return wake.kind == "tick" and not wake.source
+def _is_occurrence(wake: Input) -> bool:
+    """Whether it is of a schedule; any other tick is the session's own."""
+    return wake.kind == "tick" and bool(wake.source)
