@@ -21,7 +21,7 @@ from anchorwatch.journal.inputs import input_id
 from anchorwatch.journal.orders import Asked
 from anchorwatch.journal.schedules import read_schedule
 from anchorwatch.topology.subjects import SCHEDULE
-from anchorwatch.zones import zone_of
+from anchorwatch.zones import zone_asked, zone_of
 
 from anchorwatch_gateway.bodies import NewSchedule
 from anchorwatch_gateway.caller import by
@@ -61,7 +61,7 @@ async def create(
         BadInput: cron or zone say nothing. NotFound: there is no such session. SessionDeleted. Conflict: the name is taken.
         IdempotencyConflict, Fenced, Unavailable, Refused.
     """
-    cron, zone = Cron.parse(wish.cron), zone_of(wish.zone)
+    cron, zone = Cron.asked(wish.cron), zone_asked(wish.zone)
     asked, key = _asked(workspace, "create", wish.name, key, body)
     if not await parts.schedules.was_ordered(workspace, asked):
         await find_living(parts, SessionRef(workspace, wish.session))

@@ -118,7 +118,8 @@ class SwitchJournal:
             standing = read_switch(found) if found else None
             if (standing.on if standing else False) == wanted.on:
                 raise Refused(
-                    str(standing) if standing else f"{wanted.scope} {wanted.name} has no kill switch on"
+                    str(standing) if standing else f"{wanted.scope} {wanted.name} has no kill switch on",
+                    hint="nothing is left to do; `anchorwatch kill-switch` shows how each stands",
                 )
             return Record(Kind.SWITCH, wanted.at_ms, self._writer, body)
 

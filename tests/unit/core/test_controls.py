@@ -176,6 +176,19 @@ def test_cleared_wakes_are_disposed_of_and_a_running_turn_keeps_what_it_took() -
         decide(story.state, ClearWakes("ada", 3_000, through))
 
 
+def test_an_order_that_changes_nothing_is_refused_with_the_way_out() -> None:
+    idle, paused = created(), created().do(Control(Kind.PAUSED, "ada", 1))
+    for story, order, way_out in (
+        (idle, Control(Kind.RESUMED, "ada", 2), "anchorwatch show fleet"),
+        (paused, Control(Kind.PAUSED, "ada", 2), "anchorwatch resume fleet"),
+        (idle, ClearWakes("ada", 2, 9), "anchorwatch wakes fleet"),
+        (idle, Direct("ada", 2, "objectives", "add", ("500 per hour",)), "anchorwatch anchor fleet"),
+    ):
+        with pytest.raises(Refused) as told:
+            decide(story.state, order)
+        assert way_out in told.value.hint
+
+
 def test_a_cancel_changes_only_the_turn_that_it_names() -> None:
     story = running()
     with pytest.raises(TurnNotActive):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 
 import pytest
 from anchorwatch.core.errors import BadInput
 from anchorwatch.core.schedules.cron import Cron
 from anchorwatch.core.schedules.machine import upcoming
 from anchorwatch.core.schedules.zones import instant_of, reached, read_slot, shown, slot_text
-from anchorwatch.zones import zone_of
+from anchorwatch.zones import zone_asked, zone_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,12 +106,72 @@ def test_slots_of_one_instant_are_one_occurrence() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "* * * *", "* * * * * *", "61 * * * *", "0 9 * * NOPE", "0 0 31 2 *", "0 0 L-99 * *", "@daily"],
+    [
+        "",
+        "* * * *",
+        "* * * * * *",
+        "61 * * * *",
+        "0 9 * * NOPE",
+        "0 0 31 2 *",
+        "0 0 L-99 * *",
+        "@daily",
+        "*/0 * * * *",
+        "*/60 * * * *",
+        "*/999999999999 * * * *",
+        "5,10/90 * * * *",
+        "0 */24 * * *",
+        "0 0 L/32 * *",
+        "0 0 1 1-6/13 *",
+        "0 0 * * MON-FRI/8",
+        f"*/{'9' * 190} * * * *",
+    ],
 )
 def test_an_expression_that_says_nothing_is_refused_with_the_way_out(text: str) -> None:
     with pytest.raises(BadInput) as told:
-        Cron.parse(text)
+        Cron.asked(text)
     assert "never comes" in told.value.message or "minute hour" in told.value.hint
+
+
+@pytest.mark.parametrize(
+    "text", ["*/59 * * * *", "0 */23 * * *", "0 0 */31 * *", "0 0 1 */12 *", "0 0 * * */7"]
+)
+def test_the_highest_steps_are_taken(text: str) -> None:
+    assert Cron.asked(text).expression == text
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        # Both are restricted: either will do.
+        ("0 0 1-7 6 MON", [1, 2, 3, 4, 5, 6, 7, 8, 15, 22, 29]),
+        ("0 0 1-31/2 6 MON", [1, 3, 5, 7, 8, 9, 11, 13, 15, 17, 19, 21, 22, 23, 25, 27, 29]),
+        # One begins with a star: both must hold.
+        ("0 0 * 6 MON", [1, 8, 15, 22, 29]),
+        ("0 0 */2 6 MON", [1, 15, 29]),
+        ("0 0 1-7 6 */2", [2, 4, 6, 7]),
+        ("0 0 *,1 6 MON", [1, 8, 15, 22, 29]),
+    ],
+)
+def test_either_day_will_do_unless_one_begins_with_a_star(text: str, days: list[int]) -> None:
+    june, july = read_slot("2026-05-31T23:59"), read_slot("2026-07-01T00:00")
+    found = takewhile(lambda slot: slot < july, Cron.asked(text).slots(june))
+    assert [slot.day for slot in found] == days
+
+
+@pytest.mark.parametrize(
+    "name", ["localtime", "posixrules", "Factory", "right/Europe/Berlin", "posix/Europe/Berlin"]
+)
+def test_a_zone_that_is_not_the_same_on_every_machine_is_refused(name: str) -> None:
+    with pytest.raises(BadInput) as told:
+        zone_asked(name)
+    assert "Europe/Berlin" in told.value.hint
+
+
+@pytest.mark.parametrize("name", ["localtim", "posixrule", "Factry"])
+def test_and_is_proposed_to_nobody(name: str) -> None:
+    with pytest.raises(BadInput) as told:
+        zone_asked(name)
+    assert not any(each in told.value.hint for each in ("localtime", "posixrules", "Factory"))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +180,7 @@ def test_an_expression_that_says_nothing_is_refused_with_the_way_out(text: str) 
 )
 def test_a_zone_that_there_is_not_is_refused_with_one_that_there_is(name: str, hint: str) -> None:
     with pytest.raises(BadInput) as told:
-        zone_of(name)
+        zone_asked(name)
     assert hint in told.value.hint
 
 

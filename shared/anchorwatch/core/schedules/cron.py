@@ -18,6 +18,8 @@ MINUTE = timedelta(minutes=1)
 EXAMPLES = (
     "five fields: minute hour day-of-month month day-of-week, such as `0 9 * * MON-FRI` or `*/15 * * * *`"
 )
+STEPS_MAX = {"minute": 59, "hour": 23, "day-of-month": 31, "month": 12, "day-of-week": 7}
+"""The highest step of each field: beyond it there is only the field's first value, which is not what the step says."""
 _ANY_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - a slot has no zone
 
 
@@ -44,6 +46,23 @@ class Cron:
             raise BadInput(f"the cron expression {text[:80]!r}: {error}", hint=f"write {EXAMPLES}") from None
         if found is None:
             raise BadInput(f"the cron expression {text[:80]!r} names a day that never comes")
+        return cron
+
+    @classmethod
+    def asked(cls, text: str) -> Cron:
+        """As `parse`, where a person asks for it: also what would be read as something else than it says is refused.
+
+        Raises:
+            BadInput: as `parse`; or a step is beyond its field.
+        """
+        cron = cls.parse(text)
+        for (name, step_max), written in zip(STEPS_MAX.items(), cron.expression.split(), strict=True):
+            steps = [term.partition("/")[2] for term in written.split(",") if "/" in term]
+            if any(int(step) > step_max for step in steps):
+                raise BadInput(
+                    f"the cron expression {text[:80]!r}: the {name} {written!r} steps beyond its field",
+                    hint=f"a step of the {name} is at most {step_max}; write {EXAMPLES}",
+                )
         return cron
 
     def slots(self, after: datetime) -> Iterator[datetime]:

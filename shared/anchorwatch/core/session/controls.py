@@ -72,11 +72,17 @@ def _control(state: SessionState, anchor: Anchor, order: Control) -> AnchorChang
     match order.kind:
         case Kind.PAUSED:
             if anchor.status not in ("idle", "active"):
-                raise Refused(f"the session is {anchor.status}")
+                raise Refused(
+                    f"the session is {anchor.status}",
+                    hint=f"`anchorwatch resume {anchor.session}` lets it go on",
+                )
             after = _with(anchor, status="paused")
         case Kind.RESUMED:
             if anchor.status != "paused":
-                raise Refused(f"the session is {anchor.status}, not paused")
+                raise Refused(
+                    f"the session is {anchor.status}, not paused",
+                    hint=f"`anchorwatch show {anchor.session}` says what else may hold it",
+                )
             after = _with(anchor, status="active" if anchor.turn else "idle")
         case Kind.QUARANTINED:
             after = quarantined(anchor)
@@ -133,7 +139,10 @@ def _direct(anchor: Anchor, order: Direct) -> AnchorChanged:
             after = tuple(dict.fromkeys(order.items))
         case "add":
             if all(item in before for item in order.items):
-                raise Refused(f"it stands among the {order.which} already")
+                raise Refused(
+                    f"it stands among the {order.which} already",
+                    hint=f"`anchorwatch anchor {anchor.session}` shows them, word for word",
+                )
             after = tuple(dict.fromkeys((*before, *order.items)))
         case "remove":
             missing = [item for item in order.items if item not in before]
@@ -178,7 +187,9 @@ def _superseded(state: SessionState, through: int) -> dict[str, Any]:
 def _clear_wakes(state: SessionState, anchor: Anchor, order: ClearWakes) -> AnchorChanged:
     through = min(order.through, state.read_through)
     if not any(each.sequence <= through for each in state.pending):
-        raise Refused("nothing waits")
+        raise Refused(
+            "nothing waits", hint=f"`anchorwatch wakes {anchor.session}` shows what became of each wake"
+        )
     after = _with(anchor, **disposed(anchor, through))
     return _changed(Kind.WAKES_CLEARED, order, after, order.reason, superseded=_superseded(state, through))
 
