@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 from anchorwatch.codec import decode
-from anchorwatch.core.errors import Conflict, IdempotencyConflict
+from anchorwatch.core.errors import Conflict, IdempotencyConflict, Refused
 from anchorwatch.core.records import Kind
 from anchorwatch.core.schedules.schedule import Counts, Overlap
 from anchorwatch.core.schedules.zones import slot_text
 from anchorwatch.edges import Edge
+from anchorwatch.journal import schedules
 from anchorwatch.models.port import Situation, StepDecision
 from anchorwatch.testing.mesh import WORKSPACE, SimMesh
 from anchorwatch.testing.process import Life
@@ -232,5 +233,33 @@ def test_it_is_made_once_for_each_key_and_again_under_its_name_it_is_another(tmp
         kinds = [decode(each.payload).kind for each in mesh.journal() if "._workspace." in each.subject]
         assert kinds == [Kind.SCHEDULE, Kind.CONTROL] * 3
         assert slot_text(anew.after) == "2026-01-01T00:00"
+
+    mesh_test(1, body)
+
+
+def test_schedules_that_were_deleted_make_room_and_when_names_run_out_one_of_theirs_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedules, "SCHEDULES_MAX", 2)
+    monkeypatch.setattr(schedules, "NAMES_MAX", 3)
+
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open()
+        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600))
+        await schedule(mesh, ref, key="a", name="a")
+        await schedule(mesh, ref, key="b", name="b")
+        with pytest.raises(Refused, match="has 2 schedules") as told:
+            await schedule(mesh, ref, key="c", name="c")
+        assert "delete one" in told.value.hint
+        await order(mesh, "delete", "a")
+        await schedule(mesh, ref, key="c", name="c")
+        with pytest.raises(Refused, match="has 2 schedules"):
+            await schedule(mesh, ref, key="a2", name="a")
+        await order(mesh, "delete", "b")
+        with pytest.raises(Refused, match="3 names") as told:
+            await schedule(mesh, ref, key="d", name="d")
+        assert told.value.hint.endswith("such as a")
+        anew = await schedule(mesh, ref, key="a3", name="a")
+        assert await schedule(mesh, ref, key="a3", name="a") == anew
 
     mesh_test(1, body)

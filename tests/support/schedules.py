@@ -29,15 +29,16 @@ async def schedule(
     missed: Missed = "one",
     overlap: Overlap = "skip",
     key: str = "k",
+    name: str = "n",
 ) -> Schedule:
-    definition = Definition(WORKSPACE, "n", ref.session, cron, "UTC", "count", missed, overlap)
+    definition = Definition(WORKSPACE, name, ref.session, cron, "UTC", "count", missed, overlap)
     asked = Asked(f"c-{key}", "ada", f"{cron} {missed} {overlap}")
     made, _ = await journal_of(mesh).make(definition, zone_of("UTC"), asked, mesh.server.now_ms())
     return made
 
 
-async def order(mesh: SimMesh, verb: Literal["pause", "resume", "delete"]) -> None:
-    """Give an order about the schedule."""
+async def order(mesh: SimMesh, verb: Literal["pause", "resume", "delete"], name: str = "n") -> None:
+    """Give an order about a schedule."""
     changed = Changed("ada", mesh.server.now_ms())
 
     def change(found: Schedule) -> Schedule:
@@ -50,8 +51,8 @@ async def order(mesh: SimMesh, verb: Literal["pause", "resume", "delete"]) -> No
             case "delete":
                 return machine.delete(found, cron, zone, changed)
 
-    asked = Asked(f"c-{verb}", changed.by, verb)
-    await journal_of(mesh).order(WORKSPACE, "n", asked, changed.at_ms, change)
+    asked = Asked(f"c-{verb}-{name}", changed.by, verb)
+    await journal_of(mesh).order(WORKSPACE, name, asked, changed.at_ms, change)
 
 
 async def standing(mesh: SimMesh) -> Schedule:

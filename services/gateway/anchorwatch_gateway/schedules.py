@@ -9,7 +9,7 @@ from typing import Any, Literal
 from anchorwatch.bus.port import Stored
 from anchorwatch.codec import canonical_json, sha256_hex
 from anchorwatch.core.errors import BadInput, Damaged
-from anchorwatch.core.names import SessionRef
+from anchorwatch.core.names import SessionRef, check_name
 from anchorwatch.core.schedules import machine
 from anchorwatch.core.schedules.cron import Cron
 from anchorwatch.core.schedules.schedule import Changed, Definition, Schedule
@@ -19,28 +19,29 @@ from anchorwatch.core.times import iso
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.inputs import input_id
 from anchorwatch.journal.orders import Asked
-from anchorwatch.journal.schedules import read_schedule
+from anchorwatch.journal.schedule_records import read_schedule
 from anchorwatch.topology.subjects import SCHEDULE
 from anchorwatch.zones import zone_asked, zone_of
 
 from anchorwatch_gateway.bodies import NewSchedule
 from anchorwatch_gateway.caller import by
 from anchorwatch_gateway.parts import Parts
-from anchorwatch_gateway.sessions import find_living
+from anchorwatch_gateway.sessions import find, find_living
 
 NEXT_SHOWN = 5
 Verb = Literal["create", "pause", "resume", "delete"]
 
 
 async def listed(parts: Parts, workspace: str, session: str | None) -> list[dict[str, Any]]:
-    """The schedules of the workspace, or of one session, by name; those that were deleted are left out.
+    """The schedules of the workspace, or of one session; those that were deleted are left out.
 
     Raises:
-        Unavailable.
+        BadInput, NotFound: there is no such session. Unavailable.
     """
+    if session is not None:
+        await find(parts, SessionRef(workspace, check_name(session, "session name")))
     found = [_row(parts, stored) for stored in await parts.schedules.standing(workspace)]
-    rows = [row for row in found if row["state"] != "deleted" and session in (None, row["session"])]
-    return sorted(rows, key=lambda row: str(row["name"]))
+    return [row for row in found if row["state"] != "deleted" and session in (None, row["session"])]
 
 
 async def shown_one(parts: Parts, workspace: str, name: str) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from anchorwatch.core.schedules.schedule import Changed, Schedule
 from anchorwatch.core.schedules.zones import slot_text
 from anchorwatch.core.session.wakes import SCHEDULE_SOURCE
 from anchorwatch.edges import Edge, reached
-from anchorwatch.journal.schedules import SHARD, ScheduleJournal, read_schedule, session_of
+from anchorwatch.journal.schedule_records import read_schedule
+from anchorwatch.journal.schedules import SHARD, ScheduleJournal, session_of
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.service.context import Clock, Identity
 from anchorwatch.zones import zone_of

@@ -6,6 +6,7 @@ import getpass
 import json
 import re
 import secrets
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -98,6 +99,10 @@ class Api:
             if cursor is None:
                 break
         return found[::-1] if newest else found
+
+    def all(self, path: str, **params: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - JSON
+        """Every entry of a list; for those that do not grow with time."""
+        return self.pages(path, sys.maxsize, **params)
 
     def post(self, path: str, body: Any, *, key: str | None = None, timeout_s: float = TIMEOUT_S) -> Any:  # noqa: ANN401 - JSON
         """Post ``body``. Under an idempotency key (one is made), trying again is harmless."""

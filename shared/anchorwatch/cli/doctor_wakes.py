@@ -22,7 +22,7 @@ from anchorwatch.core.schedules import machine
 from anchorwatch.core.schedules.cron import Cron
 from anchorwatch.core.schedules.zones import instant_of, slot_text
 from anchorwatch.core.times import from_iso
-from anchorwatch.journal.schedules import read_schedule
+from anchorwatch.journal.schedule_records import read_schedule
 from anchorwatch.journal.switches import first_on, subjects_of
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.topology.streams import ANCHORS_BUCKET, TICKS, journal_stream

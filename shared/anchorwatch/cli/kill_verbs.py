@@ -44,7 +44,7 @@ def switches(
     from anchorwatch.cli.target import open_api
 
     with open_api(data_dir, url, token) as api:
-        found = api.get(PATH)["data"]
+        found = api.all(PATH)
     views.show(found, views.SWITCHES, as_json=as_json, empty="no kill switch was ever turned")
 
 

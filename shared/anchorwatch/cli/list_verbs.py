@@ -55,7 +55,7 @@ def list_agents(
     from anchorwatch.cli.target import open_api
 
     with open_api(data_dir, url, token) as api:
-        found = api.get("/api/agents")["data"]
+        found = api.all("/api/agents")
     views.show(found, views.AGENTS, as_json=as_json, empty="there are no agents")
 
 

@@ -59,7 +59,7 @@ def list_schedules(
     from anchorwatch.cli.target import open_api
 
     with open_api(data_dir, url, token) as api:
-        found = api.get(PATH, session=session)["data"]
+        found = api.all(PATH, session=session)
     views.show(found, views.SCHEDULES, as_json=as_json, empty="there are no schedules")
 
 

@@ -200,7 +200,7 @@ def wakes(  # noqa: PLR0913, PLR0917 - options of the command line
         return
     with open_api(data_dir, url, token) as api:
         found = api.pages(f"/api/sessions/{looking.name(session)}/wakes", limit, newest=True)
-        coming = [] if as_json else api.get("/api/schedules", session=session)["data"]
+        coming = [] if as_json else api.all("/api/schedules", session=session)
     views.show(found, views.WAKES, as_json=as_json, empty="there was no wake yet")
     views.coming(coming)
 

@@ -6,44 +6,34 @@ whichever planner, and there is no moment at which a crash could leave one of th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import tzinfo
-from typing import Any, TypeVar
 
 from anchorwatch.bus.port import Bus, Expect, Stored
-from anchorwatch.codec import decode, encode
+from anchorwatch.codec import encode
 from anchorwatch.core.errors import Conflict, Damaged, NotFound, Refused
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.core.schedules import machine
 from anchorwatch.core.schedules.machine import Occurrence
 from anchorwatch.core.schedules.schedule import (
-    MISSED,
-    OVERLAPS,
-    STATES,
     Changed,
-    Counts,
     Definition,
-    Owed,
     Schedule,
 )
-from anchorwatch.core.schedules.zones import read_slot, slot_text
-from anchorwatch.core.session.state import P1
-from anchorwatch.core.session.wakes import SCHEDULE_SOURCE
 from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
-from anchorwatch.journal.inputs import input_id
-from anchorwatch.journal.mapping import input_body
 from anchorwatch.journal.ordered import OrderedRegisters
 from anchorwatch.journal.orders import Asked
 from anchorwatch.journal.reading import newest
+from anchorwatch.journal.schedule_records import occurrence_body, occurrence_id, read_schedule, schedule_body
 from anchorwatch.topology.subjects import SCHEDULE, SCHEDULED, SessionSubjects
 
-T = TypeVar("T")
-
 SHARD = "0"
-NAMES_MAX = 500
-"""Names of schedules in a workspace, those that were deleted too: one read must be able to see them all."""
+SCHEDULES_MAX = 500
+"""Schedules in a workspace that were not deleted."""
+NAMES_MAX = 1_000
+"""Names that a workspace ever gives to schedules: a register stays for ever, and one read (of 1,024) must see them all."""
 
 
 def schedule_subject(workspace: str, name: str, shard: str = SHARD) -> str:
@@ -54,115 +44,6 @@ def schedule_subject(workspace: str, name: str, shard: str = SHARD) -> str:
 def session_of(schedule: Schedule) -> SessionRef:
     """The session that it wakes."""
     return SessionRef(schedule.definition.workspace, schedule.definition.session, SHARD)
-
-
-def read_schedule(stored: Stored) -> Schedule:
-    """The schedule in a message of its register.
-
-    Raises:
-        Damaged: it cannot be trusted.
-    """
-    tokens = SCHEDULE.parse(stored.subject) or {}
-    record = decode(stored.payload)
-    body = record.body
-    try:
-        definition = Definition(
-            workspace=tokens["workspace"],
-            name=tokens["name"],
-            session=body["session"],
-            cron=body["cron"],
-            zone=body["zone"],
-            text=body.get("text", ""),
-            missed=_one_of(MISSED, body["missed"]),
-            overlap=_one_of(OVERLAPS, body["overlap"]),
-        )
-        return Schedule(
-            definition=definition,
-            schedule_id=body["id"],
-            state=_one_of(STATES, body["state"]),
-            after=read_slot(body["after"]),
-            changed=Changed(body["by"], body["changed_at_ms"], body.get("reason", "")),
-            counts=Counts(*body["counts"]),
-            last_slot=read_slot(body["last_slot"]) if "last_slot" in body else None,
-            owed=_read_owed(*body["owed"]) if "owed" in body else None,
-            sequence=stored.sequence,
-        )
-    except (KeyError, ValueError, TypeError) as error:
-        raise Damaged(f"sequence {stored.sequence}: a field is missing or odd: {error!r}") from None
-
-
-def _read_owed(slot: str, missed: int, first: str) -> Owed:
-    return Owed(read_slot(slot), missed, read_slot(first))
-
-
-def _one_of(known: tuple[T, ...], value: T) -> T:
-    """As it is known.
-
-    Raises:
-        ValueError: it is not.
-    """
-    return known[known.index(value)]
-
-
-def schedule_body(schedule: Schedule) -> dict[str, Any]:
-    """The body of its record."""
-    definition, counts = schedule.definition, schedule.counts
-    body: dict[str, Any] = {
-        "id": schedule.schedule_id,
-        "session": definition.session,
-        "cron": definition.cron,
-        "zone": definition.zone,
-        "missed": definition.missed,
-        "overlap": definition.overlap,
-        "state": schedule.state,
-        "after": slot_text(schedule.after),
-        "counts": [counts.made, counts.missed, counts.skipped],
-        "by": schedule.changed.by,
-        "changed_at_ms": schedule.changed.at_ms,
-    }
-    last = slot_text(schedule.last_slot) if schedule.last_slot else ""
-    owed = schedule.owed and [
-        slot_text(schedule.owed.slot),
-        schedule.owed.missed,
-        slot_text(schedule.owed.first),
-    ]
-    optional = {
-        "text": definition.text,
-        "last_slot": last,
-        "owed": owed,
-        "reason": schedule.changed.reason,
-    }
-    return body | {name: value for name, value in optional.items() if value}
-
-
-def occurrence_id(schedule: Schedule, occurrence: Occurrence) -> str:
-    """The id of an occurrence's input: of the schedule and the slot, so that no slot can be made twice."""
-    return input_id("slot", schedule.schedule_id, slot_text(occurrence.slot))
-
-
-def occurrence_body(schedule: Schedule, occurrence: Occurrence) -> dict[str, Any]:
-    """The body of an occurrence's input."""
-    definition, slot = schedule.definition, slot_text(occurrence.slot)
-    data: dict[str, Any] = {"schedule": definition.name, "slot": slot, "zone": definition.zone}
-    if occurrence.missed:
-        data |= {"missed": occurrence.missed, "first": slot_text(occurrence.first)}
-    return input_body(
-        "tick",
-        P1,
-        text=told(definition, occurrence),
-        source=SCHEDULE_SOURCE,
-        type_=definition.name,
-        data=data,
-        settled=occurrence.settled,
-        why=occurrence.why,
-    )
-
-
-def told(definition: Definition, occurrence: Occurrence) -> str:
-    """What the session is told."""
-    missed = f" (it stands for {occurrence.missed} more that were missed)" if occurrence.missed else ""
-    said = f": {definition.text}" if definition.text else ""
-    return f"{slot_text(occurrence.slot)} {definition.zone}{missed}{said}"
 
 
 class ScheduleJournal:
@@ -207,7 +88,7 @@ class ScheduleJournal:
         Raises:
             Conflict: there is one of that name. Refused: there are too many. IdempotencyConflict, Fenced, Unavailable.
         """
-        known = {stored.subject for stored in await self.standing(definition.workspace)}
+        standing = await self.standing(definition.workspace)
         changed = Changed(asked.by, at_ms)
 
         def change(found: Stored | None) -> Record:
@@ -215,11 +96,7 @@ class ScheduleJournal:
                 raise Conflict(
                     f"there is a schedule {definition.name}", hint="delete it first, or choose another name"
                 )
-            if found is None and len(known) >= NAMES_MAX:
-                raise Refused(
-                    f"the workspace has had {NAMES_MAX} schedules, and no more fit",
-                    hint="delete one, and use its name again",
-                )
+            _check_room(standing, is_new=found is None)
             return self._record(machine.make(definition, asked.control_id, zone, changed), at_ms, asked)
 
         return await self._order(definition.workspace, definition.name, asked, change, deadline_s)
@@ -295,6 +172,33 @@ class ScheduleJournal:
 
 def _receipt(workspace: str, asked: Asked) -> str:
     return SCHEDULED.at(shard=SHARD, workspace=workspace, control_id=asked.control_id)
+
+
+def _check_room(standing: Sequence[Stored], *, is_new: bool) -> None:
+    """Whether the workspace takes another schedule, under a name that is new to it or not.
+
+    Raises:
+        Refused: it does not.
+    """
+    free = [name for stored in standing if (name := _name_if_deleted(stored))]
+    if len(standing) - len(free) >= SCHEDULES_MAX:
+        raise Refused(
+            f"the workspace has {SCHEDULES_MAX} schedules, and no more fit",
+            hint="delete one that is not needed; one whose session is gone counts too",
+        )
+    if is_new and len(standing) >= NAMES_MAX:
+        raise Refused(
+            f"the workspace has given {NAMES_MAX} names to schedules, and no new one fits",
+            hint=f"use the name of one that was deleted, such as {free[0]}",
+        )
+
+
+def _name_if_deleted(stored: Stored) -> str:
+    try:
+        schedule = read_schedule(stored)
+    except Damaged:
+        return ""
+    return schedule.name if schedule.state == "deleted" else ""
 
 
 def _unknown(name: str) -> NotFound:

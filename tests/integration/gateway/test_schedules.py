@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.gateway.conftest import House
+from tests.integration.gateway.conftest import House, all_pages
 
 WISH = {"name": "morning", "session": "fleet", "cron": "30 2 * * *", "zone": "Europe/Berlin", "text": "count"}
 
@@ -28,7 +28,20 @@ async def test_it_is_made_once_for_each_key_with_who_did_and_shows_the_next_five
     assert (await house.http.get("/api/schedules/morning")).json()["sequence"] == made["sequence"]
     listed = (await house.http.get("/api/schedules", params={"session": "fleet"})).json()["data"]
     assert [each["name"] for each in listed] == ["morning"]
+    nowhere = await house.http.get("/api/schedules", params={"session": "nope"})
+    assert (nowhere.status_code, nowhere.json()["code"]) == (404, "not_found")
+    await house.make_session("other")
     assert (await house.http.get("/api/schedules", params={"session": "other"})).json()["data"] == []
+
+
+async def test_they_are_listed_in_pages_by_name(house: House) -> None:
+    await house.make_session()
+    names = ["a", "b", "c", "d", "e"]
+    for name in ("c", "a", "e", "b", "d"):
+        assert (await house.http.post("/api/schedules", json={**WISH, "name": name})).status_code == 201
+    assert [each["name"] for each in await all_pages(house, "/api/schedules")] == names
+    found = await all_pages(house, "/api/schedules", order="desc", session="fleet")
+    assert [each["name"] for each in found] == names[::-1]
 
 
 async def test_it_is_paused_resumed_and_deleted_and_its_name_is_free_again(house: House) -> None:
@@ -39,6 +52,7 @@ async def test_it_is_paused_resumed_and_deleted_and_its_name_is_free_again(house
     assert (paused.json()["state"], paused.json()["reason"]) == ("paused", "quiet")
     refused = await house.http.post(f"{path}/pause", json={})
     assert (refused.status_code, refused.json()["code"]) == (409, "refused")
+    assert "resume" in refused.json()["hint"]
     assert (await house.http.post(f"{path}/resume")).json()["state"] == "active"
     for _ in range(2):
         gone = await house.http.delete(path, headers={"Idempotency-Key": "d"})
@@ -52,7 +66,9 @@ async def test_it_is_paused_resumed_and_deleted_and_its_name_is_free_again(house
     [
         ({"cron": "0 9 * *"}, 422, "five fields"),
         ({"cron": "0 9 31 2 *"}, 422, "day-of-month"),
+        ({"cron": "*/90 * * * *"}, 422, "at most 59"),
         ({"zone": "Europe/Berln"}, 422, "Europe/Berlin"),
+        ({"zone": "localtime"}, 422, "every machine"),
         ({"session": "nobody"}, 404, "nobody"),
         ({"missed": "two"}, 422, "missed"),
         ({"name": "Not a name"}, 422, "name"),

@@ -17,7 +17,8 @@ from anchorwatch.core.session.pacing import hurries
 from anchorwatch.core.times import from_iso
 from anchorwatch.core.tools import EffectClass
 from anchorwatch.journal.history import History, read_history
-from anchorwatch.journal.schedules import read_schedule, session_of
+from anchorwatch.journal.schedule_records import read_schedule
+from anchorwatch.journal.schedules import session_of
 from anchorwatch.service.rates import rate_of
 from anchorwatch.testing.checks import Arrivals, Call, Evidence, check
 from anchorwatch.testing.checks.effects import OWNER_DIED

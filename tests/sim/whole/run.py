@@ -23,7 +23,7 @@ from anchorwatch.core.letters import DeadLetter, LetterState
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.edges import Edge
 from anchorwatch.journal.letters import read_letter
-from anchorwatch.journal.schedules import read_schedule
+from anchorwatch.journal.schedule_records import read_schedule
 from anchorwatch.packs import registry
 from anchorwatch.testing import storm
 from anchorwatch.testing.mesh import SimMesh

@@ -14,7 +14,8 @@ from anchorwatch.core.records import Kind, Record
 from anchorwatch.core.schedules.schedule import Changed, Definition, Schedule
 from anchorwatch.core.schedules.zones import read_slot
 from anchorwatch.core.times import from_iso, iso
-from anchorwatch.journal.schedules import schedule_body, schedule_subject
+from anchorwatch.journal.schedule_records import schedule_body
+from anchorwatch.journal.schedules import schedule_subject
 
 from tests.unit.cli.gateways import Gateway
 

@@ -52,7 +52,7 @@ def test_they_are_listed(run: Run, remote: Gateway, words: tuple[str, ...]) -> N
     }
     remote.answer("GET /api/schedules", (200, {"data": [SCHEDULE, paused, damaged], "next": None}))
     lines = run("schedule", *words, "--session", "fleet").out.splitlines()
-    assert remote.asked[0].query == {"session": "fleet"}
+    assert remote.asked[0].query == {"session": "fleet", "limit": "200"}
     assert "2026-03-29T03:00:00+02:00" in lines[1]
     assert "2026-03-29" not in lines[2]
     assert "damaged" in lines[3]

@@ -11,16 +11,18 @@ from fastapi import APIRouter
 
 from anchorwatch_gateway import floors
 from anchorwatch_gateway.dependencies import PartsDep, WorkspaceDep
+from anchorwatch_gateway.paging import page_of
 from anchorwatch_gateway.replies import Page
+from anchorwatch_gateway.routes.turns import WindowDep
 
 router = APIRouter(prefix="/api/agents", tags=["agents"])
 
 
 @router.get("")
-async def agents(parts: PartsDep, workspace: WorkspaceDep) -> Page:
-    """The current definition of every agent."""
+async def agents(parts: PartsDep, workspace: WorkspaceDep, window: WindowDep) -> Page:
+    """The current definition of every agent, by name."""
     found = await parts.agents.all(workspace)
-    return Page(data=[_show(spec) for spec in found], next=None)
+    return page_of([_show(spec) for spec in found], window, lambda row: str(row["name"]))
 
 
 @router.get("/{name}")

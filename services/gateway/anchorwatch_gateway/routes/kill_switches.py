@@ -10,14 +10,18 @@ from anchorwatch_gateway import kill_switches
 from anchorwatch_gateway.bodies import Kill
 from anchorwatch_gateway.dependencies import KEY_HEADER, Key, PartsDep, WorkspaceDep
 from anchorwatch_gateway.errors import CONFLICT
+from anchorwatch_gateway.paging import page_of
+from anchorwatch_gateway.replies import Page
+from anchorwatch_gateway.routes.turns import WindowDep
 
 router = APIRouter(prefix="/api/kill-switches", tags=["controls"])
 
 
 @router.get("")
-async def listed(parts: PartsDep, workspace: WorkspaceDep) -> dict[str, Any]:
-    """Every kill switch that was ever turned, and whether it is on."""
-    return {"data": await kill_switches.listed(parts, workspace), "next": None}
+async def listed(parts: PartsDep, workspace: WorkspaceDep, window: WindowDep) -> Page:
+    """Every kill switch that was ever turned, by scope and name, and whether it is on."""
+    found = await kill_switches.listed(parts, workspace)
+    return page_of(found, window, lambda row: f"{row['scope']}/{row['name'] or ''}")
 
 
 @router.post("", responses=CONFLICT)

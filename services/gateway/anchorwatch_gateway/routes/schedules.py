@@ -11,6 +11,9 @@ from anchorwatch_gateway import schedules
 from anchorwatch_gateway.bodies import NewSchedule, Reason
 from anchorwatch_gateway.dependencies import KEY_HEADER, Key, PartsDep, WorkspaceDep
 from anchorwatch_gateway.errors import CONFLICT
+from anchorwatch_gateway.paging import page_of
+from anchorwatch_gateway.replies import Page
+from anchorwatch_gateway.routes.turns import WindowDep
 
 router = APIRouter(prefix="/api/schedules", tags=["schedules"])
 
@@ -25,9 +28,11 @@ SessionName = Annotated[str | None, Query(description="only those of this sessio
 
 
 @router.get("")
-async def listed(parts: PartsDep, workspace: WorkspaceDep, session: SessionName = None) -> dict[str, Any]:
-    """Every schedule that was not deleted, each with its next five occurrences."""
-    return {"data": await schedules.listed(parts, workspace, session), "next": None}
+async def listed(
+    parts: PartsDep, workspace: WorkspaceDep, window: WindowDep, session: SessionName = None
+) -> Page:
+    """The schedules that were not deleted, by name, each with its next five occurrences."""
+    return page_of(await schedules.listed(parts, workspace, session), window, lambda row: str(row["name"]))
 
 
 @router.get("/{name}")
