@@ -10,9 +10,10 @@ import pytest
 from anchorwatch.cli.doctor_wakes import examine
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.schedules.schedule import Definition
-from anchorwatch.core.session.commands import Control
+from anchorwatch.core.session.commands import ClearWakes, Control
 from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.events import AnchorChanged
+from anchorwatch.edges import Edge
 from anchorwatch.journal.orders import Asked
 from anchorwatch.journal.schedules import ScheduleJournal
 from anchorwatch.testing.mesh import WORKSPACE, SimMesh
@@ -108,5 +109,26 @@ def test_the_doctor_finds_what_no_planner_looks_at(tmp_path: Path) -> None:
         await mesh.until_rest(ref, 2, within_s=10)
         await asyncio.sleep(1)
         assert {each.partition(":")[0] for each in (await said(mesh)).values()} == {"passed"}
+
+    mesh_test(1, body, sweep_s=5)
+
+
+def test_a_check_that_a_person_has_cleared_comes_again(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner")
+        planner = mesh.processes["planner-1"]
+        mesh.watch.plan(Edge.PLANNER_TICK_INPUT_AFTER, 1, lambda life: life.die_here())
+        ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=60))
+
+        async def dead() -> bool:
+            return not planner.running
+
+        await mesh.until(dead)
+        state = await mesh.sessions.load(ref, 0)
+        assert [wake.kind for wake in state.pending] == ["tick"]
+        clear = ClearWakes("ada", mesh.server.now_ms(), through=state.read_through, control_id="c")
+        await mesh.orders.carry_out(ref, Asked("c", "ada", "b"), lambda _: clear)
+        await planner.start()
+        await mesh.until_rest(ref, 1, within_s=10)
 
     mesh_test(1, body, sweep_s=5)

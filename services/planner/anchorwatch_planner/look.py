@@ -191,8 +191,9 @@ class Looker:
                 everyone and not held.others_ms and await self._limits.puts_off(ref, state, at_ms - now_ms)
             ):
                 # The run too: a clock that was set back must not find the tick of a turn that is over in place of its own.
+                # And the head: where a person has cleared that tick, or a limit refused it, the check is due all the same.
                 runs = state.anchor.run_id if state.anchor else 0
-                receipt = await self._scribe.tick(ref, f"check-{runs + 1}-{at_ms}", now_ms)
+                receipt = await self._scribe.tick(ref, f"check-{runs + 1}-{at_ms}-{state.head}", now_ms)
                 return None, bool(woken_by) or receipt.replayed
             case NotBefore(at_ms=at_ms) if at_ms > now_ms:
                 await self._schedules.ensure(bell_of_session(ref), at_ms)

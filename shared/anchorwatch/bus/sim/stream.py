@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 
 from anchorwatch.bus.port import MESSAGE_ID_HEADER, Page, Stored, StreamState, ranges
 from anchorwatch.bus.sim.compare import dedupe_window_s
@@ -194,6 +195,10 @@ class StreamStore:
                 return Page(tuple(chosen), up_to, more=True)
             chosen.append(self.messages[sequence])
         return Page(tuple(chosen), up_to)
+
+    def is_wide(self, filter_: str) -> bool:
+        """Whether more subjects match than the server says the last messages of."""
+        return any(True for _ in islice(self._index.match(filter_), LAST_SUBJECTS_MAX, None))
 
     def count(self, filters: Iterable[str], from_sequence: int) -> int:
         """How many messages match, from a sequence on."""
