@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from anchorwatch.core.agents import Name
 from anchorwatch.core.schedules.schedule import Missed, Overlap
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 PriorityName = Literal["P0", "P1", "P2"]
 PRIORITIES: dict[str, Literal[0, 1, 2]] = {"P0": 0, "P1": 1, "P2": 2}
@@ -32,6 +32,14 @@ FORMS = {
 """What each pattern stands for, in words."""
 
 Directive = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+
+
+def _as_written(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+TurnName = Annotated[str, BeforeValidator(_as_written)]
+"""A turn's id, or its run number: as text, or as the number that it is."""
 
 
 class _Body(BaseModel):
@@ -63,7 +71,9 @@ class Trigger(_Body):
 class Replay(_Body):
     """Which turn to make again, and which other model to ask."""
 
-    turn: str = Field(pattern=TOKEN_PATTERN, description="the turn's id, or its run number")
+    turn: Annotated[TurnName, StringConstraints(pattern=TOKEN_PATTERN)] = Field(
+        description="the turn's id, or its run number"
+    )
     model: str | None = Field(
         None,
         min_length=1,
@@ -87,13 +97,13 @@ class Reason(_Body):
 class Cancel(Reason):
     """Which turn is to end: its id, or its run number."""
 
-    turn: str = Field(min_length=1, max_length=64)
+    turn: Annotated[TurnName, StringConstraints(min_length=1, max_length=64)]
 
 
 class SteerBody(_Body):
     """What is said to which turn: its id, or its run number."""
 
-    turn: str = Field(min_length=1, max_length=64)
+    turn: Annotated[TurnName, StringConstraints(min_length=1, max_length=64)]
     text: Annotated[str, StringConstraints(min_length=1, max_length=16_000, pattern=r"\S")]
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from anchorwatch.cli.asking import ask
 from anchorwatch.cli.options import DataDirOption, JsonOption, SessionArgument, TokenOption, UrlOption
 from anchorwatch.core.errors import BadInput, NotFound
 
@@ -97,8 +98,8 @@ def delete(
     token: TokenOption = None,
 ) -> None:
     """Delete a session for good: its turn is cancelled, and its name is not used again."""
-    if not yes:
-        typer.confirm(f"delete session {session}? its name is not used again", abort=True, err=True)
+    if not yes and not _is_deleted(session, (data_dir, url, token)):
+        ask(f"delete session {session}? its name is not used again")
     _order(session, "delete", {"reason": reason}, key, as_json, (data_dir, url, token))
 
 
@@ -167,6 +168,15 @@ def _read(text: str) -> str:
     if not given.strip():
         raise BadInput("there is nothing in the text", hint="say something, or leave the order out")
     return given
+
+
+def _is_deleted(session: str, where: tuple[Any, Any, Any]) -> bool:
+    """Whether there is nothing left to ask about."""
+    from anchorwatch.cli import looking
+    from anchorwatch.cli.target import open_api
+
+    with open_api(*where) as api:
+        return bool(api.get(f"/api/sessions/{looking.name(session)}/anchor")["status"] == "deleted")
 
 
 def _order(

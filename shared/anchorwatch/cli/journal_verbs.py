@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from anchorwatch.cli.asking import ask
 from anchorwatch.cli.options import DataDirOption, JsonOption, SessionArgument, TokenOption, UrlOption
 from anchorwatch.core.errors import Refused
 
@@ -85,5 +86,4 @@ def repair(
 def _ask(session: str) -> None:
     if not typer.get_text_stream("stdin").isatty():
         raise Refused("a repair is confirmed by a person", hint="look with --dry-run, then give --yes")
-    if not typer.confirm(f"Repair {session} so?", err=True):
-        raise Refused("nothing was done")
+    ask(f"Repair {session} so?")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2
 
 from anchorwatch.cli.api import Api
 from anchorwatch.cli.running import running_mesh
@@ -19,7 +22,7 @@ def open_api(data_dir: Path | None, url: str | None, token: str | None, workspac
     ``workspace``: None is the one of the settings.
 
     Raises:
-        BadInput: both were given, or a token is missing.
+        BadInput: both were given, a token is missing, or one of them cannot be used.
         Unavailable: no mesh runs on the data directory.
     """
     if url is not None and data_dir is not None:
@@ -31,9 +34,9 @@ def open_api(data_dir: Path | None, url: str | None, token: str | None, workspac
     if url is None and data_dir is None:
         url = settings.url
     if url is not None:
-        return Api(_checked(url), token or _token(settings), workspace=workspace)
+        return Api(_checked(url), _sendable(token or _token(settings)), workspace=workspace)
     mesh = running_mesh(DataDir.at(data_dir or settings.data_dir))
-    return Api(mesh.api_url, token or mesh.token, workspace=workspace)
+    return Api(mesh.api_url, _sendable(token or mesh.token), workspace=workspace)
 
 
 def bus_settings(data_dir: Path | None, user: str = CLI) -> Settings:
@@ -67,6 +70,19 @@ def _token(settings: Settings) -> str:
 
 
 def _checked(url: str) -> str:
-    if not url.startswith(("http://", "https://")):
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        httpx2.URL(url)
+    except (ValueError, httpx2.InvalidURL):
+        usable = False
+    if not usable:
         raise BadInput(f"{url} is no address", hint="http://HOST:PORT or https://HOST")
     return url
+
+
+def _sendable(token: str) -> str:
+    """What is given is not repeated: it is a secret, if a wrong one."""
+    if not (token.isascii() and token.isprintable()) or token != token.strip():
+        raise BadInput("this is no token: it has characters that none has", hint="copy it again, as a whole")
+    return token

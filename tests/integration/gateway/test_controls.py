@@ -47,6 +47,9 @@ async def test_a_cancel_names_its_turn_and_says_what_it_came_too_late_for(house:
     await session.acquire()
     waiting, claimed = await session.commands(("fire", {"item": "a"}), ("fire", {"item": "b"}))
     await session.record(claimed, Claimed(Owner("executor-1", "aa"), 1, "key"))
+    for odd in (True, 1.0, None, ""):
+        await ask(house, "cancel", {"turn": odd}, status=422)
+    assert (await ask(house, "cancel", {"turn": 7}, status=409))["code"] == "turn_not_active"
     late = await ask(house, "cancel", {"turn": "turn_other"}, status=409)
     assert late["code"] == "turn_not_active"
     told = await ask(house, "cancel", {"turn": "1", "reason": "wrong one"}, key="k")
@@ -57,6 +60,8 @@ async def test_a_cancel_names_its_turn_and_says_what_it_came_too_late_for(house:
     now = await anchor(house)
     assert (now["status"], now["last_run_outcome"], now["fence"]["run"]) == ("idle", "cancelled", 2)
     assert (await ask(house, "cancel", {"turn": "turn_1"}, status=409))["code"] == "turn_not_active"
+    await session.acquire()
+    assert (await ask(house, "cancel", {"turn": 2}))["kind"] == "cancelled"
 
 
 async def test_a_steer_is_recorded_with_its_turn_and_a_late_one_is_refused(house: House) -> None:

@@ -1,7 +1,9 @@
 """Writing verbs: what is sent, and that sending it twice does it once."""
 
+import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -224,3 +226,41 @@ def test_wakes_are_cleared_by_two_words(run: Run, remote: Gateway) -> None:
     remote.answer("POST /api/sessions/fleet/wakes/clear", (200, told))
     assert "disposed of: 4 inputs" in run("wakes", "clear", "fleet").out
     assert run("wakes", "clean", "fleet").code == 2
+
+
+DELETED: dict[str, Any] = {
+    **dict.fromkeys(("control_id", "by", "at", "idempotency_key"), "x"),
+    "session": "fleet",
+    "kind": "deleted",
+    "sequence": 7,
+    "replayed": False,
+    "session_status": "deleted",
+    "run_id": 3,
+    "more": {},
+    "canary": None,
+    "never_start": [],
+    "too_late": [],
+}
+
+
+@pytest.mark.parametrize(("said", "code"), [("", 5), ("n\n", 5), ("y\n", 0)])
+def test_a_session_is_deleted_only_when_somebody_says_yes(
+    run: Run, remote: Gateway, monkeypatch: pytest.MonkeyPatch, said: str, code: int
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(said))
+    remote.answer("GET /api/sessions/fleet/anchor", (200, {"status": "idle"}))
+    remote.answer("POST /api/sessions/fleet/delete", (200, DELETED))
+    ran = run("delete", "fleet")
+    assert ran.code == code, ran.err
+    assert ("nothing was done" in ran.err) == bool(code)
+    assert [each.method for each in remote.asked] == ["GET"] + ["POST"] * (code == 0)
+
+
+def test_of_a_deleted_session_nothing_is_asked(run: Run, remote: Gateway) -> None:
+    remote.answer("GET /api/sessions/fleet/anchor", (200, {"status": "deleted"}))
+    gone = {"code": "session_deleted", "message": "the session fleet was deleted", "hint": ""}
+    remote.answer("POST /api/sessions/fleet/delete", (410, gone))
+    ran = run("delete", "fleet")
+    assert ran.code == 5
+    assert "was deleted" in ran.err
+    assert "?" not in ran.err
