@@ -7,6 +7,7 @@ turn replaces an earlier one, and what an earlier turn had asked for.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,12 @@ S_MIN = 5.0
 MINUTES_MAX = 24 * 60
 REASON_CHARS_MAX = 120
 MINUTE_S = 60
+INSTANT = "2026-03-17T19:01:43Z"
+_FROM_NOW = re.compile(
+    r"(?:in )?([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(s|sec|seconds?|m|min|minutes?|h|hours?|)", re.IGNORECASE
+)
+"""A number without a unit is minutes."""
+_UNITS_S = {"s": 1, "m": MINUTE_S, "": MINUTE_S, "h": 60 * MINUTE_S}
 
 
 def tool_spec() -> ToolSpec:
@@ -28,22 +35,17 @@ def tool_spec() -> ToolSpec:
     return ToolSpec(
         name=NAME,
         description=(
-            "Be woken again, to see what became of something: after some minutes, or at an instant. It replaces what was "
+            "Be woken again, to see what became of something: after a time, or at an instant. It replaces what was "
             "scheduled before. Where the heartbeat looks earlier anyway, nothing is scheduled and the answer says so."
         ),
         parameters={
             "type": "object",
             "properties": {
-                "in_minutes": {
-                    "type": "number",
-                    "exclusiveMinimum": 0,
-                    "maximum": MINUTES_MAX,
-                    "description": "minutes from now; 0.5 is half a minute. Give this, or at",
-                },
-                "at": {
+                "when": {
                     "type": "string",
+                    "minLength": 1,
                     "maxLength": 40,
-                    "description": "an instant with its offset, such as 2026-03-17T19:01:43Z. Give this, or in_minutes",
+                    "description": f"how long from now, such as 2 min, 30 s or 1 h; or an instant, such as {INSTANT}",
                 },
                 "reason": {
                     "type": "string",
@@ -52,13 +54,13 @@ def tool_spec() -> ToolSpec:
                     "description": "what to look for then",
                 },
             },
-            "required": ["reason"],
+            "required": ["when", "reason"],
             "additionalProperties": False,
         },
         effect_class=EffectClass.IDEMPOTENT,
         risk=Risk.NONE,
         observation_age_max_s=math.inf,
-        example={"in_minutes": 2, "reason": "whether the new instances work"},
+        example={"when": "2 min", "reason": "whether the new instances work"},
     )
 
 
@@ -66,9 +68,9 @@ def schedule_next_check(args: Mapping[str, Any], context: ToolContext) -> ToolRe
     """Ask for the next check.
 
     Raises:
-        NeverDone: it is not said when, or said twice, or it is past, or too far away.
+        NeverDone: it is not said when, or it is past, or too far away.
     """
-    in_s = max(_wanted_s(args, context.now_ms), S_MIN)
+    in_s = max(_wanted_s(args["when"].strip(), context.now_ms), S_MIN)
     if in_s >= context.heartbeat_s:
         text = f"Nothing was scheduled: the heartbeat looks every {_duration(context.heartbeat_s)} anyway, which is sooner"
         return ToolResult(text, {"scheduled": False})
@@ -80,21 +82,23 @@ def schedule_next_check(args: Mapping[str, Any], context: ToolContext) -> ToolRe
     )
 
 
-def _wanted_s(args: Mapping[str, Any], now_ms: int) -> float:
+def _wanted_s(when: str, now_ms: int) -> float:
     """Seconds from now."""
-    if ("in_minutes" in args) == ("at" in args):
-        raise NeverDone("say when: give in_minutes, or at, and not both")
-    if "in_minutes" in args:
-        return float(args["in_minutes"]) * MINUTE_S
+    told = _FROM_NOW.fullmatch(when)
+    in_s = float(told[1]) * _UNITS_S[told[2][:1].lower()] if told else _until_s(when, now_ms)
+    if in_s > MINUTES_MAX * MINUTE_S:
+        raise NeverDone(f"{when} is more than {MINUTES_MAX // MINUTE_S} hours away")
+    return in_s
+
+
+def _until_s(when: str, now_ms: int) -> float:
     try:
-        in_s = (from_iso(str(args["at"])) - now_ms) / 1000
+        in_s = (from_iso(when) - now_ms) / 1000
     except BadInput as error:
-        raise NeverDone(str(error)) from None
+        raise NeverDone(f"{error}; say when as a time from now, such as 2 min, or as {INSTANT}") from None
     if in_s <= 0:
         now = instant(now_ms).strftime("%Y-%m-%dT%H:%M:%SZ")
-        raise NeverDone(f"{args['at']} is past: it is {now}")
-    if in_s > MINUTES_MAX * MINUTE_S:
-        raise NeverDone(f"{args['at']} is more than {MINUTES_MAX // MINUTE_S} hours away")
+        raise NeverDone(f"{when} is past: it is {now}")
     return in_s
 
 

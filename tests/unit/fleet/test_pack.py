@@ -49,9 +49,7 @@ def test_a_setting_that_cannot_be_used_is_named_with_what_there_is(
 def test_every_tool_requires_each_argument_and_takes_no_other(tool: ToolSpec) -> None:
     properties = tool.parameters["properties"]
     assert isinstance(properties, dict)
-    # Of the two ways to say when, a check takes one.
-    either = {"in_minutes", "at"} if tool.name == "schedule_next_check" else set()
-    assert tool.parameters["required"] == [name for name in properties if name not in either]
+    assert tool.parameters["required"] == list(properties)
     assert tool.parameters["additionalProperties"] is False
     assert all(each["description"] and each["type"] != "boolean" for each in properties.values())
 

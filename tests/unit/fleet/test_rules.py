@@ -15,7 +15,7 @@ from tests.unit.fleet.sights import NOW_MS, sight, situation, worker, workers
 
 Call = tuple[str, dict[str, Any]]
 RESTART_ALL = [("restart_instance", {"instance_id": f"w-{number}"}) for number in range(1, 7)]
-CHECK = ("schedule_next_check", {"in_minutes": 1.0, "reason": "whether the fleet is as it should be"})
+CHECK = ("schedule_next_check", {"when": "1 min", "reason": "whether the fleet is as it should be"})
 
 
 def calls(decision: StepDecision) -> list[Call]:
@@ -66,7 +66,7 @@ def test_what_is_unknown_is_never_zero_nothing_is_changed_and_it_is_looked_at_so
     instances: list[Any] | None, tasks: int | None
 ) -> None:
     assert first(sight(instances, tasks)) == [
-        ("schedule_next_check", {"in_minutes": 1.0, "reason": "whether the silent source answers again"})
+        ("schedule_next_check", {"when": "1 min", "reason": "whether the silent source answers again"})
     ]
 
 

@@ -17,8 +17,6 @@ from anchorwatch.packs.fleet import PACK, default_agent
 AGENT = default_agent()
 TOOLS = {tool.name: tool for tool in PACK.tools(AGENT)}
 DESCRIPTION_CHARS_MAX = 300
-EITHER = {"schedule_next_check": {"in_minutes", "at"}}
-"""Where one of two must be given, neither can be required."""
 
 
 @pytest.fixture(params=TOOLS)
@@ -37,8 +35,7 @@ def test_its_example_is_a_call_that_its_schema_takes(tool: ToolSpec) -> None:
 
 def test_every_argument_is_described_and_required_and_none_is_a_boolean(tool: ToolSpec) -> None:
     schema: Mapping[str, Any] = tool.parameters
-    optional = {name for name, _ in members(schema)} - set(schema["required"])
-    assert optional == EITHER.get(tool.name, set())
+    assert schema["required"] == [name for name, _ in members(schema)]
     assert schema["additionalProperties"] is False
     for _, member in members(schema):
         assert member["type"] != "boolean"

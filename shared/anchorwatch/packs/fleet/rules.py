@@ -222,7 +222,7 @@ def _launch(count: int, priority: str) -> StepDecision:
 
 def _check(minutes: float, reason: str) -> StepDecision:
     return StepDecision(
-        calls=(ProposedCall("schedule_next_check", {"in_minutes": minutes, "reason": reason}),)
+        calls=(ProposedCall("schedule_next_check", {"when": f"{minutes:g} min", "reason": reason}),)
     )
 
 
