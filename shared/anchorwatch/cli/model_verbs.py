@@ -54,7 +54,7 @@ def list_models(
     from anchorwatch.cli.target import open_api
 
     with open_api(data_dir, url, token) as api:
-        found = api.get("/api/models")["data"]
+        found = api.all("/api/models")
     views.show(found, views.MODELS, as_json=as_json, empty="no agent asks a model: there are no agents")
 
 
