@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import Any
 
 import structlog
+from anchorwatch.core.agents import hint_of
 from anchorwatch.core.errors import AnchorWatchError, BadInput, Fenced, IdempotencyConflict, Unavailable
 from anchorwatch.core.faults import problem_of
 from fastapi import FastAPI, Request
@@ -151,7 +152,7 @@ def from_validation(errors: Sequence[Any]) -> JSONResponse:
     message = f"{first['field']} {first['problem']}"
     if len(errors) > 1:
         message += f" (and {len(errors) - 1} more)"
-    return problem(422, "bad_input", message, SEE, extra={"fields": fields})
+    return problem(422, "bad_input", message, hint_of(errors) or SEE, extra={"fields": fields})
 
 
 def _field(place: Sequence[Any]) -> str:

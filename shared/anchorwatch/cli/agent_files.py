@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError, model_validator
 
-from anchorwatch.core.agents import AgentSpec, Limits
+from anchorwatch.core.agents import AgentSpec, hint_of
 from anchorwatch.core.errors import BadInput, NotFound
 from anchorwatch.core.faults import place_of, problem_of
 from anchorwatch.core.names import check_name
@@ -34,10 +34,7 @@ def read(file: Path) -> AgentSpec:
     except ValidationError as error:
         found = error.errors(include_url=False)
         faults = "; ".join(f"{place_of(fault, 'the file')} {problem_of(fault)}" for fault in found)
-        hint = f"an agent has {', '.join(AgentSpec.model_fields)}"
-        if any(fault["type"] == "extra_forbidden" and fault["loc"][0] == "limits" for fault in found):
-            known = ", ".join(Limits.model_fields)
-            hint = f"the limits are {known}; what only the pack knows stands in [config]"
+        hint = hint_of(found) or f"an agent has {', '.join(AgentSpec.model_fields)}"
         raise BadInput(f"{file}: {faults}", hint=hint) from None
 
 

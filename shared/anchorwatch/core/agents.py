@@ -6,11 +6,13 @@ a turn in its middle.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from anchorwatch.core.bounds import within
+from anchorwatch.core.faults import Fault
 from anchorwatch.core.names import NAME_PATTERN
 
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$")]
@@ -75,6 +77,13 @@ class Limits(BaseModel):
         le=SPENT_MAX,
         description="cost of a session in a day, in the unit of the prices that the settings give",
     )
+
+
+def hint_of(faults: Iterable[Fault]) -> str:
+    """The way out for who named a limit that there is not; empty: nobody did."""
+    if not any(fault["type"] == "extra_forbidden" and "limits" in fault["loc"][:-1] for fault in faults):
+        return ""
+    return f"the limits are {', '.join(Limits.model_fields)}; what only the pack knows stands in `config`"
 
 
 class AgentSpec(BaseModel):

@@ -139,3 +139,21 @@ async def test_an_agent_that_leaves_no_room_in_its_requests_is_refused_with_the_
     assert (refused.status_code, refused.json()["code"]) == (422, "bad_input")
     assert "of the 256 tokens of a request; 192 is the most" in refused.json()["message"]
     assert (await house.http.get("/api/agents/keeper")).json()["limits"]["context_tokens_max"] is None
+
+
+async def test_an_agent_with_a_limit_that_there_is_not_or_a_number_out_of_bounds_is_refused(
+    house: House,
+) -> None:
+    misspelt = await house.http.put("/api/agents/keeper", json={**AGENT, "limits": {"turns_per_huor": 5}})
+    assert misspelt.status_code == 422
+    assert "limits.turns_per_huor" in misspelt.json()["message"]
+    assert "turns_per_hour" in misspelt.json()["hint"]
+    for given, field in (
+        ({"heartbeat_s": 1e13}, "heartbeat_s"),
+        ({"limits": {"turns_per_hour": True}}, "limits.turns_per_hour"),
+        ({"limits": {"waiting_max": 10**12}}, "limits.waiting_max"),
+        ({"config": {"idle_s": 1e300}}, "config.idle_s"),
+    ):
+        refused = await house.http.put("/api/agents/keeper", json={**AGENT, **given})
+        assert (refused.status_code, refused.json()["code"]) == (422, "bad_input")
+        assert field in refused.json()["message"]

@@ -126,7 +126,7 @@ def test_a_limit_that_there_is_not_is_refused_with_those_that_there_are(run: Run
     assert ran.code == 2
     assert "limits.turns_per_huor is none of the fields" in ran.err
     assert "turns_per_hour" in ran.err
-    assert "stands in [config]" in ran.err
+    assert "stands in `config`" in ran.err
     assert remote.asked == []
 
 
