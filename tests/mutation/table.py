@@ -149,6 +149,13 @@ _HOLDERS = (
         "if False and",
         "tests/sim/test_takeover.py",
     ),
+    _one(
+        "a check is told by the tick of one that was cleared",
+        "services/planner/anchorwatch_planner/look.py",
+        'f"check-{runs + 1}-{at_ms}-{state.head}"',
+        'f"check-{runs + 1}-{at_ms}"',
+        "tests/sim/test_left_alone.py::test_a_check_that_a_person_has_cleared_comes_again",
+    ),
 )
 
 _RUNNER = "shared/anchorwatch/execution/runner.py"

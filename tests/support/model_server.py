@@ -326,7 +326,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.owner.note_gone()
             self.close_connection = True
             return
-        self._send(reply)
+        try:
+            self._send(reply)
+        except OSError:
+            self.server.owner.note_gone()
+            self.close_connection = True
 
     def _named_headers(self) -> dict[str, str]:
         return {name.lower(): value for name, value in self.headers.items()}
