@@ -24,7 +24,7 @@ REPLICAS_DURABLE = 3
 
 
 async def examine(mesh: Settings, system: Settings) -> tuple[list[Check], list[Neglected]]:
-    """Look at the bus as the mesh's own user, and ask the server about itself as the system's; and what nothing would wake."""
+    """Look at the bus as the mesh's own user, and ask the server about itself as the system's; and what stands still."""
     checks = [await _durability(system)]
     try:
         bus = await connect(mesh, "anchorwatch-doctor", timeout_s=CONNECT_S_MAX)
@@ -32,9 +32,9 @@ async def examine(mesh: Settings, system: Settings) -> tuple[list[Check], list[N
         return [*checks, failed("bus", error.message, error.hint)], []
     try:
         checks += [await _streams(bus), await _buckets(bus), await _yard(bus)]
+        checks += await doctor_stuck.examine(bus)
         try:
             wakes, neglected = await doctor_wakes.examine(bus)
-            wakes += await doctor_stuck.examine(bus)
         except AnchorWatchError as error:
             return [*checks, failed("wakes", error.message, error.hint)], []
         return [*checks, *wakes], neglected

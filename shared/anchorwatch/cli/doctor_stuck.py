@@ -5,13 +5,13 @@ What a person must decide fails the check, since no process will. A kill switch 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from anchorwatch.bus.port import Bus, Stored
 from anchorwatch.cli.checks import Check, failed, named, note, passed
 from anchorwatch.codec import decode_anchor
 from anchorwatch.core.anchor import Anchor
-from anchorwatch.core.errors import Damaged
+from anchorwatch.core.errors import AnchorWatchError, Damaged
 from anchorwatch.core.names import SessionRef
 from anchorwatch.journal.blocks import read_block
 from anchorwatch.journal.commit import Committer
@@ -26,17 +26,27 @@ STILL_MS_MAX = 15 * 60_000
 CLAIMED_MS_MAX = 2 * 3_600_000
 """So long where an executor had just claimed a command: it may be at work on it."""
 WRITER = "doctor:"
+LETTERS, SESSIONS, EFFECTS, SWITCHES = "dead letters", "sessions", "effects", "kill switches"
+
+Look = Callable[[Bus], Awaitable[Check]]
 
 
 async def examine(bus: Bus) -> list[Check]:
-    """Look at all of it.
+    """Look at all of it; what cannot be looked at fails its own check, and hides no other."""
+    looks: dict[str, Look] = {
+        LETTERS: _letters,
+        SESSIONS: _sessions,
+        EFFECTS: _effects,
+        SWITCHES: _switches,
+    }
+    return [await _attempt(name, look, bus) for name, look in looks.items()]
 
-    Raises:
-        Unavailable, Damaged.
-    """
-    view = await bus.bucket(ANCHORS_BUCKET)
-    refs = [SessionRef(*key.split(".", 1)) for key in await view.keys()]
-    return [await _letters(bus), await _sessions(bus, refs), await _effects(bus), await _switches(bus)]
+
+async def _attempt(name: str, look: Look, bus: Bus) -> Check:
+    try:
+        return await look(bus)
+    except AnchorWatchError as error:
+        return failed(name, error.message, error.hint)
 
 
 async def _letters(bus: Bus) -> Check:
@@ -50,17 +60,19 @@ async def _letters(bus: Bus) -> Check:
         if letter is not None and letter.state == "open":
             opened.append(f"{letter.address.workspace}/{letter.address.letter_id}: {letter.fault.text}")
     if not opened:
-        return passed("dead letters", "none is open")
+        return passed(LETTERS, "none is open")
     hint = "`anchorwatch dead-letters` shows them; mend what they say, then retry or drop each"
-    return failed("dead letters", f"{len(opened)} open: {named(opened)}", hint)
+    return failed(LETTERS, f"{len(opened)} open: {named(opened)}", hint)
 
 
-async def _sessions(bus: Bus, refs: Sequence[SessionRef]) -> Check:
+async def _sessions(bus: Bus) -> Check:
+    view = await bus.bucket(ANCHORS_BUCKET)
+    refs = [SessionRef(*key.split(".", 1)) for key in await view.keys()]
     stuck = [why for ref in refs if (why := await _why_stuck(bus, ref))]
     if not stuck:
-        return passed("sessions", "no turn stands still, and none is quarantined")
+        return passed(SESSIONS, "no turn stands still, and none is quarantined")
     return failed(
-        "sessions",
+        SESSIONS,
         named(stuck),
         "`anchorwatch show SESSION` says where it stands; `anchorwatch repair SESSION` mends what is quarantined",
     )
@@ -113,15 +125,15 @@ async def _effects(bus: Bus) -> Check:
             if (await effects.look(ref, entry.pool, entry.call, newest)).unknown:
                 unknown.append(f"{workspace}/{entry}")
     if not unknown:
-        return passed("effects", "none is unknown and blocks its resource")
+        return passed(EFFECTS, "none is unknown and blocks its resource")
     hint = "find out what became of each, and say so: `anchorwatch effects resolve CALL done|not-done`"
-    return failed("effects", f"{len(unknown)} unknown, blocking what they acted on: {named(unknown)}", hint)
+    return failed(EFFECTS, f"{len(unknown)} unknown, blocking what they acted on: {named(unknown)}", hint)
 
 
 async def _switches(bus: Bus) -> Check:
     journal = SwitchJournal(bus, Committer(bus, journal_stream()), WRITER)
     on = [f"{each}, by {each.by}" for each in await journal.all() if each.on]
-    return note("kill switches", named(on)) if on else passed("kill switches", "none is on")
+    return note(SWITCHES, named(on)) if on else passed(SWITCHES, "none is on")
 
 
 async def _lasts(bus: Bus, stream: str, filter_: str, start: int = 1) -> Sequence[Stored]:
