@@ -68,7 +68,7 @@ class GivingUp:
 
     async def _check_owner(self, state: EffectState) -> None:
         owner = state.claim.owner if state.claim is not None else None
-        if owner is None or owner.instance == self.me.instance:
+        if owner is None or owner == self.me:
             return
         if await self.peers.alive(owner.instance, owner.incarnation) not in ("dead", "gone"):
             raise Unavailable(f"{owner.instance} holds the claim")

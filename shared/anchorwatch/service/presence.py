@@ -147,7 +147,7 @@ class Presence:
         about is ``alive`` for that long. ``unknown``: the bus is away.
         """
         if instance == self._identity.instance:
-            return "alive" if incarnation == self._identity.incarnation else "dead"
+            return await self._of_this_name(incarnation)
         try:
             present = await self._look(instance, incarnation)
         except Unavailable:
@@ -155,6 +155,20 @@ class Presence:
         if incarnation in present.replaced or (present.ended and present.incarnation == incarnation):
             return "dead"
         return "gone" if self._stood_still(instance, incarnation) else "alive"
+
+    async def _of_this_name(self, incarnation: str) -> Verdict:
+        """A former incarnation is dead. But this process may be the former one by now: only the entry tells, by a write."""
+        if incarnation == self._identity.incarnation:
+            return "alive"
+        if incarnation in self._former:
+            return "dead"
+        try:
+            held = await self._renew()
+        except Unavailable:
+            return "unknown"
+        if self.replaced.is_set():
+            return "alive"
+        return "dead" if held else "unknown"
 
     @property
     def _kv(self) -> KeyValue:
@@ -209,17 +223,21 @@ class Presence:
             # Read late, or another process is at the same: look again.
             await self._sleep(self._interval_s / 10)
 
-    async def _renew(self) -> None:
+    async def _renew(self) -> bool:
+        """Write the entry once more; whether it was this process's to write."""
         try:
             await self._write(self._revision)
         except KeyExists:
             present = Present.of(await self._kv.get(self._key))
             if self._identity.incarnation in present.replaced:
                 self.replaced.set()
-                return
+                return False
             # Our own write, whose answer was lost; an entry that is gone; or one that was read late: go on from there.
-            with contextlib.suppress(KeyExists):
+            try:
                 await self._write_over(present)
+            except KeyExists:
+                return False
+        return True
 
     async def _write_over(self, present: Present) -> None:
         if present.incarnation not in ("", self._identity.incarnation, *self._former):

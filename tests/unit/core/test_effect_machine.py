@@ -70,10 +70,11 @@ def test_a_dead_owner_s_claim_is_taken_up_as_its_class_allows(owner: Owner) -> N
     assert next_action(state, EffectClass.READ, ME, "dead") == Judge(claim=False)
 
 
-def test_a_restarted_instance_knows_without_asking_that_its_former_self_is_dead() -> None:
-    assert next_action(recorded(claim(FORMER_SELF)), EffectClass.IDEMPOTENT, ME, "unknown") == ClaimAgain(
-        then="run"
-    )
+def test_a_claim_under_its_own_name_is_of_a_former_self_only_where_that_is_proved() -> None:
+    held = recorded(claim(FORMER_SELF))
+    assert next_action(held, EffectClass.IDEMPOTENT, ME, "dead") == ClaimAgain(then="run")
+    for unproved in ("alive", "unknown"):
+        assert isinstance(next_action(held, EffectClass.IDEMPOTENT, ME, unproved), Wait)
 
 
 def test_a_claim_that_was_given_back_counts_for_nothing() -> None:

@@ -54,8 +54,8 @@ def test_who_looks_again_when_it_is_told_to_comes_to_a_turn_or_to_its_check(
     pending: tuple[Input, ...], check_ms: int | None, now_ms: int
 ) -> None:
     state = idle(pending, check_ms)
-    # A wake may be out of date before its window ends; then the next one counts.
-    for _ in range(len(pending) + 1):
+    # A wake may be out of date before its window ends; then it waits for the check, and the next one counts.
+    for _ in range(2 * len(pending) + 2):
         found = due(state, now_ms, WINDOWS)
         match found:
             case NotBefore(at_ms=at_ms, check=False):

@@ -86,6 +86,22 @@ def test_a_replaced_one_is_dead_at_once_and_its_replacement_is_not() -> None:
     simulate(main())
 
 
+def test_a_replaced_one_that_goes_on_does_not_take_its_replacement_for_its_former_self() -> None:
+    async def main() -> None:
+        mesh = Mesh()
+        old = await mesh.start("executor-1", "a")
+        new = await mesh.start("executor-1", "b")
+        assert await new.alive("executor-1", "a") == "dead"
+        assert await old.alive("executor-1", "b") == "alive"
+        assert old.replaced.is_set()
+        # One that no entry names any more is a former one, as far as whoever has the name now can be sure of that.
+        assert await new.alive("executor-1", "long ago") == "dead"
+        mesh.server.stop()
+        assert await new.alive("executor-1", "another") == "unknown"
+
+    simulate(main())
+
+
 def test_one_that_ended_in_order_is_dead_at_once() -> None:
     async def main() -> None:
         mesh = Mesh()

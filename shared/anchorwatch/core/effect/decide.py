@@ -75,10 +75,9 @@ def next_action(state: EffectState, effect_class: EffectClass, me: Owner, owner_
         return _after_death(effect_class, "its owner", doubt=state.doubt)
     if state.claim.owner == me:
         return Wait("this process is running it")
-    former_self = state.claim.owner.instance == me.instance
-    if not former_self and owner_liveness not in ("dead", "gone"):
+    if owner_liveness not in ("dead", "gone"):
         return Wait(f"{state.claim.owner.instance} holds the claim and is {owner_liveness}")
-    doubt = state.doubt or (owner_liveness == "gone" and not former_self)
+    doubt = state.doubt or owner_liveness == "gone"
     return _after_death(effect_class, state.claim.owner.instance, doubt=doubt)
 
 
