@@ -31,9 +31,12 @@ class KnownPeers:
     def __init__(self) -> None:
         self.dead: set[str] = set()
         self.gone: set[str] = set()
+        self.names: dict[str, str] = {}
 
     async def alive(self, instance: str, incarnation: str) -> Literal["alive", "dead", "gone", "unknown"]:
-        del incarnation
+        if self.names.get(instance, incarnation) != incarnation:
+            # Another process has the name by now.
+            return "dead"
         if instance in self.gone:
             return "gone"
         return "dead" if instance in self.dead else "alive"
@@ -49,6 +52,7 @@ class Executors:
 
     async def start(self, instance: str = "executor-1", pool: str = "default") -> Identity:
         identity = Identity("executor", instance, uuid.uuid4().hex)
+        self.peers.names[instance] = identity.incarnation
         context = ServiceContext(
             settings=Settings(),
             bus=self.bus,
