@@ -102,7 +102,7 @@ async def mend(data_dir: Path | None, neglected: Sequence[Neglected]) -> Check:
 
 def _sessions(known: int, found: Sequence[Neglected]) -> Check:
     if not found:
-        return passed("wakes", f"each of {known} sessions is woken by something, or held by a person")
+        return passed("wakes", f"{known} looked at: each is woken by something, or held by a person")
     return failed("wakes", named([f"{each.ref}: {each.why}" for each in found]), RUNNING)
 
 

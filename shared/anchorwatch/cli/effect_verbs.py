@@ -73,7 +73,9 @@ def effects(
 
     with open_api(data_dir, url, token) as api:
         found = api.pages("/api/effects", limit, newest=True, session=session, state=state)
-    views.show(found, views.EFFECTS, as_json=as_json, empty="nothing was done yet")
+    of, how = f" of {session}" if session else "", f" is {state}" if state else " is known"
+    empty = f"no effect{of}{how}" if session or state else "nothing was done yet"
+    views.show(found, views.EFFECTS, as_json=as_json, empty=empty)
 
 
 @EFFECTS.command(SHOW)

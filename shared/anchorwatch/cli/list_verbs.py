@@ -116,7 +116,10 @@ def publish(  # noqa: PLR0913, PLR0917 - options of the command line
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="Where it happened, such as fleet.")],
     type_: Annotated[str, typer.Argument(metavar="TYPE", help="What happened, such as instance.dead.")],
     data: Annotated[str, typer.Option("--data", metavar="JSON", help="What there is to say of it.")] = "{}",
-    priority: Annotated[str, typer.Option("--priority", metavar="P", help="P0, P1 or P2.")] = "P1",
+    priority: Annotated[
+        str | None,
+        typer.Option("--priority", metavar="P", help="P0, P1 or P2; else what the data say, else P1."),
+    ] = None,
     ident: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="Its own id: sent again, it is the same.")
     ] = None,
@@ -132,7 +135,9 @@ def publish(  # noqa: PLR0913, PLR0917 - options of the command line
     from anchorwatch.cli.target import open_api
 
     # An id in any case: what is sent twice, because an answer was lost, is then one event.
-    body = {"source": source, "type": type_, "data": agent_files.parse_json(data), "priority": priority}
+    content = agent_files.parse_json(data)
+    said = content.get("priority") if isinstance(content, dict) else None
+    body = {"source": source, "type": type_, "data": content, "priority": priority or said or "P1"}
     body["id"] = ident or f"cli-{secrets.token_hex(12)}"
     with open_api(data_dir, url, token) as api:
         told = api.post("/api/events", body)

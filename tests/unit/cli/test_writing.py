@@ -64,6 +64,23 @@ def test_an_event_has_an_id_so_that_a_second_try_is_the_same_event(run: Run, rem
     assert first["id"].startswith("cli-")
 
 
+@pytest.mark.parametrize(
+    ("data", "more", "priority"),
+    [
+        ('{"priority": "P0"}', (), "P0"),
+        ('{"priority": "P0"}', ("--priority", "P2"), "P2"),
+        ("{}", (), "P1"),
+        ("[1]", (), "P1"),
+    ],
+)
+def test_an_event_has_the_priority_that_its_data_say_as_from_any_client(
+    run: Run, remote: Gateway, data: str, more: tuple[str, ...], priority: str
+) -> None:
+    remote.answer("POST /api/events", (202, {"id": "x", "sequence": 5, "duplicate": False}))
+    assert run("publish", "fleet", "instance.dead", "--data", data, *more).code == 0
+    assert remote.asked[0].body["priority"] == priority
+
+
 def test_a_session_is_made_of_an_agent(run: Run, remote: Gateway) -> None:
     remote.answer("POST /api/sessions", (201, {"name": "night", "agent": "keeper", "created": True}))
     assert (
