@@ -201,14 +201,14 @@ _EFFECTS = (
     _one(
         "a slow owner is replaced",
         _ACTION,
-        'if not former_self and owner_liveness not in ("dead", "gone"):',
+        'if owner_liveness not in ("dead", "gone"):',
         "if False:",
         f"{_EFFECT}test_a_slow_owner_is_never_replaced",
     ),
     _one(
         "a silent owner leaves no doubt",
         _ACTION,
-        'doubt = state.doubt or (owner_liveness == "gone" and not former_self)',
+        'doubt = state.doubt or owner_liveness == "gone"',
         "doubt = False",
         f"{_EFFECT}test_an_owner_that_is_only_silent_leaves_a_doubt_that_no_later_death_takes_away",
     ),

@@ -10,11 +10,19 @@ from collections.abc import Callable
 
 from anchorwatch.bus.port import Bus, Expect, Stored
 from anchorwatch.codec import decode, encode
-from anchorwatch.core.errors import Conflict, Damaged, Fenced, IdempotencyConflict, NotFound, Refused
+from anchorwatch.core.errors import (
+    Conflict,
+    Damaged,
+    Fenced,
+    IdempotencyConflict,
+    NotFound,
+    Refused,
+    Unavailable,
+)
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
 from anchorwatch.journal.orders import Asked
-from anchorwatch.journal.reading import newest
+from anchorwatch.journal.reading import STALE_ATTEMPTS_MAX, newest
 
 RACES_LOST_MAX = 8
 
@@ -94,7 +102,10 @@ class OrderedRegisters:
                 hint="use a new key for a new request",
                 first_body_sha256=first,
             )
-        page = await self._bus.range(self._committer.stream, subject, receipt.sequence - 1, limit=1)
-        if not page.messages:
-            raise Damaged(f"sequence {receipt.sequence}: nothing stands before this receipt")
-        return page.messages[0]
+        for _ in range(STALE_ATTEMPTS_MAX):
+            page = await self._bus.range(self._committer.stream, subject, receipt.sequence - 1, limit=1)
+            if page.messages:
+                return page.messages[0]
+            if page.up_to >= receipt.sequence:
+                raise Damaged(f"sequence {receipt.sequence}: nothing stands before this receipt")
+        raise Unavailable(f"no server has answered up to sequence {receipt.sequence}")

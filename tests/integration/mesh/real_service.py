@@ -3,11 +3,12 @@
 import asyncio
 import sys
 
-from anchorwatch.core.errors import BadSettings
+from anchorwatch.core.errors import BadSettings, Unavailable
 from anchorwatch.service import runner
 from anchorwatch.service.context import ServiceContext
 
 how = sys.argv[2] if len(sys.argv) > 2 else "waits"
+misfortunes = [Unavailable("the bus went away"), ExceptionGroup("two", [Unavailable("and again")])]
 
 
 async def run(context: ServiceContext) -> None:
@@ -17,6 +18,8 @@ async def run(context: ServiceContext) -> None:
         raise BadSettings("ops.toml has no channel", hint="mend it")
     if how == "returns":
         return
+    if how == "stumbles" and misfortunes:
+        raise misfortunes.pop(0)
     if how == "tells":
         context.log.warning(
             "a token: s3cret-token-value", password="s3cret-by-name", other="s3cret-model-key"

@@ -159,6 +159,15 @@ def test_it_waits_for_a_bus_that_comes_later(start: Start, server: NatsServer) -
     wait_for(process, "ready")
 
 
+def test_a_bus_that_goes_away_while_it_starts_is_waited_for(start: Start) -> None:
+    process = start(how="stumbles")
+    lines = wait_for(process, "ready")
+    assert [line["event"] for line in lines].count("waiting for the bus") == 2
+    process.terminate()
+    log_of(process)
+    assert process.returncode == 0
+
+
 def test_it_can_be_stopped_while_it_waits(start: Start) -> None:
     process = start(ANCHORWATCH_NATS_URL=f"nats://127.0.0.1:{free_ports(1)[0]}")
     wait_for(process, "waiting for the bus")
