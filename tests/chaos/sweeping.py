@@ -178,7 +178,7 @@ async def scheduled(case: Case) -> None:
     async def made() -> bool:
         return (await daily.now()).counts.made == 1
 
-    await eventually(made)
+    await eventually(made, DEATH_S_MAX, "its slot is made")
     await daily.delete()
 
 
@@ -192,7 +192,7 @@ async def abandoned(case: Case) -> None:
     async def ended() -> bool:
         return (await daily.now()).state == "ended"
 
-    await eventually(ended)
+    await eventually(ended, DEATH_S_MAX, "it ends with its session")
 
 
 async def kept(case: Case) -> None:
