@@ -78,7 +78,8 @@ def costs(
         {
             "what": f"run {turn['run_id']}",
             "outcome": turn["outcome"],
-            "calls": turn["steps_count"],
+            # A step that rules decided asked no model.
+            "calls": turn["steps_count"] if turn["usage"].get("prompt") is not None else None,
             **turn["usage"],
         }
         for turn in turns

@@ -120,6 +120,14 @@ def test_what_was_used_is_shown_by_turn_by_day_and_in_all(run: Run, remote: Gate
     assert json.loads(run("costs", "fleet", "--json").out)["turns"] == [{"run_id": 7, "usage": turn["usage"]}]
 
 
+def test_a_turn_that_rules_decided_asked_no_model(run: Run, remote: Gateway) -> None:
+    ever = {"calls": 0, "prompt": 0, "completion": 0, "cost": 0.0}
+    remote.answer("GET /api/sessions/fleet", (200, {"usage": {"ever": ever, "days": []}}))
+    turn = {"run_id": 7, "outcome": "success", "steps_count": 3, "usage": {}}
+    remote.answer("GET /api/sessions/fleet/turns", page(turn))
+    assert run("costs", "fleet").out.splitlines()[1].split() == ["run", "7", "success", "-", "-", "-", "-"]
+
+
 def test_the_timeline_marks_what_the_prompt_skipped(run: Run, remote: Gateway) -> None:
     entry = {
         "sequence": 3,
