@@ -93,6 +93,8 @@ class Mesh(NatsScene):
             "ANCHORWATCH_DEBOUNCE_P0_S": "0",
             "ANCHORWATCH_DEBOUNCE_P1_S": "0",
             "ANCHORWATCH_PROBE_INTERVAL_S": "3600",
+            # A session that looks by itself has a turn that nobody waits for and no wake of the bench's explains.
+            "ANCHORWATCH_HEARTBEAT_S": "86400",
             "ANCHORWATCH_NOTIFY": str(notify),
             "ANCHORWATCH_LOG_LEVEL": "warning",
         }
