@@ -191,7 +191,7 @@ _EXECUTORS = (
             Edit(
                 "shared/anchorwatch/execution/attempts.py",
                 "            said = await self._ask()\n",
-                "            said = await self._ask()\n            settled = self._clock.now_ms() >= settled_at_ms\n",
+                "            said = await self._ask()\n            settled = self._clock.elapsed_s() >= settled_at_s\n",
             ),
         ),
     ),

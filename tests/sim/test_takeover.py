@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +23,7 @@ from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.packs import registry
 from anchorwatch.service.context import Identity
 from anchorwatch.service.keepalive import KeepAlive
+from anchorwatch.service.leases import Leases
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import LoopClock
 from anchorwatch.topology.streams import journal_stream
@@ -30,11 +32,13 @@ from anchorwatch_planner.cache import Cache
 from anchorwatch_planner.evidence import Cause
 from anchorwatch_planner.limits import Limits
 from anchorwatch_planner.look import Looker, Parts
+from anchorwatch_planner.main import WAKES
 from anchorwatch_planner.schedules import Schedules
 from anchorwatch_planner.slots import Slots
 from anchorwatch_planner.switchboard import Switchboard
 from anchorwatch_planner.verdict import Held, Verdict
 
+from tests.sim.test_planner import agent, mesh_test, once
 from tests.support.packs import BenchPack, bench_agent
 
 FAR_MS = 10**13
@@ -76,6 +80,10 @@ class Slow:
         return await self._sessions.append(ref, state, decide(state, end), 0)
 
 
+async def is_active(mesh: SimMesh, ref: SessionRef) -> bool:
+    return (await mesh.anchor(ref)).status == "active"
+
+
 def planner(mesh: SimMesh, instance: str) -> tuple[Looker, Slow]:
     bus = mesh.server.connect(name=instance)
     identity = Identity("planner", instance, "a")
@@ -84,7 +92,7 @@ def planner(mesh: SimMesh, instance: str) -> tuple[Looker, Slow]:
     thinker, clock = Slow(sessions, identity.execution_id), LoopClock(mesh.server)
     limits = Limits(mesh.settings, Windows(0, 0), thinker.agent, PaceJournal(bus, committer.stream, "test"))
     parts = Parts(
-        sessions, committer, Cache(8), Schedules(bus, clock), thinker, Alive(), identity, clock, limits,
+        sessions, committer, Cache(8, identity.execution_id), Schedules(bus, clock), thinker, Alive(), identity, clock, limits,
         Switchboard(bus, clock, structlog.get_logger()), structlog.get_logger(),
     )  # fmt: skip
     return Looker(parts), thinker
@@ -147,3 +155,32 @@ def test_what_another_planner_holds_is_neither_acked_nor_asked_for_again(tmp_pat
         assert again.stored.sequence == held.sequence, "its ack wait is over; the other was acked"
 
     run_virtual(main())
+
+
+def test_a_turn_whose_outcome_went_to_one_that_let_it_go_is_taken_further_by_who_holds_it(
+    tmp_path: Path,
+) -> None:
+    """Its holder lives, so no other planner may go on; and what was to wake the holder will not come again."""
+
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open()
+        sweeper = Identity("planner", "another", "a")
+        assert await Leases(mesh.bus, sweeper, 3600, monotonic=asyncio.get_running_loop().time).hold("sweep")
+        await mesh.add("planner")
+        ref = await mesh.session("s", agent(tmp_path, once("put"), heartbeat_s=3600))
+        other = await mesh.bus.consumer(WAKES)
+        await mesh.until(partial(is_active, mesh, ref))
+
+        async def let_go() -> int:
+            # First in line by now, since the planner asks anew every few seconds.
+            [outcome] = await other.fetch(1, 600.0)
+            await outcome.ack()
+            return outcome.stored.sequence
+
+        letting_go = asyncio.create_task(let_go())
+        await asyncio.sleep(30)
+        await mesh.add("executor")
+        assert await letting_go == mesh.history(ref).outcomes[0].sequence
+        assert (await mesh.until_rest(ref, 1, within_s=2 * mesh.settings.sweep_s)).generation == 1
+
+    mesh_test(1, body)

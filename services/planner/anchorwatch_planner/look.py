@@ -141,12 +141,7 @@ class Looker:
         return self._is_mine(state) and state.turn is not None and state.turn.run_id == call.run
 
     def _is_mine(self, state: SessionState) -> bool:
-        return (
-            state.turn is not None
-            and state.anchor is not None
-            and state.anchor.status == "active"
-            and state.anchor.execution_id == self._identity.execution_id
-        )
+        return state.is_held_by(self._identity.execution_id)
 
     async def _round(
         self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], evidence: Sequence[Cause]

@@ -43,9 +43,8 @@ from anchorwatch_planner.minds import Build, Minds
 from anchorwatch_planner.slots import Slots
 from anchorwatch_planner.sweep import sessions_known, sweep
 from anchorwatch_planner.switchboard import Switchboard
-from anchorwatch_planner.timetable import Timetable
 from anchorwatch_planner.troubles import SERVICE, Troubles
-from anchorwatch_planner.wiring import SHARD, wire
+from anchorwatch_planner.wiring import SHARD, Wired, wire
 
 BATCH = 32
 CONCURRENCY, CONCURRENCY_OF_WORKSPACE = 80, 64
@@ -101,7 +100,7 @@ async def run(context: ServiceContext, build: Build | None = None) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             keeping = tasks.create_task(in_hand.run(), name="keep")
-            sweeping = tasks.create_task(_sweep(context, actors, troubles, wired.timetable), name="sweep")
+            sweeping = tasks.create_task(_sweep(context, actors, troubles, wired), name="sweep")
             following = tasks.create_task(
                 switches.follow(lambda: _released(context, actors)), name="switches"
             )
@@ -177,7 +176,7 @@ async def _post_tick(actors: Actors, delivery: Delivery) -> None:
     await actors.post(ref, Cause("tick", 0, delivery.attempt, rang_ms=delivery.stored.time_ms), delivery)
 
 
-async def _sweep(context: ServiceContext, actors: Actors, troubles: Troubles, timetable: Timetable) -> None:
+async def _sweep(context: ServiceContext, actors: Actors, troubles: Troubles, wired: Wired) -> None:
     monotonic = asyncio.get_running_loop().time
     leases = Leases(context.bus, context.identity, context.settings.lease_s, monotonic=monotonic)
     first = True
@@ -187,9 +186,11 @@ async def _sweep(context: ServiceContext, actors: Actors, troubles: Troubles, ti
             for ref in troubles.known():
                 if not actors.busy(ref):
                     await actors.post(ref, Cause("retry"))
+            # No other may go on with these, and what was to wake this process may have gone to one that let it go.
+            await sweep(wired.cache.held(), actors, starting=False)
             if first or await leases.hold("sweep"):
                 refs = await sessions_known(context.bus)
-                await timetable.sweep(sorted({ref.workspace for ref in refs}))
+                await wired.timetable.sweep(sorted({ref.workspace for ref in refs}))
                 await sweep(refs, actors, starting=first)
             first = False
         except AnchorWatchError as error:

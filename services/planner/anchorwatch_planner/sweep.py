@@ -1,7 +1,7 @@
 """Finds sessions that nobody is watching: idle ones with something pending or no schedule, active ones whose planner is gone.
 
 Each planner sweeps when it starts, so that what its former self held is taken up at once, and then one of them
-does, by a lease.
+does, by a lease. The turns that it holds itself each of them sweeps.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ class Wired:
     """What looks at sessions, and at schedules, and what answers questions about sessions."""
 
     looker: DoubtingLooker
+    cache: Cache
     answers: Answers
     sessions: SessionJournal
     timetable: Timetable
@@ -90,10 +91,11 @@ def wire(
     windows = Windows(round(settings.debounce_p0_s * 1000), round(settings.debounce_p1_s * 1000))
     bells = Schedules(bus, clock)
     paces = PaceJournal(bus, committer.stream, identity.execution_id)
+    cache = Cache(SESSIONS_CACHED, identity.execution_id)
     parts = Parts(
         sessions=sessions,
         committer=committer,
-        cache=Cache(SESSIONS_CACHED),
+        cache=cache,
         schedules=bells,
         thinker=thinker,
         peers=context.peers,
@@ -118,4 +120,4 @@ def wire(
     looker = DoubtingLooker(Looker(parts), bus, committer, identity, clock, context.log)
     journal = ScheduleJournal(bus, committer, identity.execution_id)
     timetable = Timetable(journal, sessions, bells, identity, clock, context.log)
-    return Wired(looker, answers, sessions, timetable)
+    return Wired(looker, cache, answers, sessions, timetable)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from anchorwatch.core.errors import AnchorWatchError, IdempotencyConflict, NewerSchema, Refused
+from anchorwatch.core.times import left_ms
 
 LetterState = Literal["suspected", "failing", "open", "retried", "done", "dropped"]
 SHOWN: tuple[LetterState, ...] = get_args(LetterState)[1:]
@@ -99,6 +100,11 @@ def pause_s(tries: int) -> float:
     return min(PAUSE_S_MIN * 2.0 ** min(tries - 1, 16), PAUSE_S_MAX)
 
 
+def early_ms(letter: DeadLetter, now_ms: int) -> int:
+    """How long its message is still to be left alone."""
+    return left_ms(letter.due_at_ms, now_ms, round(PAUSE_S_MAX * 1000))
+
+
 def fault_of(error: BaseException) -> Fault:
     """What an error says of itself, in one line."""
     if isinstance(error, AnchorWatchError):
@@ -126,7 +132,7 @@ def failed(
         opened = letter.openings if letter else 0
         actions = letter.actions if letter else ()
         letter = DeadLetter(address, "failing", 0, now_ms, now_ms, now_ms, fault, 0, opened, actions)
-    if letter.state not in WAITING or now_ms < letter.due_at_ms:
+    if letter.state not in WAITING or early_ms(letter, now_ms):
         return None
     tries = letter.tries + 1
     after = replace(letter, tries=tries, starts=0, last_at_ms=now_ms, fault=fault)

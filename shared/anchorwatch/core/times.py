@@ -18,6 +18,15 @@ def instant(at_ms: int) -> datetime:
     return datetime.fromtimestamp(min(max(at_ms, MS_MIN), MS_MAX) / 1000, UTC)
 
 
+def left_ms(until_ms: int, now_ms: int, longest_ms: int) -> int:
+    """What is left of a wait that was to end at ``until_ms`` by the clock, and that is never longer than ``longest_ms``.
+
+    What would be more was written down by a clock that has been set back since: nothing is left.
+    """
+    left = until_ms - now_ms
+    return left if 0 < left <= longest_ms else 0
+
+
 def iso(at_ms: int) -> str:
     """Unix milliseconds as ``2026-03-17T18:56:43.163+00:00``; clamped as `instant` is, so it never raises."""
     return instant(at_ms).isoformat(timespec="milliseconds")

@@ -72,11 +72,11 @@ async def admit(
 
 async def look_again(ask: Callable[[float], Awaitable[Observation]], clock: Clock) -> Observation | None:
     """A fresh observation, asked for again while the observer is away; None when it stays away for `OBSERVE_S_MAX`."""
-    deadline_ms = clock.now_ms() + OBSERVE_S_MAX * 1000
+    deadline_s = clock.elapsed_s() + OBSERVE_S_MAX
     while True:
         try:
             return await ask(OBSERVE_ATTEMPT_S)
         except Unavailable:
-            if clock.now_ms() + OBSERVE_PAUSE_S * 1000 >= deadline_ms:
+            if clock.elapsed_s() + OBSERVE_PAUSE_S >= deadline_s:
                 return None
             await clock.sleep(OBSERVE_PAUSE_S)

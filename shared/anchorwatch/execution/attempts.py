@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from anchorwatch.core.effect.decide import after_reconcile
-from anchorwatch.core.effect.state import Claim
-from anchorwatch.core.tools import EffectClass, ToolSpec
+from anchorwatch.core.tools import EffectClass
 from anchorwatch.edges import Edge, reached
 from anchorwatch.execution.job import Equipment, Job
 from anchorwatch.packs.port import NeverDone, OutcomeUnknown, Reconciled, ToolContext, ToolFailed, ToolResult
@@ -72,8 +71,7 @@ class Attempts:
             if ran.state != "unknown" or tool.effect_class is EffectClass.IRREVERSIBLE:
                 return ran
             if tool.effect_class is EffectClass.RECONCILABLE:
-                settled_at_ms = self._clock.now_ms() + round(tool.settle_s * 1000)
-                found = await self.find(settled_at_ms)
+                found = await self.find()
                 if isinstance(found, Ran):
                     return found
                 if not left or not await self._may_go_on():
@@ -84,24 +82,27 @@ class Attempts:
             await self._clock.sleep(PAUSE_S * 2.0**number)
         return ran
 
-    async def take_up(self, settled_at_ms: int, *, doubt: bool) -> Ran:
+    async def take_up(self, *, doubt: bool) -> Ran:
         """Go on from another's claim: ask the provider, and run only what was certainly not done.
 
         ``doubt``: its owner may only be stopped, and do it yet.
         """
-        found = await self.find(settled_at_ms, doubt=doubt)
+        found = await self.find(doubt=doubt)
         if isinstance(found, Ran):
             return found
         if not await self._may_go_on():
             return _not_done(found)
         return await self.run(doubt=not found.certain)
 
-    async def find(self, settled_at_ms: int, *, doubt: bool = False) -> Ran | NotDone:
-        """What became of the effect key, by the provider's word; waits until what was sent has had its time to arrive."""
-        tries = 0
+    async def find(self, *, doubt: bool = False) -> Ran | NotDone:
+        """What became of the effect key, by the provider's word; waits until what was sent has had its time to arrive.
+
+        That time begins here, where nothing more is sent: how long ago the last of it was, only other clocks could say.
+        """
+        settled_at_s, tries = self._clock.elapsed_s() + self._equipment.tool.settle_s, 0
         while True:
             # Before the question: what was on its way while the provider answered may arrive behind the answer.
-            settled = self._clock.now_ms() >= settled_at_ms
+            settled = self._clock.elapsed_s() >= settled_at_s
             said = await self._ask()
             tries += said.state == "unknown"
             next_ = after_reconcile(
@@ -114,7 +115,7 @@ class Attempts:
                 case "run":
                     return NotDone(certain=settled)
                 case "wait":
-                    await self._clock.sleep(max(0, settled_at_ms - self._clock.now_ms()) / 1000)
+                    await self._clock.sleep(max(0.0, settled_at_s - self._clock.elapsed_s()))
                 case "unknown" if said.state == "not_done":
                     text = (
                         "it was not done so far, but who claimed it first may only be stopped, and do it yet"
@@ -164,11 +165,3 @@ def _not_done(found: NotDone) -> Ran:
     return Ran(
         "unknown", "it was not done so far, but a request may still be on its way", OutcomeUnknown.code
     )
-
-
-def settled_at_ms(tool: ToolSpec, former: Claim | None, now_ms: int) -> int:
-    """When nothing that the dead owner sent can be on its way: it is dead now, and sent nothing after its time was up."""
-    from_now = now_ms + round(tool.settle_s * 1000)
-    if former is None:
-        return from_now
-    return min(from_now, former.at_ms + round((tool.timeout_s + tool.settle_s) * 1000))

@@ -28,14 +28,14 @@ from anchorwatch.core.effect.decide import (
     Stale,
     Wait,
 )
-from anchorwatch.core.effect.state import Claim, Claimed, Owner, Released
+from anchorwatch.core.effect.state import Claimed, Owner, Released
 from anchorwatch.core.errors import Fenced, NotFound, Unavailable
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.policy import Verdict
 from anchorwatch.core.tools import EffectClass, ToolSpec
 from anchorwatch.execution.admission import admit, look_again
-from anchorwatch.execution.attempts import Attempts, settled_at_ms
+from anchorwatch.execution.attempts import Attempts
 from anchorwatch.execution.job import Equipment, Job, context_of, effect_key, outcome, tool_of
 from anchorwatch.execution.leave import Leave
 from anchorwatch.execution.recorder import Recorder
@@ -134,7 +134,7 @@ class Runner:
                 return HOLD_S
             case ClaimAgain(doubt=doubt):
                 claimed = await self._claim(job, state, doubt=doubt)
-                return await self._under_claim(job, equipment, claimed, former=state.claim)
+                return await self._under_claim(job, equipment, claimed)
             case Judge(claim):
                 return await self._judged(job, equipment, state, claim=claim)
 
@@ -197,14 +197,14 @@ class Runner:
             await self._refuse(job, state, verdict)
             return None
         if claim:
-            return await self._under_claim(job, equipment, await self._claim(job, state), former=None)
+            return await self._under_claim(job, equipment, await self._claim(job, state))
         return await self._read(job, equipment, state)
 
     async def _read(self, job: Job, equipment: Equipment, state: EffectState) -> float | None:
         """A read needs no claim: whoever else runs it does no harm. The fence holds for it all the same."""
         match await self.leave.fence(job, state, job.sequence):
             case Go():
-                return await self._run(job, equipment, state, former=None)
+                return await self._run(job, equipment, state)
             case Stale():
                 await self._refuse(job, state, Verdict("refused", "fence", f"run {job.call.run} is over"))
             case Hold():
@@ -241,21 +241,19 @@ class Runner:
         key = state.claim.effect_key if state.claim else effect_key(job)
         return await self.recorder.append(job, state, Claimed(self.me, state.attempts + 1, key, doubt))
 
-    async def _under_claim(
-        self, job: Job, equipment: Equipment, state: EffectState, former: Claim | None
-    ) -> float | None:
-        """The claim stands; the fence decides. ``former``: the dead owner's claim, when it is known."""
+    async def _under_claim(self, job: Job, equipment: Equipment, state: EffectState) -> float | None:
+        """The claim stands; the fence decides."""
         claim = state.claim
         assert claim is not None  # noqa: S101 - just written, or just read
         match await self.leave.under_claim(job, equipment.pack.name, state):
             case Go():
-                return await self._run(job, equipment, state, former)
+                return await self._run(job, equipment, state)
             case Blocked() as blocked:
                 await self._refuse(job, state, Verdict("refused", RULE, blocked.say(job.command.resource)))
             case Stale(first=True):
                 await self._refuse(job, state, Verdict("refused", "fence", f"run {job.call.run} is over"))
             case Stale() if equipment.tool.effect_class is EffectClass.RECONCILABLE:
-                return await self._run(job, equipment, state, former)
+                return await self._run(job, equipment, state)
             case Stale():
                 text = "its first executor died, and its run is over; it may have happened"
                 done = outcome(job, "unknown", text, error="owner_died", claim=claim)
@@ -265,9 +263,7 @@ class Runner:
                 return HOLD_S
         return None
 
-    async def _run(
-        self, job: Job, equipment: Equipment, state: EffectState, former: Claim | None
-    ) -> float | None:
+    async def _run(self, job: Job, equipment: Equipment, state: EffectState) -> float | None:
         """Run it and record what came of it."""
         tool, claim = equipment.tool, state.claim
         context = context_of(job, equipment, state, now_ms=self.clock.now_ms(), heartbeat_s=self.heartbeat_s)
@@ -275,7 +271,7 @@ class Runner:
         again = claim is not None and claim.sequence != state.first_claim
         self._begun.add(job.identity)
         if again and tool.effect_class is EffectClass.RECONCILABLE:
-            ran = await attempts.take_up(settled_at_ms(tool, former, self.clock.now_ms()), doubt=state.doubt)
+            ran = await attempts.take_up(doubt=state.doubt)
         else:
             ran = await attempts.run(doubt=again)
         stands = await self.recorder.ran(job, equipment.pack.name, state, ran, durable=not tool.ephemeral)
@@ -288,8 +284,8 @@ class Runner:
         """Whether the tool may be started once more; a paused session is waited for, for a while."""
         if state.claim is None:
             return True
-        deadline_ms = self.clock.now_ms() + HOLD_S_MAX * 1000
-        while self.clock.now_ms() < deadline_ms:
+        deadline_s = self.clock.elapsed_s() + HOLD_S_MAX
+        while self.clock.elapsed_s() < deadline_s:
             try:
                 fence = await self.leave.fence(job, state, state.claim.sequence)
             except Unavailable:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from anchorwatch.core.errors import Damaged
+from anchorwatch.core.times import left_ms
 
 FAILURES_MAX = 2
 """So many calls in a row may fail, retries included, before a model is passed over for a while."""
@@ -32,7 +33,7 @@ class Health:
     reported: int = 0
 
     def is_worth_asking(self, now_ms: int) -> bool:
-        return now_ms >= self.asked_again_ms
+        return not left_ms(self.asked_again_ms, now_ms, REST_MS_MAX)
 
     def failed(self, code: str, why: str, now_ms: int, *, for_good: bool = False) -> Health:
         """After a call that failed. ``for_good``: no later call will do better until somebody changes something."""

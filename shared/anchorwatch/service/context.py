@@ -23,6 +23,10 @@ class Clock(Protocol):
         """Unix time, milliseconds."""
         ...
 
+    def elapsed_s(self) -> float:
+        """Seconds since some moment. No clock that is set changes it, so it is what a process waits by."""
+        ...
+
     async def sleep(self, seconds: float) -> None: ...
 
 
@@ -31,6 +35,9 @@ class WallClock:
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def elapsed_s(self) -> float:
+        return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from anchorwatch.bus.port import ConsumerSpec, Delivery
 from anchorwatch.core.errors import AnchorWatchError, Damaged, Unavailable
-from anchorwatch.core.letters import WAITING, DeadLetter, counts, pause_s
+from anchorwatch.core.letters import WAITING, DeadLetter, counts, early_ms, pause_s
 from anchorwatch.journal.letters import Filed, read_letter
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.intake import Intake
@@ -112,9 +112,8 @@ class Orders:
             return None
         if letter.state not in WAITING:
             return None
-        early_ms = letter.due_at_ms - self._context.clock.now_ms()
-        if early_ms > 0:
-            return early_ms / 1000
+        if wait_ms := early_ms(letter, self._context.clock.now_ms()):
+            return wait_ms / 1000
         address = letter.address
         current = await self._letters.journal.load(address.workspace, address.service, address.id)
         if current.head != filed.head:

@@ -53,6 +53,9 @@ class LoopClock:
     def now_ms(self) -> int:
         return self._server.now_ms()
 
+    def elapsed_s(self) -> float:
+        return asyncio.get_running_loop().time()
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
         if self._life is not None:

@@ -19,6 +19,7 @@ from anchorwatch.core.letters import (
     Verb,
     answered,
     counts,
+    early_ms,
     failed,
     handled,
     ordered,
@@ -32,6 +33,7 @@ from hypothesis import strategies as st
 ADDRESS = Address("default", "observer", "events-7", "event", "EVENTS", 7, "aw.event.default.x", 1)
 FAULT = Fault("damaged", "not a record")
 TRIES = 8
+HOUR_MS = 3_600_000
 
 
 def fail(letter: DeadLetter | None, now_ms: int) -> DeadLetter:
@@ -69,6 +71,13 @@ def test_a_failure_before_its_time_is_none_more() -> None:
     letter = fail(None, 0)
     assert failed(letter, ADDRESS, FAULT, letter.due_at_ms - 1, TRIES) is None
     assert fail(letter, letter.due_at_ms).tries == 2
+
+
+def test_a_time_that_a_clock_ahead_wrote_down_is_not_waited_for() -> None:
+    letter = fail(fail(None, HOUR_MS), HOUR_MS + 1_000)
+    assert early_ms(letter, HOUR_MS + 1_000) == 2_000
+    assert early_ms(letter, 0) == 0, "the clock was set back since"
+    assert fail(letter, 0).tries == 3
 
 
 @pytest.mark.parametrize(

@@ -55,3 +55,9 @@ def test_a_refusal_is_no_passing_fault() -> None:
 def test_what_is_no_health_is_not_taken_for_one(value: object) -> None:
     with pytest.raises(Damaged):
         read_health(value)
+
+
+def test_a_clock_that_is_set_back_does_not_make_it_rest_longer() -> None:
+    resting = Health().failed("timeout", "", 10 * REST_MS_MAX, for_good=True)
+    assert not resting.is_worth_asking(10 * REST_MS_MAX)
+    assert resting.is_worth_asking(0)

@@ -205,6 +205,16 @@ class SessionState:
     snapshot_age: int = 0
     passed_over: tuple[int, ...] = ()
 
+    def is_held_by(self, execution_id: str) -> bool:
+        """Whether a turn is under way, and it is that process which takes it further."""
+        anchor = self.anchor
+        return (
+            self.turn is not None
+            and anchor is not None
+            and anchor.status == "active"
+            and anchor.execution_id == execution_id
+        )
+
     def takes(self, sequence: int) -> bool:
         """Whether an input at ``sequence`` has no disposition yet, as far as the anchor and the running turn say."""
         anchor, turn = self.anchor, self.turn
