@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 from anchorwatch.codec import decode
+from anchorwatch.core.letters import DeadLetter
 from anchorwatch.journal.deliveries import read_delivery
+from anchorwatch.journal.letters import find_message
 from anchorwatch.packs import registry
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.testing.mesh import SimMesh
+from anchorwatch.topology.streams import DEAD, journal_stream
 from anchorwatch_notifier import main as notifier
 from anchorwatch_notifier.channels import NotSent
 from anchorwatch_notifier.notices import Notice
@@ -22,6 +25,7 @@ from anchorwatch_notifier.sender import BACKOFF_S_MAX
 from tests.support.letters import PoisonPack, in_state, letters, mesh_test, only_letter, order
 from tests.support.packs import bench_agent
 
+JOURNAL = journal_stream()
 ROUTE = '[[channel]]\nname = "{name}"\nkind = "log"\non = ["turn_ended", "dead_letter", "effect_unknown"]\n'
 
 
@@ -207,6 +211,47 @@ def test_the_notifiers_own_faults_are_a_letter_and_notify_nobody(tmp_path: Path)
         assert [notice.kinds for _, notice in faulty.taken] == [("turn_ended",)]
 
     mesh_test(body, **settings(tmp_path, "faulty", "works"))
+
+
+def test_a_letter_that_could_not_be_told_of_and_has_moved_on_can_be_retried(tmp_path: Path) -> None:
+    """The record that the notifier failed on is replaced by then."""
+    channel = FakeChannel(lambda _: ZeroDivisionError("a fault of the notifier") if pack.broken else None)
+    pack = PoisonPack()
+    pack.broken = True
+
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner", "executor", notifying({"ops": channel}))
+        ref = await mesh.session("s", agent(tmp_path, pack))
+        await mesh.until_rest(ref, 1, within_s=300)
+
+        async def letter(service: str, stream: str, state: str) -> DeadLetter | None:
+            found = [each for each in await letters(mesh.bus) if each.state == state]
+            of = [each for each in found if (each.address.service, each.address.stream) == (service, stream)]
+            return of[0] if of else None
+
+        async def told_in_vain() -> bool:
+            return await letter("notifier", DEAD, "open") is not None
+
+        async def gone_on() -> bool:
+            return await letter("executor", JOURNAL, "done") is not None
+
+        async def settled() -> bool:
+            return await letter("notifier", DEAD, "done") is not None
+
+        await mesh.until(told_in_vain, within_s=300)
+        untold = await letter("notifier", DEAD, "open")
+        cause = await letter("executor", JOURNAL, "open")
+        assert untold is not None
+        assert cause is not None
+        pack.broken = False
+        await order(mesh.bus, cause, "retry", mesh.server.now_ms(), "k1")
+        await mesh.until(gone_on, within_s=60)
+        assert (await find_message(mesh.bus, untold.address)).sequence > untold.address.sequence
+        await order(mesh.bus, untold, "retry", mesh.server.now_ms(), "k2")
+        await mesh.until(settled, within_s=10)
+        assert channel.told("dead_letter") == []
+
+    mesh_test(body, **settings(tmp_path, "ops"))
 
 
 def test_people_are_told_of_each_opening_of_a_letter_once(tmp_path: Path) -> None:

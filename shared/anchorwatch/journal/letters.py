@@ -164,13 +164,16 @@ def _letter(body: Mapping[str, Any]) -> DeadLetter:
 
 
 async def find_message(bus: Bus, address: Address) -> Stored:
-    """The message that a letter is about, where it still stands.
+    """The message that a letter is about, where it still stands; of a letter that was to be told of, how it stands now.
 
     Raises:
         NotFound: its stream has it no more. Unavailable.
     """
     page = await bus.range(address.stream, address.subject, address.sequence, limit=1)
     found = page.messages[0] if page.messages else None
+    if found is not None and address.stream == DEAD:
+        # A letter's record replaces the one before, and there is nothing to tell of that any more.
+        return found
     # A stream that was made anew counts from 1 again, and holds another message there.
     if found is None or (found.sequence, found.time_ms) != (address.sequence, address.time_ms):
         raise NotFound(
