@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from anchorwatch.codec import decode
 from anchorwatch.core.effect.state import Outcome
+from anchorwatch.edges import Edge
 from anchorwatch.journal.effect_mapping import read_outcome
 from anchorwatch.packs import registry
 from anchorwatch.testing.mesh import SimMesh
+from anchorwatch.testing.process import Life
 
 from tests.support.letters import PoisonPack, in_state, mesh_test, only_letter, order
 from tests.support.packs import Sink, bench_agent
@@ -50,6 +52,25 @@ def test_a_command_that_nobody_can_handle_is_refused_and_its_turn_goes_on(tmp_pa
         assert (letter.state, letter.tries, letter.address.session) == ("open", 8, "s")
         assert letter.address.letter_id == "executor-s-1-1-1"
         assert Sink(tmp_path).effects() == []
+
+    mesh_test(body)
+
+
+def test_a_command_that_is_given_up_gets_its_end_though_that_fails_at_first(tmp_path: Path) -> None:
+    pack = PoisonPack()
+    pack.broken = True
+
+    def fail(_: Life) -> None:
+        raise ZeroDivisionError("a fault of giving up")
+
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner", "executor")
+        for reach in (1, 2):
+            mesh.watch.plan(Edge.EXECUTOR_OUTCOME_BEFORE, reach, fail)
+        ref = await mesh.session("s", agent(tmp_path, pack))
+        await mesh.until_rest(ref, 1, within_s=300)
+        (done,) = await outcomes(mesh, ref)
+        assert (done.state, done.rule) == ("refused", "dead_letter")
 
     mesh_test(body)
 

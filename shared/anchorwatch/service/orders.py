@@ -108,7 +108,7 @@ class Orders:
         if letter is None or not self._mine(letter):
             return None
         if letter.state in ("open", "dropped"):
-            await self._settle(letter)
+            await self._settle(letter, delivery.attempt)
             return None
         if letter.state not in WAITING:
             return None
@@ -124,13 +124,13 @@ class Orders:
             return None
         return await self._take_up(filed, letter)
 
-    async def _settle(self, letter: DeadLetter) -> None:
+    async def _settle(self, letter: DeadLetter, attempt: int) -> None:
         try:
             await self._handler.settle(letter)
         except Exception as error:
-            if not counts(error):
+            if not counts(error) or attempt < self._letters.tries_max:
                 raise
-            # It would fail again. People are shown the letter as it is.
+            # It would fail again. People are shown the letter as it is, and a retry is what helps.
             self._context.log.exception("a letter cannot be settled", letter=letter.address.letter_id)
 
     def _may_end_the_process(self, delivery: Delivery, letter: DeadLetter) -> bool:

@@ -235,16 +235,20 @@ class Scene:
         while self.turns < TURNS_MIN:
             number += 1
             await self._people.trigger(self.refs[0], f"more-{number}")
-            await self._rest()
+            if not await self._rest():
+                await self._retry_letters(f"retry-{number}")
         await self._rest()
-        for number, letter in enumerate(self._letters("open")):
-            await self._people.retry(letter.address.letter_id, f"retry-{number}")
+        await self._retry_letters("retry")
         await self._rest()
         for ref, call in self._unknown():
             key = self.mesh.history(ref).claims_of(call)[0].claimed.effect_key
             note = self.provider.notes.get(key)
             await self._people.settle(f"{ref.session}/{call}", done=note is not None and note.done > 0)
         return await self._rest()
+
+    async def _retry_letters(self, key: str) -> None:
+        for number, letter in enumerate(self._letters("open")):
+            await self._people.retry(letter.address.letter_id, f"{key}-{number}")
 
     def _letters(self, *states: LetterState) -> list[DeadLetter]:
         found = self.mesh.server.stream(DEAD).lasts([DEAD_LETTER.filter()], 2**53).messages
