@@ -41,6 +41,12 @@ async def running() -> None:
         await life.running()
 
 
+def is_zombie() -> bool:
+    """Whether the process that this runs in was replaced, and goes on. Who writes into a book reads in it before, for that case."""
+    life = current()
+    return life is not None and life.process.life is not life
+
+
 @dataclass(slots=True)
 class Note:
     """What the world knows of an effect key."""
