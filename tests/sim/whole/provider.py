@@ -42,7 +42,7 @@ async def running() -> None:
 
 
 def is_zombie() -> bool:
-    """Whether the process that this runs in was replaced, and goes on. Who writes into a book reads in it before, for that case."""
+    """Whether the process that this runs in was replaced, and goes on: for that case, who writes into a book reads it before."""
     life = current()
     return life is not None and life.process.life is not life
 
