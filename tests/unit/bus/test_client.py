@@ -1,14 +1,22 @@
-"""The client reads headers as nats-py does."""
+"""The client writes and reads what nats-py does."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
+from itertools import pairwise
+
+import pytest
 from anchorwatch.bus.jetstream.client import Client
+from anchorwatch.bus.jetstream.wire import Tap, read_headers, read_lines, write_headers, write_message
 from hypothesis import given
 from hypothesis import strategies as st
+from nats import errors
 from nats.aio import client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
-ours = Client._parse_header_lines  # noqa: SLF001 - what it overrides has no other name
-theirs = client.Client._parse_header_lines  # noqa: SLF001
+theirs = client.Client._parse_header_lines  # noqa: SLF001 - what is spared has no other name
 REAL = (
     b"Nats-Stream: J\r\nNats-Subject: aw.journal.0.default.s.p.anchor\r\nNats-Time-Stamp: 2026-11-29T16:22:54.017123Z\r\n"
     b"Nats-Expected-Last-Subject-Sequence-Subject: aw.journal.0.default.s.p.>\r\nk:v\r\nempty:\r\n\r\n"
@@ -20,13 +28,113 @@ LINES = st.lists(
         )
     )
 )
+NAMES = st.text("abN-_ ", max_size=6)
+VALUES = st.text("a é\r\n\t:", max_size=8)
+STATUSES = (
+    b"NATS/1.0 404 No Results\r\n\r\n",
+    b"NATS/1.0 503\r\n\r\n",
+    b"NATS/1.0 204 EOB\r\nNats-Num-Pending: 0\r\nNats-UpTo-Sequence: 12\r\n\r\n",
+    b"NATS/1.0 408 Requests Pending\r\nNats-Pending-Messages: 1\r\nNats-Pending-Bytes: 0\r\n\r\n",
+    b"NATS/1.0\r\nk: v\r\n\r\n",
+)
 
 
 def test_as_the_server_writes_them() -> None:
-    assert ours(REAL) == theirs(REAL)
-    assert ours(REAL)["Nats-Time-Stamp"] == "2026-11-29T16:22:54.017123Z"
+    assert read_lines(REAL) == theirs(REAL)
+    assert read_lines(REAL)["Nats-Time-Stamp"] == "2026-11-29T16:22:54.017123Z"
 
 
 @given(st.lists(LINES.map(b"".join)).map(b"\r\n".join))
 def test_and_whatever_else_comes(raw: bytes) -> None:
-    assert ours(raw) == theirs(raw)
+    assert read_lines(raw) == theirs(raw)
+
+
+@pytest.mark.parametrize("raw", STATUSES)
+async def test_a_status_is_a_header(raw: bytes) -> None:
+    assert read_headers(raw) == await client.Client()._process_headers(raw)  # noqa: SLF001
+
+
+class Written(client.Client):
+    """nats-py, as far as what it would send."""
+
+    async def _send_command(self, cmd: bytes, *_: bool) -> None:
+        self.command = cmd
+
+
+@given(st.dictionaries(NAMES, VALUES), st.text("s.é ", max_size=4), st.sampled_from(["", "r.1", "r 1"]))
+def test_what_is_sent_is_what_nats_py_would_send(
+    headers: Mapping[str, str], subject: str, reply: str
+) -> None:
+    there = Written()
+    there._status = client.Client.CONNECTED  # noqa: SLF001
+    try:
+        asyncio.run(there.publish(subject, b"data", reply, dict(headers) or None))
+    except (errors.BadSubjectError, errors.BadHeaderError):
+        with pytest.raises((errors.BadSubjectError, errors.BadHeaderError)):
+            write_message(subject, reply, write_headers(headers) if headers else b"", b"data")
+    else:
+        lines = write_headers(headers) if headers else b""
+        assert write_message(subject, reply, lines, b"data") == bytes(there.command)
+
+
+class Behind(asyncio.Protocol):
+    """What is not taken out."""
+
+    def __init__(self) -> None:
+        self.seen = b""
+
+    def data_received(self, data: bytes) -> None:
+        self.seen += data
+
+
+WANTED, UNWANTED = 7, 8
+MESSAGES = st.tuples(
+    st.sampled_from([WANTED, UNWANTED]),
+    st.sampled_from([b"", b"reply.1"]),
+    st.sampled_from([b"", b"NATS/1.0\r\nk: v\r\n\r\n"]),
+    st.sampled_from([b"", b"x", b"MSG a 7 1\r\n", b"\r\n", b"y" * 40]),
+)
+OTHERS = st.sampled_from([b"PING\r\n", b"+OK\r\n", b'INFO {"a": 1}\r\n', b"MSG nonsense\r\n", b"\r\n"])
+
+
+def _wire(sid: int, reply: bytes, headers: bytes, data: bytes) -> bytes:
+    arguments = [b"HMSG" if headers else b"MSG", b"s.1", b"%d" % sid, *([reply] if reply else [])]
+    sizes = [b"%d" % len(headers)] if headers else []
+    line = b" ".join((*arguments, *sizes, b"%d" % (len(headers) + len(data))))
+    return line + b"\r\n" + headers + data + b"\r\n"
+
+
+@given(st.lists(st.one_of(MESSAGES, OTHERS), max_size=6), st.lists(st.integers(1, 200), max_size=8))
+def test_messages_are_taken_out_wherever_the_socket_cuts(
+    sent: list[tuple[int, bytes, bytes, bytes] | bytes], cuts: list[int]
+) -> None:
+    taken: list[tuple[int, bytes, bytes, bytes]] = []
+
+    def deliver(sid: int, _: bytes, reply: bytes, data: bytes, headers: bytes) -> bool:
+        if sid == WANTED:
+            taken.append((sid, reply, headers, data))
+        return sid == WANTED
+
+    behind = Behind()
+    tap = Tap(behind, deliver)
+    raw = b"".join(each if isinstance(each, bytes) else _wire(*each) for each in sent)
+    places = [0, *sorted({min(cut, len(raw)) for cut in cuts}), len(raw)]
+    for first, last in pairwise(places):
+        tap.data_received(raw[first:last])
+    assert taken == [each for each in sent if not isinstance(each, bytes) and each[0] == WANTED]
+    rest = [each for each in sent if isinstance(each, bytes) or each[0] != WANTED]
+    assert behind.seen == b"".join(each if isinstance(each, bytes) else _wire(*each) for each in rest)
+
+
+async def test_one_odd_message_does_not_end_the_reading() -> None:
+    here = Client()
+    subscription = Subscription(here, 1)
+    here._subs[1] = subscription  # noqa: SLF001
+    told: list[Exception] = []
+
+    def receive(message: Msg) -> None:
+        raise ValueError(message.subject)
+
+    here.hand_over(subscription, receive, told.append)
+    assert here.deliver(1, b"s", b"", b"x", b"")
+    assert [str(error) for error in told] == ["s"]

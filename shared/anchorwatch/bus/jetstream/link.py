@@ -18,14 +18,13 @@ from nats.aio.subscription import Subscription
 from anchorwatch.bus.jetstream.calls import Call, Waiter, Waiters
 from anchorwatch.bus.jetstream.client import Client
 from anchorwatch.bus.jetstream.connection import Connection, OnError
+from anchorwatch.bus.jetstream.wire import write_headers
 from anchorwatch.bus.port import Disconnected
 from anchorwatch.core.errors import BadInput, Denied, TooLarge
 
 STATUS_HEADER = "Status"
 NO_RESPONDERS = "503"
 LISTEN_TIMEOUT_S = 5.0
-_HEADER_FRAME_BYTES = len("NATS/1.0\r\n\r\n")
-_HEADER_LINE_BYTES = len(": \r\n")
 
 Receive = Callable[[Msg], None]
 
@@ -103,12 +102,14 @@ class Link:
             Disconnected, TooLarge, BadInput: it cannot be sent.
         """
         client = self._connection.client
-        size = len(payload) + _header_bytes(headers)
-        if size > client.max_payload:
-            # The server would not answer, but end the connection.
-            raise TooLarge(f"{size} bytes for {subject}: the server takes {client.max_payload}")
         try:
-            await client.publish(subject, payload, reply, dict(headers) if headers else None)
+            lines = write_headers(headers) if headers else b""
+            size = len(payload) + len(lines)
+            if size > client.max_payload:
+                # The server would not answer, but end the connection.
+                raise TooLarge(f"{size} bytes for {subject}: the server takes {client.max_payload}")
+            if not client.send_soon(subject, payload, reply, lines):
+                await client.publish(subject, payload, reply, dict(headers) if headers else None)
         except (nats_errors.BadSubjectError, nats_errors.BadHeaderError) as error:
             raise BadInput(f"cannot publish to {subject[:200]!r}: {error}") from error
         except (nats_errors.Error, OSError) as error:
@@ -175,7 +176,7 @@ class Link:
         listening = False
         try:
             with self.calling((subject,)) as (call, _):
-                self._subscriptions[token] = await _subscribe(
+                self._subscriptions[token] = await self._subscribe(
                     self._connection.client, subject, queue, receive
                 )
                 await self._connection.round_trip()
@@ -202,9 +203,9 @@ class Link:
                 await asyncio.gather(task, return_exceptions=True)
 
     async def _listen_anew(self, client: Client) -> None:
-        await _subscribe(client, f"{self._inbox}.*", "", self._waiters.dispatch)
+        await self._subscribe(client, f"{self._inbox}.*", "", self._waiters.dispatch)
         for token, (subject, queue, receive) in list(self._listeners.items()):
-            self._subscriptions[token] = await _subscribe(client, subject, queue, receive)
+            self._subscriptions[token] = await self._subscribe(client, subject, queue, receive)
 
     def _lost(self) -> None:
         self._waiters.fail_all(Disconnected("the connection to NATS was lost"))
@@ -219,19 +220,11 @@ class Link:
         if not self._waiters.fail_subject(subject, denied):
             self.report(denied(subject).message)
 
+    async def _subscribe(self, client: Client, subject: str, queue: str, receive: Receive) -> Subscription:
+        async def deliver(message: Msg) -> None:
+            receive(message)
 
-async def _subscribe(client: Client, subject: str, queue: str, receive: Receive) -> Subscription:
-    async def deliver(message: Msg) -> None:
-        receive(message)
-
-    # No byte limit: what comes was asked for, and the asking is bounded.
-    subscription = await client.subscribe(subject, queue=queue, cb=deliver, pending_bytes_limit=0)
-    client.hand_over(subscription, receive)
-    return subscription
-
-
-def _header_bytes(headers: Mapping[str, str] | None) -> int:
-    if not headers:
-        return 0
-    lines = (len(key.encode()) + len(value.encode()) + _HEADER_LINE_BYTES for key, value in headers.items())
-    return _HEADER_FRAME_BYTES + sum(lines)
+        # No byte limit: what comes was asked for, and the asking is bounded.
+        subscription = await client.subscribe(subject, queue=queue, cb=deliver, pending_bytes_limit=0)
+        client.hand_over(subscription, receive, lambda error: self.report(f"NATS: {error}"))
+        return subscription
