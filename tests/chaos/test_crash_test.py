@@ -28,6 +28,7 @@ def install(directory: Path) -> dict[str, str]:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: packs-of-the-tests\nVersion: 1\n")
     (info / "entry_points.txt").write_text(
         "[anchorwatch.packs]\ntold = tests.support.told:TOLD\ncareless = tests.support.bad_packs:CARELESS\n"
+        "hasty = tests.support.bad_packs:HASTY\n"
     )
     # So deep that no socket's path would fit into it.
     temporary = directory.with_name(TMP)
@@ -71,7 +72,8 @@ def test_a_pack_that_keeps_its_promises_passes(tmp_path: Path) -> None:
     told = outcome(ran)
     assert ran.returncode == 0, ran.stderr + ran.stdout
     assert (told["ok"], told["lost"], told["duplicated"], told["guessed"]) == (True, 0, 0, 0)
-    assert told["kills"] >= len(told["edges"]["reached"]) > 30
+    assert told["kills"] >= len(told["edges"]["reached"]) > 40
+    assert told["seeds"][0]["turns"] > 6, "its exercises are not all swallowed by one turn"
     assert told["worst"] is None
     assert (tmp_path / "world" / "effects.jsonl").exists()
     assert list((tmp_path / TMP).iterdir()) == [], "its own directory is gone"
@@ -95,6 +97,20 @@ def test_a_pack_that_breaks_them_is_found_out(tmp_path: Path) -> None:
     )
     assert told["data_dir"] == str(kept)
     assert (kept / "seed-3" / "calls.jsonl").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_what_only_a_living_executor_shows_of_a_pack_is_found_out_too(tmp_path: Path) -> None:
+    file = agent_file(tmp_path, "hasty")
+    # Each call is done, and its answer lost, once: in the storm, most are cut short by a death, and run again.
+    steps = json.dumps([[["set", "a", "lost_once"]]])
+    file.write_text(file.read_text().replace(json.dumps(STEPS), steps))
+    ran = crash_test(tmp_path, "--agent", str(file), "--seeds", "1", "--seed", "3", "--json")
+    told = outcome(ran)
+    assert ran.returncode == 1, ran.stderr + ran.stdout
+    assert (told["lost"], told["duplicated"]) == (0, 0)
+    assert told["guessed"] > 0, "its `set` is said to be failed, and was done"
 
 
 def test_killed_itself_it_leaves_nothing_running(tmp_path: Path) -> None:

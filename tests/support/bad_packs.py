@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anchorwatch.packs.port import PackEnvironment, Reconciled, ToolContext
+from anchorwatch.packs.port import (
+    OutcomeUnknown,
+    PackEnvironment,
+    Reconciled,
+    ToolContext,
+    ToolFailed,
+    ToolResult,
+)
 
 from tests.support.packs import Sink
 from tests.support.told import ToldPack, ToldRuntime
@@ -33,3 +40,27 @@ class CarelessPack(ToldPack):
 
 
 CARELESS = CarelessPack()
+
+
+@dataclass
+class HastyRuntime(ToldRuntime):
+    """Says of a call whose answer was lost that it certainly was not done."""
+
+    async def run(self, tool: str, args: Mapping[str, Any], context: ToolContext) -> ToolResult:
+        try:
+            return await super().run(tool, args, context)
+        except OutcomeUnknown as error:
+            raise ToolFailed(str(error)) from None
+
+
+class HastyPack(ToldPack):
+    """Takes no answer for "not done". Only a living executor shows it: behind a dead one such a word counts for nothing."""
+
+    name = "hasty"
+
+    async def connect(self, environment: PackEnvironment) -> HastyRuntime:
+        agent = environment.agent
+        return HastyRuntime(Sink(Path(agent.config["directory"])), honour=True, agent=agent.name)
+
+
+HASTY = HastyPack()

@@ -30,6 +30,11 @@ class Subject:
         """Whether the real system is the local fleet, which the mesh has to bring along."""
         return self.pack.name == FLEET
 
+    @property
+    def exercises(self) -> int:
+        """How many there are before they begin anew; 1 where that is not known."""
+        return len(self.told) or 1
+
     async def exercise(self, environment: PackEnvironment, number: int) -> Sequence[Stimulus]:
         """What the session is told in the ``number``-th exercise, from 1."""
         if self.told:

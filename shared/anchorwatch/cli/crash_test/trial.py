@@ -30,6 +30,8 @@ from anchorwatch.testing.checks import Evidence, Violation, check
 
 ROUNDS = 8
 PAUSE_S = 0.8
+ROUND_S_MAX = 5.0
+"""How long a round waits for the session to rest; every other one does, so that some work is told of in the midst of other."""
 PATIENCE = 6
 """So many rounds nobody died in, although there was work: what is left of the plan will not be reached."""
 RANDOM_KILLS = 8
@@ -117,6 +119,9 @@ async def _work(subject: Subject, actor: Actor, reaper: Reaper) -> None:
                 await actor.tell(stimulus)
             await disturb(actor, number)
             await asyncio.sleep(PAUSE_S)
+            if number % 2 == 0:
+                with contextlib.suppress(DidNotHappen):
+                    await rest(actor.journal, actor.acknowledged, ROUND_S_MAX)
             if len(reaper.deaths) > deaths:
                 last, deaths = number, len(reaper.deaths)
             if reaping.done():
@@ -126,6 +131,16 @@ async def _work(subject: Subject, actor: Actor, reaper: Reaper) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await reaping
     await reaper.disarm()
+    await _in_peace(subject, actor, number)
+
+
+async def _in_peace(subject: Subject, actor: Actor, before: int) -> None:
+    """Each exercise once more while nobody dies: what is said of a call is else hidden by the death of its executor."""
+    for number in range(before + 1, before + subject.exercises + 1):
+        for stimulus in await subject.exercise(_environment(subject, actor.bus), number):
+            await actor.tell(stimulus)
+        with contextlib.suppress(DidNotHappen):
+            await rest(actor.journal, actor.acknowledged, ROUND_S_MAX)
 
 
 async def _judge(
