@@ -6,16 +6,14 @@ the narrowest that sees it.
 
 from __future__ import annotations
 
+from tests.mutation.executing import EXECUTING
 from tests.mutation.limits import LIMITS
 from tests.mutation.minds import MINDS
-from tests.mutation.mutation import Mutation
 from tests.mutation.mutation import one as _one
 from tests.mutation.schedules import SCHEDULES
-from tests.mutation.tree import Edit
 
 _JOURNAL = "tests/conformance/test_journal.py::"
 _FAULTS = "tests/sim/test_journal_faults.py::test_a_commit_that_was_answered_stands_exactly_once"
-_EFFECT = "tests/unit/core/test_effect_machine.py::"
 _SESSION = "tests/unit/core/test_session_machine.py::"
 _EVIDENCE = "tests/unit/planner/test_evidence.py"
 
@@ -26,8 +24,6 @@ _INPUTS = "shared/anchorwatch/journal/inputs.py"
 _DECIDE = "shared/anchorwatch/core/session/decide.py"
 _REST = "shared/anchorwatch/core/session/rest.py"
 _APPLY = "shared/anchorwatch/core/session/apply.py"
-_ACTION = "shared/anchorwatch/core/effect/decide.py"
-_BLOCKING = "shared/anchorwatch/core/effect/blocking.py"
 _TAKEOVER = "services/planner/anchorwatch_planner/evidence.py"
 
 _WRITES = (
@@ -158,140 +154,4 @@ _HOLDERS = (
     ),
 )
 
-_RUNNER = "shared/anchorwatch/execution/runner.py"
-_ATTEMPTS = "tests/unit/executor/test_attempts.py::"
-_OLD = "tests/sim/test_executor_reads.py::"
-
-_EXECUTORS = (
-    _one(
-        "a claim of its own that was only read is believed to stand",
-        _RUNNER,
-        'state = await self.recorder.append(job, state, Released(self.me, "its answer was lost"))',
-        "return await self._under_claim(job, equipment, state, former=None)",
-        f"{_OLD}test_a_lost_ack_and_a_read_from_before_the_outcome_do_not_do_it_again",
-    ),
-    _one(
-        "who lost a command to another acks it",
-        _RUNNER,
-        "return None if stands else WAIT_S",
-        "return None if stands else None",
-        f"{_OLD}test_a_command_that_went_to_another_who_dies_comes_again",
-    ),
-    _one(
-        "an answer at a gate is looked for in a read from before it",
-        "shared/anchorwatch/journal/effects.py",
-        "at_least + 1, max(at_least, reach))",
-        "at_least + 1, at_least)",
-        f"{_OLD}test_an_answer_at_a_gate_is_not_lost_to_a_read_from_before_it",
-    ),
-    Mutation(
-        "whether it has settled is looked at after the provider answered",
-        (f"{_ATTEMPTS}test_an_answer_that_was_on_its_way_while_it_settled_is_asked_for_again",),
-        (
-            Edit(
-                "shared/anchorwatch/execution/attempts.py",
-                "            said = await self._ask()\n",
-                "            said = await self._ask()\n            settled = self._clock.elapsed_s() >= settled_at_s\n",
-            ),
-        ),
-    ),
-)
-
-_EFFECTS = (
-    _one(
-        "a slow owner is replaced",
-        _ACTION,
-        'if owner_liveness not in ("dead", "gone"):',
-        "if False:",
-        f"{_EFFECT}test_a_slow_owner_is_never_replaced",
-    ),
-    _one(
-        "a silent owner leaves no doubt",
-        _ACTION,
-        'doubt = state.doubt or owner_liveness == "gone"',
-        "doubt = False",
-        f"{_EFFECT}test_an_owner_that_is_only_silent_leaves_a_doubt_that_no_later_death_takes_away",
-    ),
-    _one(
-        "the settle time is not waited for",
-        _ACTION,
-        "if not settled:",
-        "if False:",
-        f"{_EFFECT}test_not_done_leads_to_a_second_run_only_once_nothing_can_be_on_its_way",
-    ),
-    _one(
-        "not done is enough, whoever may go on",
-        _ACTION,
-        'return "unknown" if doubt else "run"',
-        'return "run"',
-        f"{_EFFECT}test_not_done_leads_to_a_second_run_only_once_nothing_can_be_on_its_way",
-    ),
-    _one(
-        "refused on a second claim",
-        _ACTION,
-        "return Stale(first=state.claim is None or state.claim.sequence == state.first_claim)",
-        "return Stale(first=True)",
-        f"{_EFFECT}test_refused_is_said_only_on_a_first_claim",
-    ),
-    _one(
-        "what a dead owner began is simply run again",
-        _ACTION,
-        'return MarkUnknown(f"{owner} died while it ran; it may have happened")',
-        'return ClaimAgain(then="run", doubt=doubt)',
-        f"{_EFFECT}test_a_dead_owner_s_claim_is_taken_up_as_its_class_allows",
-    ),
-)
-
-_RESOURCES = (
-    _one(
-        "an earlier command is not waited for",
-        _BLOCKING,
-        "if state.outcome is None:",
-        "if False:",
-        "tests/unit/core/test_blocking.py",
-    ),
-    _one(
-        "an unknown effect of the session blocks nothing",
-        _BLOCKING,
-        "if state.unknown:",
-        "if False:",
-        "tests/unit/core/test_blocking.py",
-    ),
-    _one(
-        "an unknown effect of another session blocks nothing",
-        _BLOCKING,
-        "other_blocks = state.unknown and state.outcome_sequence < mine.first_claim",
-        "other_blocks = False",
-        "tests/unit/core/test_blocking.py",
-    ),
-    _one(
-        "what began before a block is refused",
-        _BLOCKING,
-        "other_blocks = state.unknown and state.outcome_sequence < mine.first_claim",
-        "other_blocks = state.unknown",
-        "tests/unit/core/test_blocking.py",
-    ),
-    _one(
-        "a key from the model's words",
-        _DECIDE,
-        "intent = (call.verb or call.tool, call.resource)",
-        "intent = (call.verb or call.tool, str(call.args))",
-        "tests/unit/core/test_intents.py",
-    ),
-    _one(
-        "a later attempt speaks for the one whose answer was lost",
-        "shared/anchorwatch/execution/attempts.py",
-        "if not doubt or isinstance(error, NeverDone):",
-        "if error:",
-        "tests/unit/executor/test_attempts.py",
-    ),
-    _one(
-        "the request that settled an effect is not known again",
-        "shared/anchorwatch/core/effect/resolve.py",
-        'if outcome.state == "resolved":',
-        "if False:",
-        "tests/unit/core/test_resolve.py",
-    ),
-)
-
-MUTATIONS = (*_WRITES, *_TURNS, *_HOLDERS, *_EXECUTORS, *_EFFECTS, *_RESOURCES, *SCHEDULES, *LIMITS, *MINDS)
+MUTATIONS = (*_WRITES, *_TURNS, *_HOLDERS, *EXECUTING, *SCHEDULES, *LIMITS, *MINDS)

@@ -116,6 +116,25 @@ def test_an_answer_at_a_gate_is_not_lost_to_a_read_from_before_it(tmp_path: Path
     executor_test(tmp_path, body)
 
 
+def test_a_fence_that_an_old_read_does_not_show_is_seen_before_anything_is_done(tmp_path: Path) -> None:
+    async def body(server: SimServer, executors: Executors, session: ScriptedSession, sink: Sink) -> None:
+        command = await session.command("fire")
+        await session.control("cancelled")
+        server.faults.rates[FaultKind.STALE_READ] = 1.0
+        await executors.start()
+
+        async def read_old() -> bool:
+            return server.faults.counts.get(FaultKind.STALE_READ, 0) >= 3
+
+        await eventually(read_old)
+        server.faults.rates.clear()
+        assert (await session.outcome(command)).rule == "fence"
+        assert sink.effects() == []
+
+    # Nothing is read before the claim. The claim stands behind the fence, so a read that lags by two shows neither.
+    executor_test(tmp_path, body, behind=2)
+
+
 async def ack_pending(executors: Executors) -> int:
     [state] = [
         state

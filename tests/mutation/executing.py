@@ -1,0 +1,206 @@
+"""What is taken away from executing a command: its claim, what is read behind it, its outcome, its one resource."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation
+from tests.mutation.mutation import one as _one
+from tests.mutation.tree import Edit
+
+_JOURNAL = "tests/conformance/test_journal.py::"
+_EFFECT = "tests/unit/core/test_effect_machine.py::"
+_ACTION = "shared/anchorwatch/core/effect/decide.py"
+_BLOCKING = "shared/anchorwatch/core/effect/blocking.py"
+_DECIDE = "shared/anchorwatch/core/session/decide.py"
+_RUNNER = "shared/anchorwatch/execution/runner.py"
+_ATTEMPTS = "tests/unit/executor/test_attempts.py::"
+_OLD = "tests/sim/test_executor_reads.py::"
+
+_EXECUTORS = (
+    _one(
+        "a claim of its own that was only read is believed to stand",
+        _RUNNER,
+        'state = await self.recorder.append(job, state, Released(self.me, "its answer was lost"))',
+        "return await self._under_claim(job, equipment, state, former=None)",
+        f"{_OLD}test_a_lost_ack_and_a_read_from_before_the_outcome_do_not_do_it_again",
+    ),
+    _one(
+        "who lost a command to another acks it",
+        _RUNNER,
+        "return None if stands else WAIT_S",
+        "return None if stands else None",
+        f"{_OLD}test_a_command_that_went_to_another_who_dies_comes_again",
+    ),
+    _one(
+        "an answer at a gate is looked for in a read from before it",
+        "shared/anchorwatch/journal/effects.py",
+        "at_least + 1, max(at_least, reach))",
+        "at_least + 1, at_least)",
+        f"{_OLD}test_an_answer_at_a_gate_is_not_lost_to_a_read_from_before_it",
+    ),
+    Mutation(
+        "whether it has settled is looked at after the provider answered",
+        (f"{_ATTEMPTS}test_an_answer_that_was_on_its_way_while_it_settled_is_asked_for_again",),
+        (
+            Edit(
+                "shared/anchorwatch/execution/attempts.py",
+                "            said = await self._ask()\n",
+                "            said = await self._ask()\n            settled = self._clock.elapsed_s() >= settled_at_s\n",
+            ),
+        ),
+    ),
+)
+
+_LEAVE = "shared/anchorwatch/execution/leave.py"
+_OLD_FENCE = f"{_OLD}test_a_fence_that_an_old_read_does_not_show_is_seen_before_anything_is_done"
+
+_ORDER = (
+    _one(
+        "a claim is written whatever others wrote before",
+        "shared/anchorwatch/journal/effects.py",
+        "last = await self._committer.commit(writes, fence, deadline_s)",
+        'last = await self._committer.commit(writes, Expect(f"{writes[0].subject}.none", 0), deadline_s)',
+        f"{_JOURNAL}test_interleaving_5_of_many_executors_one_claims[sim]",
+    ),
+    _one(
+        "nothing is read behind the claim",
+        _RUNNER,
+        "match await self.leave.under_claim(job, equipment.pack.name, state):",
+        "match Go():",
+        _OLD_FENCE,
+    ),
+    _one(
+        "a read from before the claim is believed behind it",
+        _LEAVE,
+        "subjects, state.claim.sequence)\n        except NotFound:",
+        "subjects, 0)\n        except NotFound:",
+        _OLD_FENCE,
+    ),
+    _one(
+        "a command is acked before it has its outcome",
+        "shared/anchorwatch/execution/pool.py",
+        "        delay = await self._advance(in_hand)\n        while in_hand.again:",
+        "        await self._answer(in_hand.deliveries, None)\n        in_hand.deliveries = []\n"
+        "        delay = await self._advance(in_hand)\n        while in_hand.again:",
+        "tests/sim/test_effects_by_death.py::test_an_effect_is_settled_as_its_class_allows_whenever_its_executor_dies"
+        "[set-after the claim-succeeded-1-another goes on]",
+    ),
+    Mutation(
+        "a message is acked before its session is looked at",
+        ("tests/sim/test_takeover.py::test_what_another_planner_holds_is_neither_acked_nor_asked_for_again",),
+        (
+            Edit(
+                "services/planner/anchorwatch_planner/actor.py",
+                "                    verdict = await self._look_safely(ref, letters)\n"
+                "                    await self._answer(letters, verdict)\n",
+                "                    await self._answer(letters, None)\n"
+                "                    verdict = await self._look_safely(ref, letters)\n",
+            ),
+        ),
+    ),
+    _one(
+        "an event is acked though a session could not take it",
+        "services/observer/anchorwatch_observer/routing.py",
+        "done = item.error is None or await self._letters.failed(item.address, item.error)",
+        "done = True",
+        "tests/sim/test_dead_letters_observer.py::test_a_letter_that_is_retried_is_done_once_it_can_be_and_opens_again_while_it_cannot",
+    ),
+)
+
+_EFFECTS = (
+    _one(
+        "a slow owner is replaced",
+        _ACTION,
+        'if owner_liveness not in ("dead", "gone"):',
+        "if False:",
+        f"{_EFFECT}test_a_slow_owner_is_never_replaced",
+    ),
+    _one(
+        "a silent owner leaves no doubt",
+        _ACTION,
+        'doubt = state.doubt or owner_liveness == "gone"',
+        "doubt = False",
+        f"{_EFFECT}test_an_owner_that_is_only_silent_leaves_a_doubt_that_no_later_death_takes_away",
+    ),
+    _one(
+        "the settle time is not waited for",
+        _ACTION,
+        "if not settled:",
+        "if False:",
+        f"{_EFFECT}test_not_done_leads_to_a_second_run_only_once_nothing_can_be_on_its_way",
+    ),
+    _one(
+        "not done is enough, whoever may go on",
+        _ACTION,
+        'return "unknown" if doubt else "run"',
+        'return "run"',
+        f"{_EFFECT}test_not_done_leads_to_a_second_run_only_once_nothing_can_be_on_its_way",
+    ),
+    _one(
+        "refused on a second claim",
+        _ACTION,
+        "return Stale(first=state.claim is None or state.claim.sequence == state.first_claim)",
+        "return Stale(first=True)",
+        f"{_EFFECT}test_refused_is_said_only_on_a_first_claim",
+    ),
+    _one(
+        "what a dead owner began is simply run again",
+        _ACTION,
+        'return MarkUnknown(f"{owner} died while it ran; it may have happened")',
+        'return ClaimAgain(then="run", doubt=doubt)',
+        f"{_EFFECT}test_a_dead_owner_s_claim_is_taken_up_as_its_class_allows",
+    ),
+)
+
+_RESOURCES = (
+    _one(
+        "an earlier command is not waited for",
+        _BLOCKING,
+        "if state.outcome is None:",
+        "if False:",
+        "tests/unit/core/test_blocking.py",
+    ),
+    _one(
+        "an unknown effect of the session blocks nothing",
+        _BLOCKING,
+        "if state.unknown:",
+        "if False:",
+        "tests/unit/core/test_blocking.py",
+    ),
+    _one(
+        "an unknown effect of another session blocks nothing",
+        _BLOCKING,
+        "other_blocks = state.unknown and state.outcome_sequence < mine.first_claim",
+        "other_blocks = False",
+        "tests/unit/core/test_blocking.py",
+    ),
+    _one(
+        "what began before a block is refused",
+        _BLOCKING,
+        "other_blocks = state.unknown and state.outcome_sequence < mine.first_claim",
+        "other_blocks = state.unknown",
+        "tests/unit/core/test_blocking.py",
+    ),
+    _one(
+        "a key from the model's words",
+        _DECIDE,
+        "intent = (call.verb or call.tool, call.resource)",
+        "intent = (call.verb or call.tool, str(call.args))",
+        "tests/unit/core/test_intents.py",
+    ),
+    _one(
+        "a later attempt speaks for the one whose answer was lost",
+        "shared/anchorwatch/execution/attempts.py",
+        "if not doubt or isinstance(error, NeverDone):",
+        "if error:",
+        "tests/unit/executor/test_attempts.py",
+    ),
+    _one(
+        "the request that settled an effect is not known again",
+        "shared/anchorwatch/core/effect/resolve.py",
+        'if outcome.state == "resolved":',
+        "if False:",
+        "tests/unit/core/test_resolve.py",
+    ),
+)
+
+EXECUTING = (*_EXECUTORS, *_ORDER, *_EFFECTS, *_RESOURCES)
