@@ -42,8 +42,8 @@ def test_a_p2_wake_waits_for_the_next_check() -> None:
     assert due(state(NOW_MS - HOUR_MS, priority=2), NOW_MS, WINDOWS) == NotBefore(HOUR_MS, check=False)
 
 
-def ticked(input_id: str, *others: Input, run_id: int = 0) -> SessionState:
-    tick = Input(50, input_id, "tick", 1, NOW_MS, type=input_id.partition("-")[0])
+def ticked(input_id: str, *others: Input, run_id: int = 0, at_ms: int = NOW_MS) -> SessionState:
+    tick = Input(50, input_id, "tick", 1, at_ms, type=input_id.partition("-")[0])
     anchor = Anchor(workspace="default", session="s", agent="keeper@1", next_check_at=CHECK, run_id=run_id)
     return SessionState(anchor=anchor, pending=(*others, tick))
 
@@ -52,6 +52,7 @@ def test_a_tick_whose_work_a_turn_has_done_waits_for_what_comes_next() -> None:
     a_window = NotBefore(NOW_MS + WINDOWS.p1_ms, check=False)
     assert due(ticked("tick-7"), NOW_MS, WINDOWS) == a_window
     assert due(ticked("check-4-1000000", run_id=4), NOW_MS, WINDOWS) == a_window
+    assert due(ticked("tick-7", at_ms=NOW_MS + HOUR_MS), NOW_MS, WINDOWS) == Due(), "a clock was set back"
     waits = Input(7, "ev-7", "event", 1, NOW_MS)
     assert due(ticked("tick-7", waits), NOW_MS, WINDOWS) == Due()
     assert due(ticked("check-4-1000000", run_id=3), NOW_MS, WINDOWS) == Due()

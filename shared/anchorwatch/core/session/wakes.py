@@ -72,8 +72,14 @@ def due(state: SessionState, now_ms: int, windows: Windows, held: Held = FREE) -
     waits = [_ready_at(wake, check_ms, windows, now_ms, held) for wake in plain]
     for wake in others:
         at_ms = _ready_at(wake, check_ms, windows, now_ms, held)
-        spent = at_ms is not None and wake.kind == "tick" and _is_spent(wake, anchor, state.pending)
-        waits.append(max(at_ms or 0, wake.at_ms + windows.p1_ms) if spent else at_ms)
+        if (
+            at_ms is not None
+            and _is_spent(wake, anchor, state.pending)
+            and not _is_ahead(wake, windows, now_ms)
+        ):
+            # It waits a window, so that it is taken along by what comes next, rather than begin a turn of its own at once.
+            at_ms = max(at_ms, wake.at_ms + windows.p1_ms)
+        waits.append(at_ms)
     ready = [at for at in waits if at is not None]
     if ready and min(ready) <= now_ms:
         return Due()
@@ -104,11 +110,15 @@ def _sorted_out(pending: Iterable[Input]) -> tuple[Iterable[Input], Iterable[Inp
     return (*earliest.values(), *latest.values()), odd
 
 
-def _is_spent(tick: Input, anchor: Anchor, pending: Iterable[Input]) -> bool:
-    """Whether a turn has begun meanwhile that did what the tick was made for. Its id says that (docs/wire-format.md).
+def _is_ahead(wake: Input, windows: Windows, now_ms: int) -> bool:
+    """Whether it was accepted by a clock that was ahead, or this one was set back since: then it waits for no window."""
+    return wake.at_ms > now_ms + max(windows.p0_ms, windows.p1_ms)
 
-    It waits a window, so that it is taken along by what comes next, rather than begin a turn of its own at once.
-    """
+
+def _is_spent(tick: Input, anchor: Anchor, pending: Iterable[Input]) -> bool:
+    """Whether a turn has begun meanwhile that did what the tick was made for. Its id says that (docs/wire-format.md)."""
+    if tick.kind != "tick":
+        return False
     what, _, rest = tick.input_id.partition("-")
     number = rest.partition("-")[0]
     if not number.isdecimal():
@@ -119,17 +129,13 @@ def _is_spent(tick: Input, anchor: Anchor, pending: Iterable[Input]) -> bool:
 
 
 def _ready_at(wake: Input, check_ms: int | None, windows: Windows, now_ms: int, held: Held) -> int | None:
-    """When the wake is a reason to look. One that is out of date is none: the next turn disposes of it.
-
-    A wake from the future was accepted by a clock that was ahead, or this one was set back: it waits for no window.
-    """
+    """When the wake is a reason to look. One that is out of date is none: the next turn disposes of it."""
     if wake.expires_at_ms is not None and wake.expires_at_ms < now_ms:
         return check_ms
     ready = ready_at(wake, check_ms, windows)
     if ready is None:
         return None
-    window_ms = max(windows.p0_ms, windows.p1_ms)
-    return max(now_ms if wake.at_ms > now_ms + window_ms else ready, held.until_ms(wake))
+    return max(now_ms if _is_ahead(wake, windows, now_ms) else ready, held.until_ms(wake))
 
 
 def ready_at(wake: Input, check_ms: int | None, windows: Windows) -> int | None:
