@@ -20,7 +20,7 @@ _EXECUTORS = (
         "a claim of its own that was only read is believed to stand",
         _RUNNER,
         'state = await self.recorder.append(job, state, Released(self.me, "its answer was lost"))',
-        "return await self._under_claim(job, equipment, state, former=None)",
+        "return await self._under_claim(job, equipment, state)",
         f"{_OLD}test_a_lost_ack_and_a_read_from_before_the_outcome_do_not_do_it_again",
     ),
     _one(
