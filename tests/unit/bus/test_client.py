@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from anchorwatch.bus.jetstream.client import Client
@@ -15,6 +17,7 @@ from nats import errors
 from nats.aio import client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.aio.transport import Transport
 
 theirs = client.Client._parse_header_lines  # noqa: SLF001 - what is spared has no other name
 REAL = (
@@ -138,3 +141,16 @@ async def test_one_odd_message_does_not_end_the_reading() -> None:
     here.hand_over(subscription, receive, told.append)
     assert here.deliver(1, b"s", b"", b"x", b"")
     assert [str(error) for error in told] == ["s"]
+
+
+async def test_what_a_connection_that_was_lost_does_not_take_waits_for_the_next() -> None:
+    async with await asyncio.start_server(lambda _, there: there.close(), "127.0.0.1", 0) as server:
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        here = Client()
+        here._transport = cast("Transport", SimpleNamespace(_io_writer=writer))  # noqa: SLF001 - as nats-py holds it
+        here._status = Client.CONNECTED  # noqa: SLF001
+        assert here.send_soon("s", b"x", "", b"")
+        writer.close()
+        await asyncio.sleep(0)
+        assert here.pending_data_size > 0
+        assert not here.send_soon("s", b"x", "", b"")

@@ -90,7 +90,8 @@ class Client(client.Client):
     def _writer_at_hand(self) -> asyncio.StreamWriter | None:
         """Where to write at once; None: not connected, not by TCP, or more is on its way than the socket takes."""
         writer: asyncio.StreamWriter | None = getattr(self._transport, "_io_writer", None)
-        if writer is None or self._status != self.CONNECTED:
+        # A connection that was lost stays "connected" until its reader has noticed.
+        if writer is None or self._status != self.CONNECTED or writer.is_closing():
             return None
         return None if writer.transport.get_write_buffer_size() > UNSENT_BYTES_MAX else writer
 
