@@ -27,6 +27,10 @@ from anchorwatch.core.errors import AnchorWatchError, BadInput, TooLarge, Unavai
 from anchorwatch.topology.subjects import matches
 
 SUBJECTS_MAX = 1024
+ANSWER_BYTES_MAX = 1 << 20
+"""Where the server ends an answer (behind the message that passes it), and says that there is more."""
+ANSWERS_MAX = 32
+"""How many answers are under way at once: a server ends a connection that is 64 MiB behind, and all that hangs on it."""
 WITNESS_TRIES_MAX = 3
 # The server's own headers on a message that it hands out; the rest is the publisher's.
 _SERVED = frozenset(
@@ -48,6 +52,7 @@ class Reader:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._witnesses: dict[str, str] = {}
+        self._answers = asyncio.Semaphore(ANSWERS_MAX)
 
     async def last(self, stream: str, filters: Sequence[str], timeout_s: float) -> Page:
         deadline = asyncio.get_running_loop().time() + timeout_s
@@ -156,11 +161,15 @@ class Reader:
         self, stream: str, request: Mapping[str, Any], deadline: float
     ) -> tuple[tuple[Stored, ...], Mapping[str, str]]:
         """The messages of a direct read, and the headers of the message that ends it."""
-        left_s = deadline - asyncio.get_running_loop().time()
-        payload = json.dumps(request).encode()
-        replies = await self._link.call_many(
-            f"$JS.API.DIRECT.GET.{stream}", payload, max(left_s, 0.0), complete=_has_status
-        )
+        payload = json.dumps({**request, "max_bytes": ANSWER_BYTES_MAX}).encode()
+        await self._room(deadline)
+        try:
+            left_s = deadline - asyncio.get_running_loop().time()
+            replies = await self._link.call_many(
+                f"$JS.API.DIRECT.GET.{stream}", payload, max(left_s, 0.0), complete=_has_status
+            )
+        finally:
+            self._answers.release()
         end: Mapping[str, str] = replies.pop().headers or {}
         status = end[STATUS_HEADER]
         if status == NO_RESPONDERS:
@@ -172,6 +181,17 @@ class Reader:
         if status not in (_EOB, _NONE):
             raise _bad_status(stream, end)
         return tuple(map(_stored, replies)), end
+
+    async def _room(self, deadline: float) -> None:
+        """Wait until another answer may come."""
+        if not self._answers.locked():
+            await self._answers.acquire()
+            return
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._answers.acquire()
+        except TimeoutError:
+            raise Unavailable("too much is being read at once", hint="try again") from None
 
     async def why_unanswered(self, stream: str) -> AnchorWatchError:
         """Why nobody answers for ``stream``: it does not exist, or has no leader for now."""
