@@ -116,8 +116,8 @@ class Page:
     """The answer to a read: messages in sequence order, complete for what was asked up to ``up_to``.
 
     ``up_to`` is the last sequence of the stream that the answering server had: a decision that depends on
-    sequence N may trust the answer only when ``up_to >= N``. ``more``: the limit was reached; read on from
-    the last sequence + 1.
+    sequence N may trust the answer only when ``up_to >= N``. ``more``: the limit was reached, or an answer
+    may not be longer; read on from the last sequence + 1.
     """
 
     messages: tuple[Stored, ...]

@@ -61,10 +61,10 @@ class EffectJournal:
         subject, found = SessionSubjects(ref).effect_family(pool, call), list[Stored]()
         while True:
             page = await self._bus.range(self._committer.stream, subject, start)
-            if page.up_to < reach:
-                raise Unavailable("the answering server is behind")
             found += page.messages
             if not page.more:
+                if page.up_to < reach:
+                    raise Unavailable("the answering server is behind")
                 return found
             start = found[-1].sequence + 1
 
