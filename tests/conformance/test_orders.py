@@ -28,6 +28,16 @@ from tests.conformance.worlds import World
 ME = "planner-1:aa"
 
 
+class CountedSessions(SessionJournal):
+    """Counts how often a session was loaded."""
+
+    loads = 0
+
+    async def load(self, ref: SessionRef, at_least: int, known: SessionState | None = None) -> SessionState:
+        self.loads += 1
+        return await super().load(ref, at_least, known)
+
+
 @dataclass
 class Desk:
     """A session that no other test has, and who takes orders for it."""
@@ -49,6 +59,10 @@ class Desk:
 
     async def ask(self, key: str, order: Order, body: str = "b") -> Done:
         return await self.orders.carry_out(self.ref, Asked(f"c-{key}", "ada", body), lambda _: order)
+
+    async def ask_elsewhere(self, key: str, order: Order) -> Done:
+        """As `ask`, of another process, which waits for no one here."""
+        return await Desk(self.bus, self.ref).ask(key, order)
 
     async def subjects(self) -> list[str]:
         page = await self.bus.range(journal_stream(), SessionSubjects(self.ref).everything, 1, limit=500)
@@ -97,15 +111,27 @@ async def test_of_many_who_ask_at_once_under_one_key_one_does_it_and_all_are_tol
     desk: Desk,
 ) -> None:
     order = Control(Kind.PAUSED, "ada", 2_000, control_id="c-k")
-    done = await asyncio.gather(*(desk.ask("k", order) for _ in range(12)))
+    done = await asyncio.gather(*(desk.ask_elsewhere("k", order) for _ in range(12)))
     assert len({each.sequence for each in done}) == 1
     assert sum(not each.replayed for each in done) == 1
+
+
+async def test_a_thousand_who_ask_at_once_read_the_session_one_after_the_other(desk: Desk) -> None:
+    order = Direct("ada", 2_000, "objectives", "set", ("o",), control_id="c-k")
+    sessions = CountedSessions(desk.bus, desk.committer, "gateway-1:aa")
+    desk.orders = OrderJournal(desk.bus, desk.committer, sessions)
+    done = await asyncio.gather(*(desk.ask("k", order) for _ in range(1_000)))
+    assert len({each.sequence for each in done}) == 1
+    assert sum(not each.replayed for each in done) == 1
+    assert sessions.loads == 1, "who loses reads all of the session for nothing"
 
 
 async def test_orders_that_meet_are_each_decided_on_what_the_others_left(desk: Desk) -> None:
     await asyncio.gather(
         *(
-            desk.ask(f"{n}", Direct("ada", 2_000, "objectives", "add", (f"o{n}",), control_id=f"c-{n}"))
+            desk.ask_elsewhere(
+                f"{n}", Direct("ada", 2_000, "objectives", "add", (f"o{n}",), control_id=f"c-{n}")
+            )
             for n in range(5)
         )
     )

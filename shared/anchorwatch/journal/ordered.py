@@ -21,6 +21,7 @@ from anchorwatch.core.errors import (
 )
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
+from anchorwatch.journal.lanes import Lanes
 from anchorwatch.journal.orders import Asked
 from anchorwatch.journal.reading import STALE_ATTEMPTS_MAX, newest
 
@@ -36,6 +37,7 @@ class OrderedRegisters:
     def __init__(self, bus: Bus, committer: Committer) -> None:
         self._bus = bus
         self._committer = committer
+        self._lanes = Lanes()
 
     async def order(
         self, subject: str, receipt: str, asked: Asked, change: Change, deadline_s: float = DEADLINE_S
@@ -46,14 +48,19 @@ class OrderedRegisters:
             IdempotencyConflict: the key was used for another request. Fenced: others wrote first each time. Unavailable.
             And whatever ``change`` raises; then nothing was done.
         """
+        async with self._lanes.turn(subject, deadline_s):
+            return await self._order((subject, receipt), asked, change, deadline_s)
+
+    async def _order(
+        self, subjects: tuple[str, str], asked: Asked, change: Change, deadline_s: float
+    ) -> tuple[Stored, bool]:
+        subject, receipt = subjects
         for _ in range(RACES_LOST_MAX):
             found = await newest(self._bus, self._committer.stream, [subject, receipt])
             if receipt in found:
                 return await self._before(subject, found[receipt], asked), True
             try:
-                return await self._write(
-                    (subject, receipt), found.get(subject), asked, change, deadline_s
-                ), False
+                return await self._write(subjects, found.get(subject), asked, change, deadline_s), False
             except Fenced:
                 continue
             except (Refused, NotFound, Conflict):

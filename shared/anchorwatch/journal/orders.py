@@ -30,6 +30,7 @@ from anchorwatch.core.session.commands import Order
 from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.events import AnchorChanged
 from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
+from anchorwatch.journal.lanes import Lanes
 from anchorwatch.journal.mapping import input_body, read_session_record
 from anchorwatch.journal.reading import STALE_ATTEMPTS_MAX, newest
 from anchorwatch.journal.sessions import SessionJournal
@@ -68,6 +69,7 @@ class OrderJournal:
         self._bus = bus
         self._committer = committer
         self._sessions = sessions
+        self._lanes = Lanes()
 
     async def carry_out(
         self,
@@ -86,6 +88,17 @@ class OrderJournal:
             Refused, NotFound and the others of `decide`: nothing was done. IdempotencyConflict: the key was used for
             another request. Fenced: others wrote first each time. Unavailable: not known; asking again is safe.
         """
+        async with self._lanes.turn(ref, deadline_s):
+            return await self._carry_out(ref, asked, order, also, deadline_s)
+
+    async def _carry_out(
+        self,
+        ref: SessionRef,
+        asked: Asked,
+        order: Callable[[SessionState], Order],
+        also: Callable[[AnchorChanged], Sequence[Write]],
+        deadline_s: float,
+    ) -> Done:
         at_least = 0
         for _ in range(RACES_LOST_MAX):
             found = await self.find(ref, asked)

@@ -115,6 +115,17 @@ class Link:
         except (nats_errors.Error, OSError) as error:
             raise Disconnected(f"cannot publish to {subject}: {error}") from error
 
+    async def round_trip(self) -> None:
+        """Hear what the server has to say of all that was sent before.
+
+        Raises:
+            Disconnected: the connection went away.
+        """
+        try:
+            await self._connection.round_trip()
+        except (nats_errors.Error, OSError) as error:
+            raise Disconnected(f"the connection to NATS was lost: {error}") from error
+
     async def call(
         self,
         subject: str,

@@ -15,6 +15,7 @@ from anchorwatch.bus.port import MESSAGE_ID_HEADER, Ack, Message, StreamMissing
 from anchorwatch.core.errors import AnchorWatchError, BadInput, Denied, Unavailable
 
 BATCH_MESSAGES_MAX = 1000
+_HOLE = b'"err_code":10176'
 
 
 def headers_of(message: Message) -> dict[str, str]:
@@ -55,7 +56,7 @@ class Publisher:
         batch = secrets.token_hex(16)
         link = self._link
         # Every message carries the inbox, so that the fault of one in the middle is told as what it is.
-        with link.calling(subjects, _ends_batch) as (call, reply):
+        with link.calling(subjects) as (denied, _), link.calling(subjects, _ends_batch) as (call, reply):
             await link.ready(subjects[0], timeout_s)
             for sequence, message in enumerate(messages, 1):
                 headers = headers_of(message)
@@ -67,6 +68,10 @@ class Publisher:
             await call.settle(timeout_s)
             # The first fault is the one that tells: what follows it is a batch with a hole.
             last = next(filter(_ends_batch, call.messages))
+            if _HOLE in last.data:
+                # It may be what was denied, which is told apart from answers, and may be heard behind them.
+                await link.round_trip()
+                denied.raise_failure()
         if is_unanswered(last):
             raise await self._nobody_stores(subjects[0])
         return _ack(failures.answer(last.data, f"batch of {len(messages)} to {subjects[0]} …"))
