@@ -103,8 +103,8 @@ _TURNS = (
     _one(
         "an ephemeral result outlives its planner",
         _APPLY,
-        "return replace(state, turn=_withdraw_ephemeral(turn))",
-        "return replace(state, turn=turn)",
+        "return state._replace(turn=_withdraw_ephemeral(turn))",
+        "return state._replace(turn=turn)",
         f"{_SESSION}test_takeover_keeps_the_run_and_withdraws_ephemeral_results",
     ),
     _one(

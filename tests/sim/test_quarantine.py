@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -118,7 +117,7 @@ async def stays_so(mesh: SimMesh, bad: SessionRef, good: SessionRef, behind: int
     state = await mesh.sessions.load(good, 0)
     with pytest.raises(SessionQuarantined):
         decide(
-            replace(state, anchor=await mesh.anchor(bad)), Control(Kind.RESUMED, "ann", mesh.server.now_ms())
+            state._replace(anchor=await mesh.anchor(bad)), Control(Kind.RESUMED, "ann", mesh.server.now_ms())
         )
 
 

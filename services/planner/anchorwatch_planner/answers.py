@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import structlog
@@ -186,7 +186,7 @@ def _about_to_run(state: SessionState, clock: Clock) -> SessionState:
         woken_by=0,
         inputs=state.pending,
     )
-    return replace(state, pending=(), turn=turn)
+    return state._replace(pending=(), turn=turn)
 
 
 def _run_of(records: Sequence[Recorded], turn: str) -> int:

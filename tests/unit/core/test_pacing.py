@@ -165,7 +165,7 @@ def occurring(at: int, *wakes: tuple[InputKind, Priority]) -> SessionState:
     """With an occurrence of a schedule at that place, from 1."""
     state = waiting(IDLE, *wakes[: at - 1], ("tick", 1), *wakes[at - 1 :])
     pending = [replace(each, source="schedule") if each.sequence == at else each for each in state.pending]
-    return replace(state, pending=tuple(pending))
+    return state._replace(pending=tuple(pending))
 
 
 def test_an_occurrence_of_a_schedule_is_kept_until_too_much_waits_behind_it() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from anchorwatch.core.anchor import RunOutcome
 from anchorwatch.core.errors import Fenced, NotFound, Refused, SessionDeleted
@@ -247,7 +245,8 @@ def test_runs_without_progress_are_counted(outcome: RunOutcome, before: int, aft
     story = created().input()
     anchor = story.state.anchor
     assert anchor is not None
-    story.state = replace(story.state, anchor=anchor.model_copy(update={"runs_without_progress": before}))
+    before_it = anchor.model_copy(update={"runs_without_progress": before})
+    story.state = story.state._replace(anchor=before_it)
     story.do(acquire(story)).do(end(outcome=outcome))
     assert story.state.anchor is not None
     assert story.state.anchor.runs_without_progress == after

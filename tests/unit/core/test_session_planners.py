@@ -4,7 +4,6 @@ always leaves a state that can be."""
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import NamedTuple
 
 from anchorwatch.core.anchor import RunOutcome
@@ -64,7 +63,7 @@ ORDERS: list[Command] = [
 
 def whole(state: SessionState) -> SessionState:
     """What two folds of the same records must agree on."""
-    return replace(state, read_through=0)
+    return state._replace(read_through=0)
 
 
 class Planners(RuleBasedStateMachine):
@@ -228,8 +227,7 @@ class Planners(RuleBasedStateMachine):
                 state = read_state(body, taken.sequence)
                 through = state.anchor.inputs_through if state.anchor else 0
                 loaded = replay(state, self.records[min(through, state.read_through) :])
-                expected = replace(
-                    whole(self.truth),
+                expected = whole(self.truth)._replace(
                     snapshot_age=loaded.snapshot_age,
                     snapshot_sequence=loaded.snapshot_sequence,
                 )

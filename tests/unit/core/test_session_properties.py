@@ -3,8 +3,6 @@ run ids have no gap, and what is decided is applied."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
@@ -132,7 +130,7 @@ def test_a_prefix_and_a_resume_give_the_whole_even_when_they_overlap(moves: list
     cut = min(cut, len(story.records))
     prefix = replay(SessionState(), story.records[:cut])
     resumed = replay(prefix, story.records[max(0, cut - 3) :])
-    assert replace(resumed, read_through=0) == replace(story.state, read_through=0)
+    assert resumed._replace(read_through=0) == story.state._replace(read_through=0)
 
 
 @settings(max_examples=200, deadline=None)

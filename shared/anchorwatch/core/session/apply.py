@@ -76,8 +76,9 @@ def apply(state: SessionState, record: Recorded) -> SessionState:
         case AnchorChanged() | CommandDecided() | StepDecided() | SnapshotTaken() | Compacted():
             if record.sequence <= state.head:
                 return state
+            age = 0 if isinstance(event, SnapshotTaken) else state.snapshot_age + 1
             state = _apply_planner(state, event, record)
-            return replace(state, head=record.sequence, head_digest=record.digest)
+            return state._replace(head=record.sequence, head_digest=record.digest, snapshot_age=age)
         case _:
             assert_never(event)
 
@@ -85,19 +86,18 @@ def apply(state: SessionState, record: Recorded) -> SessionState:
 def _apply_planner(state: SessionState, event: PlannerEvent, record: Recorded) -> SessionState:
     match event:
         case AnchorChanged():
-            state = _change_anchor(state, event, record)
+            return _change_anchor(state, event, record)
         case CommandDecided():
-            state = _add_call(state, event)
+            return _add_call(state, event)
         case StepDecided():
-            state = _begin_step(state, event.head)
+            return _begin_step(state, event.head)
         case Compacted():
             state = _spend(state, event.usage, 0, state.spent.day * DAY_MS)
-            state = summarised(state, event.summary)
+            return summarised(state, event.summary)
         case SnapshotTaken():
-            return replace(_restore(state, event.state), snapshot_sequence=record.sequence, snapshot_age=0)
+            return _restore(state, event.state)._replace(snapshot_sequence=record.sequence)
         case _:
             assert_never(event)
-    return replace(state, snapshot_age=state.snapshot_age + 1)
 
 
 def _accept(state: SessionState, given: Iterable[Input]) -> SessionState:
@@ -110,7 +110,7 @@ def _accept(state: SessionState, given: Iterable[Input]) -> SessionState:
     if not new:
         return state
     known.update((each.sequence, each) for each in reversed(new))
-    return replace(state, pending=tuple(known[sequence] for sequence in sorted(known)))
+    return state._replace(pending=tuple(known[sequence] for sequence in sorted(known)))
 
 
 def _restore(state: SessionState, snapshot: SessionState) -> SessionState:
@@ -118,17 +118,17 @@ def _restore(state: SessionState, snapshot: SessionState) -> SessionState:
     if state.head:
         return state
     kept = tuple(each for each in state.pending if snapshot.takes(each.sequence))
-    return replace(snapshot, pending=kept)
+    return snapshot._replace(pending=kept)
 
 
 def _change_anchor(state: SessionState, event: AnchorChanged, record: Recorded) -> SessionState:
     anchor = event.anchor
     refused = anchor.inputs_refused - (state.anchor.inputs_refused if state.anchor else 0)
-    state = replace(
-        state, anchor=anchor, anchor_sequence=record.sequence, refused=state.refused + max(0, refused)
+    state = state._replace(
+        anchor=anchor, anchor_sequence=record.sequence, refused=state.refused + max(0, refused)
     )
     if event.kind not in _HOLDS:
-        state = replace(state, told=anchor, told_sequence=record.sequence, told_digest=record.digest)
+        state = state._replace(told=anchor, told_sequence=record.sequence, told_digest=record.digest)
     if event.kind == Kind.ACQUIRED and anchor.turn is not None:
         taken = tuple(each for each in state.pending if each.sequence <= anchor.turn.inputs_through)
         rest = tuple(each for each in state.pending if each.sequence > anchor.turn.inputs_through)
@@ -142,8 +142,7 @@ def _change_anchor(state: SessionState, event: AnchorChanged, record: Recorded) 
             origin=record.digest,
             refused=state.refused,
         )
-        return replace(
-            state,
+        return state._replace(
             pending=rest,
             turn=turn,
             refused=0,
@@ -152,7 +151,7 @@ def _change_anchor(state: SessionState, event: AnchorChanged, record: Recorded) 
         )
     if event.kind == Kind.TAKEN_OVER and state.turn is not None and anchor.turn is not None:
         turn = replace(state.turn, held_since=record.sequence, woken_by=anchor.turn.woken_by)
-        return replace(state, turn=_withdraw_ephemeral(turn))
+        return state._replace(turn=_withdraw_ephemeral(turn))
     return _order(state, event, record.sequence)
 
 
@@ -162,7 +161,7 @@ def _order(state: SessionState, event: AnchorChanged, sequence: int) -> SessionS
         text = str(event.more.get("text", ""))
         said = Input(sequence, event.control_id or f"steer-{sequence}", "message", 0, event.at_ms, text)
         turn = replace(state.turn, steered=(*state.turn.steered, said))
-        return replace(state, turn=turn, critical=_critical(state.critical, [said]))
+        return state._replace(turn=turn, critical=_critical(state.critical, [said]))
     ends = event.kind in _ENDS_TURN or (event.kind == Kind.REPAIRED and event.anchor.turn is None)
     if ends and state.turn is not None:
         state = _end_turn(state, state.turn, event)
@@ -170,7 +169,7 @@ def _order(state: SessionState, event: AnchorChanged, sequence: int) -> SessionS
         state = archive(state, sequence)
     if event.kind == Kind.RESET_UNDONE:
         state = bring_back(state)
-    return replace(state, pending=tuple(each for each in state.pending if state.takes(each.sequence)))
+    return state._replace(pending=tuple(each for each in state.pending if state.takes(each.sequence)))
 
 
 def _critical(known: tuple[str, ...], taken: Iterable[Input]) -> tuple[str, ...]:
@@ -186,7 +185,7 @@ def _end_turn(state: SessionState, turn: Turn, event: AnchorChanged) -> SessionS
         state = asked(_join(state, event.head), event.head)
     anchor = event.anchor
     past = past_turn(turn, anchor.last_run_outcome or "failed", anchor.last_run_reason, last)
-    return remember(replace(state, turn=None), past)
+    return remember(state._replace(turn=None), past)
 
 
 def _withdraw_ephemeral(turn: Turn) -> Turn:
@@ -220,7 +219,7 @@ def _begin_step(state: SessionState, head: StepHead) -> SessionState:
     step = _step(head, named(state, head.joined))
     steered = tuple(each for each in turn.steered if each.sequence not in head.joined)
     state = asked(_join(state, head), head)
-    return replace(state, turn=replace(turn, steps=(*turn.steps, step), steered=steered))
+    return state._replace(turn=replace(turn, steps=(*turn.steps, step), steered=steered))
 
 
 def asked(state: SessionState, head: StepHead) -> SessionState:
@@ -231,7 +230,7 @@ def asked(state: SessionState, head: StepHead) -> SessionState:
 
 
 def _spend(state: SessionState, usage: Mapping[str, Any], counted: int, at_ms: int) -> SessionState:
-    return replace(state, spent=state.spent.with_call(used(usage, counted), at_ms))
+    return state._replace(spent=state.spent.with_call(used(usage, counted), at_ms))
 
 
 def _join(state: SessionState, head: StepHead) -> SessionState:
@@ -240,13 +239,13 @@ def _join(state: SessionState, head: StepHead) -> SessionState:
     if not joined:
         return state
     pending = tuple(each for each in state.pending if each.sequence not in head.joined)
-    return replace(state, pending=pending, critical=_critical(state.critical, joined))
+    return state._replace(pending=pending, critical=_critical(state.critical, joined))
 
 
 def _add_call(state: SessionState, event: CommandDecided) -> SessionState:
     if event.mutating and event.resource:
         this = Unsettled(event.call, event.pool, event.resource)
-        state = replace(state, unsettled=(*state.unsettled, this))
+        state = state._replace(unsettled=(*state.unsettled, this))
     if event.head is not None:
         state = _begin_step(state, event.head)
     if state.turn is None or not state.turn.steps:
@@ -262,18 +261,17 @@ def _add_call(state: SessionState, event: CommandDecided) -> SessionState:
     )
     last = state.turn.steps[-1]
     calls = tuple(sorted((*last.calls, call), key=lambda each: each.n))
-    return replace(
-        state, turn=replace(state.turn, steps=(*state.turn.steps[:-1], replace(last, calls=calls)))
-    )
+    steps = (*state.turn.steps[:-1], replace(last, calls=calls))
+    return state._replace(turn=replace(state.turn, steps=steps))
 
 
 def _settle(state: SessionState, event: OutcomeRecorded) -> SessionState:
     if event.state != "unknown" and any(each.call == event.call for each in state.unsettled):
         rest = tuple(each for each in state.unsettled if each.call != event.call)
-        state = replace(state, unsettled=rest)
+        state = state._replace(unsettled=rest)
     turn = state.turn
     if turn is not None and turn.run_id == event.call.run:
-        return replace(state, turn=replace(turn, steps=_settled(turn.steps, event)))
+        return state._replace(turn=replace(turn, steps=_settled(turn.steps, event)))
     return revise(
         state, event.call.run, lambda steps: _settled(steps, replace(event, text=clip(event.text), data={}))
     )

@@ -43,21 +43,21 @@ def past_turn(turn: Turn, outcome: RunOutcome, reason: str, last: Step | None) -
 
 def remember(state: SessionState, past: PastTurn) -> SessionState:
     """The conversation with one more turn, within its bounds: what is archived goes first."""
-    return _bounded(replace(state, history=(*state.history, past)))
+    return _bounded(state._replace(history=(*state.history, past)))
 
 
 def summarised(state: SessionState, summary: Summary) -> SessionState:
     """The state with ``summary`` in the place of the turns that it stands for."""
     kept = tuple(past for past in state.history if past.run_id > summary.through_run)
-    return replace(state, summary=summary, history=kept)
+    return state._replace(summary=summary, history=kept)
 
 
 def archive(state: SessionState, reset: int) -> SessionState:
     """The conversation taken out of sight by the reset at that sequence."""
     if not state.history:
-        return replace(state, summary=None)
+        return state._replace(summary=None)
     hidden = Archive(reset, state.summary, state.history)
-    return replace(state, summary=None, history=(), archives=(*state.archives, hidden))
+    return state._replace(summary=None, history=(), archives=(*state.archives, hidden))
 
 
 def bring_back(state: SessionState) -> SessionState:
@@ -67,9 +67,9 @@ def bring_back(state: SessionState) -> SessionState:
     *earlier, last = state.archives
     if state.summary is None:
         history = (*last.turns, *state.history)
-        return replace(state, summary=last.summary, history=history, archives=tuple(earlier))
+        return state._replace(summary=last.summary, history=history, archives=tuple(earlier))
     summary = after(from_records(last.summary, last.turns), state.summary)
-    return replace(state, summary=summary, archives=tuple(earlier))
+    return state._replace(summary=summary, archives=tuple(earlier))
 
 
 def revise(
@@ -87,7 +87,7 @@ def revise(
     if past is None or change(past.steps) == past.steps:
         return state
     archives = tuple(replace(each, turns=revised(each.turns)) for each in state.archives)
-    return _bounded(replace(state, history=revised(state.history), archives=archives))
+    return _bounded(state._replace(history=revised(state.history), archives=archives))
 
 
 def clip(text: str) -> str:
@@ -147,4 +147,4 @@ def _bounded(state: SessionState) -> SessionState:
             told = from_records(hidden.summary, going) if going else hidden.summary
             archives.append(replace(hidden, summary=told, turns=hidden.turns[len(going) :]))
     summary = from_records(state.summary, state.history[:gone]) if gone else state.summary
-    return replace(state, summary=summary, history=state.history[gone:], archives=tuple(archives))
+    return state._replace(summary=summary, history=state.history[gone:], archives=tuple(archives))

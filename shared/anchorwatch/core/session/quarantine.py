@@ -90,15 +90,14 @@ def at_rest(state: SessionState, after: Anchor) -> SessionState:
     What people labelled in the inputs that count as taken holds, whether or not a model was ever shown it.
     """
     outcome, reason = after.last_run_outcome or "failed", after.last_run_reason
-    rested = replace(state, turn=None, anchor=after)
+    rested = state._replace(turn=None, anchor=after)
     taken = tuple(each for each in state.pending if not rested.takes(each.sequence))
     turn = state.turn
     if taken:
         turn = turn or Turn(after.last_run_id, "", taken[0].at_ms, 0, 0, ())
         turn = replace(turn, inputs=(*turn.inputs, *taken))
     said = (line for each in taken if each.kind == "message" for line in critical_lines(each.text))
-    kept = replace(
-        state,
+    kept = state._replace(
         turn=None,
         pending=tuple(each for each in state.pending if rested.takes(each.sequence)),
         critical=tuple(dict.fromkeys((*state.critical, *said))),

@@ -7,7 +7,7 @@ all that stands before.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from anchorwatch.bus.port import Stored
@@ -150,7 +150,7 @@ class Examiner:
 
     def _fold(self, recorded: Recorded) -> None:
         if isinstance(recorded.event, SnapshotTaken) and not self._is_whole:
-            self.state, self._is_whole = replace(self.state, head=0), True
+            self.state, self._is_whole = self.state._replace(head=0), True
         self.state = apply(self.state, recorded)
 
     def _decided(self, recorded: Recorded, opened: Opened) -> str:

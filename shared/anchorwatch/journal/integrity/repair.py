@@ -176,8 +176,7 @@ class Repairer:
 
 
 def _snapshot(examination: Examination, agreed: Plan, state: SessionState) -> SessionState:
-    return replace(
-        state,
+    return state._replace(
         anchor=agreed.believed,
         anchor_sequence=agreed.believed_from,
         told=state.told or agreed.believed,
