@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
+
 from anchorwatch.core.memo import ByIdentity
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 def test_the_same_value_is_worked_on_once_and_an_equal_one_again() -> None:
@@ -24,10 +28,25 @@ def test_a_value_that_is_gone_is_never_taken_for_a_new_one_at_its_address() -> N
     assert [total([number]) for number in range(5_000)] == list(range(5_000))
 
 
-def test_when_full_it_begins_anew() -> None:
-    made: list[object] = []
-    remember = ByIdentity[object, None](made.append, 2)
-    one, two, three = object(), object(), object()
-    for value in (one, two, one, three, three, one):
-        remember(value)
-    assert made == [one, two, three, one]
+class Value:
+    """Something that can be seen to be gone."""
+
+
+@given(st.integers(1, 6), st.lists(st.integers(0, 15), max_size=80))
+def test_what_came_last_is_known_however_many_came_before(size_max: int, order: list[int]) -> None:
+    made: list[Value] = []
+    remember = ByIdentity[Value, None](made.append, size_max)
+    values = [Value() for _ in range(16)]
+    newest: list[int] = []
+    for number in order:
+        before = len(made)
+        remember(values[number])
+        if number in newest[:size_max]:
+            assert len(made) == before, "it was among the last ones"
+        newest = [number, *(each for each in newest if each != number)]
+
+
+def test_it_holds_no_more_than_twice_its_size() -> None:
+    count = ByIdentity[Value, int](id, 10)
+    seen = [weakref.ref(value) for value in (Value() for _ in range(1_000)) if count(value)]
+    assert sum(each() is not None for each in seen) <= 20

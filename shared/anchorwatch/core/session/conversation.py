@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from anchorwatch.core.anchor import RunOutcome
+from anchorwatch.core.memo import ByIdentity
 from anchorwatch.core.session.outputs import stand_in
 from anchorwatch.core.session.state import Archive, Input, PastTurn, SessionState, Step, Summary, Turn
 from anchorwatch.core.session.summary import after, from_records
@@ -20,6 +21,8 @@ HISTORY_CHARS_MAX = 96_000
 PAST_TEXT_CHARS_MAX = 1_200
 PAST_OUTPUT_CHARS_MAX = 4_000
 PAST_INPUTS_MAX = 10
+TURNS_WEIGHED = 8_192
+"""On how many turns of the past, of all sessions, it is remembered what they weigh."""
 
 
 def past_turn(turn: Turn, outcome: RunOutcome, reason: str, last: Step | None) -> PastTurn:
@@ -114,7 +117,7 @@ def _past_step(run_id: int, step: Step) -> Step:
     return replace(step, text=clip(step.text), calls=calls, observation=seen, joined=joined)
 
 
-def _weight(past: PastTurn) -> int:
+def _weigh(past: PastTurn) -> int:
     texts = sum(len(each.text) + 80 for each in past.inputs)
     steps = sum(
         len(step.text)
@@ -124,6 +127,10 @@ def _weight(past: PastTurn) -> int:
     )
     kinds = sum(len(family) + 20 for family, _ in past.tally)
     return texts + steps + kinds + len(past.reason)
+
+
+# A turn that is over stays the same object, and is weighed at the end of each later one.
+_weight = ByIdentity(_weigh, TURNS_WEIGHED)
 
 
 def _bounded(state: SessionState) -> SessionState:
