@@ -127,6 +127,9 @@ class Fitter:
         budget = self._bounds.budget_of(mind)
         for _ in range(MEASURED_MAX):
             fitted = await self._fit_counted(ref, state, mind, observation)
+            if not mind.model.is_llm:
+                # Rules are sent nothing, and have no other count.
+                return fitted
             tokens = await _size(mind.model, fitted.request)
             if tokens <= budget:
                 return replace(fitted, tokens=tokens)

@@ -23,7 +23,14 @@ from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, 
 from anchorwatch.core.session.wakes import SCHEDULE_SOURCE, shown, tally
 from anchorwatch.core.times import iso
 from anchorwatch.core.tools import ToolSpec
-from anchorwatch.models.port import PAST_REMEMBERED, TOOLS_REMEMBERED, ModelRequest, PastCall, Situation
+from anchorwatch.models.port import (
+    PAST_REMEMBERED,
+    TOOLS_REMEMBERED,
+    WHOLE_PASTS_REMEMBERED,
+    ModelRequest,
+    PastCall,
+    Situation,
+)
 from anchorwatch.packs.port import Pack
 
 SHOWN_INPUTS_MAX = 20
@@ -54,19 +61,18 @@ def build(
             now.extend(_step(state.turn.run_id, step))
     now += _meanwhile(said)
     now.append({"role": "user", "content": _now(observation, critical)})
-    past = folded(state.history, rung)
     return ModelRequest(
         now=tuple(now),
         tools=_tools(tools),
         situation=situation(state, agent, observation, heartbeat_s, said),
         opening=tuple(opening),
-        past=tuple(_folded(each) if isinstance(each, tuple) else _past_turn(each) for each in past),
+        past=_past(folded(state.history, rung)),
     )
 
 
 def request_bytes(request: ModelRequest) -> bytes:
     """What the digest of a request covers: its messages and tools, as canonical JSON."""
-    messages = (_list_inside(request.opening), *map(_past_bytes, request.past), _list_inside(request.now))
+    messages = (_list_inside(request.opening), _whole_past_bytes(request.past), _list_inside(request.now))
     tools = _tools_bytes(request.tools)
     return b'{"messages":[' + b",".join(filter(None, messages)) + b'],"tools":[' + tools + b"]}"
 
@@ -279,9 +285,17 @@ def _now(observation: Observation, critical: str) -> str:
     )
 
 
-# A turn that is over stays the same object, so it is the same messages in every later request; so it is with an agent's tools.
+# A turn that is over stays the same object, so it is the same messages in every later request; so it is with an agent's tools,
+# and, while a turn runs, with all that were before it.
 _past_turn = ByIdentity(past_messages, PAST_REMEMBERED)
+_past: ByIdentity[tuple[PastTurn | tuple[PastTurn, ...], ...], tuple[tuple[Chat, ...], ...]] = ByIdentity(
+    lambda shown: tuple(_folded(each) if isinstance(each, tuple) else _past_turn(each) for each in shown),
+    WHOLE_PASTS_REMEMBERED,
+)
 _past_bytes: ByIdentity[Sequence[Mapping[str, Any]], bytes] = ByIdentity(_list_inside, PAST_REMEMBERED)
+_whole_past_bytes: ByIdentity[tuple[Sequence[Mapping[str, Any]], ...], bytes] = ByIdentity(
+    lambda past: b",".join(filter(None, map(_past_bytes, past))), WHOLE_PASTS_REMEMBERED
+)
 _tools: ByIdentity[Sequence[ToolSpec], tuple[Chat, ...]] = ByIdentity(
     lambda tools: tuple(map(_tool, tools)), TOOLS_REMEMBERED
 )

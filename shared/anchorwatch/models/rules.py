@@ -12,6 +12,7 @@ from anchorwatch.core.memo import ByIdentity
 from anchorwatch.models.port import (
     PAST_REMEMBERED,
     TOOLS_REMEMBERED,
+    WHOLE_PASTS_REMEMBERED,
     Chat,
     ModelReply,
     ModelRequest,
@@ -40,7 +41,7 @@ class RulesModel:
         Nothing is sent, so nothing depends on the exact number, which would be a tenth of what a turn by rules costs.
         """
         messages = sum(map(_chars, (*request.opening, *request.now)))
-        past = sum(map(_chars_of_past, request.past))
+        past = _chars_of_whole_past(request.past)
         return math.ceil((messages + past + _chars_of_tools(request.tools)) / CHARS_A_TOKEN)
 
     async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:  # noqa: ARG002 - rules take no time
@@ -68,4 +69,7 @@ def _schemas(tools: Sequence[Mapping[str, Any]]) -> int:
 
 
 _chars_of_past: ByIdentity[Sequence[Chat], int] = ByIdentity(_whole, PAST_REMEMBERED)
+_chars_of_whole_past: ByIdentity[Sequence[Sequence[Chat]], int] = ByIdentity(
+    lambda past: sum(map(_chars_of_past, past)), WHOLE_PASTS_REMEMBERED
+)
 _chars_of_tools: ByIdentity[Sequence[Mapping[str, Any]], int] = ByIdentity(_schemas, TOOLS_REMEMBERED)
