@@ -14,7 +14,7 @@ from typing import Any, Final
 from anchorwatch.codec.canonical import canonical_json, sha256_hex
 from anchorwatch.codec.records import RECORD_BYTES_MAX
 from anchorwatch.codec.versions import FORMATS, SCHEMAS, Versions
-from anchorwatch.core.anchor import Anchor, check_size, read_anchor
+from anchorwatch.core.anchor import ANCHOR_BYTES_MAX, Anchor, check_size, read_anchor
 from anchorwatch.core.errors import Damaged, TooLarge
 from anchorwatch.core.records import FORMAT, Record
 
@@ -28,7 +28,6 @@ def encode_anchor(anchor: Anchor, record: Record) -> tuple[bytes, Record]:
         TooLarge: the anchor is above 16 KiB, or the whole above 256 KiB.
     """
     content = anchor.to_json()
-    check_size(len(canonical_json(content)))
     envelope = {
         "format": FORMAT,
         "kind": record.kind,
@@ -39,6 +38,9 @@ def encode_anchor(anchor: Anchor, record: Record) -> tuple[bytes, Record]:
     }
     digest = sha256_hex(canonical_json({**content, "record": envelope}))
     data = canonical_json({**content, "record": {**envelope, "digest": digest}})
+    if len(data) > ANCHOR_BYTES_MAX:
+        # The anchor may be, or what stands beside it.
+        check_size(len(canonical_json(content)))
     if len(data) > RECORD_BYTES_MAX:
         raise TooLarge(f"an anchor record would be {len(data)} bytes, the limit is {RECORD_BYTES_MAX}")
     return data, replace(record, digest=digest)

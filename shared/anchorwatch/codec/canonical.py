@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from typing import Any, Final
+
+# Made once: for a short value, to make one takes longer than to use it.
+_CANONICAL: Final = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
 
 
 def canonical_json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
@@ -13,9 +18,7 @@ def canonical_json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
     Raises:
         ValueError: a number is not finite. TypeError: a value is not JSON.
     """
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode()
+    return _CANONICAL.encode(value).encode()
 
 
 def sha256_hex(data: bytes) -> str:
