@@ -7,9 +7,13 @@ A subject is a template whose tokens are filled by name. ``at`` refuses a value 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from anchorwatch.core.errors import BadInput
 from anchorwatch.core.names import CallId, SessionRef, check_token
+
+REMEMBERED = 16_384
+"""Subjects that are not put together anew each time."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,16 @@ def matches(pattern: str, subject: str) -> bool:
     return len(wanted) == len(given)
 
 
+def _tokens(ref: SessionRef) -> dict[str, str]:
+    return {"shard": ref.shard, "workspace": ref.workspace, "session": ref.session}
+
+
+@lru_cache(REMEMBERED)
+def _of_session(subject: Subject, ref: SessionRef) -> str:
+    """The one subject of this form that a session has."""
+    return subject.at(**_tokens(ref))
+
+
 @dataclass(frozen=True, slots=True)
 class SessionSubjects:
     """The registers of one session."""
@@ -130,57 +144,55 @@ class SessionSubjects:
     ref: SessionRef
 
     @property
-    def _tokens(self) -> dict[str, str]:
-        return {"shard": self.ref.shard, "workspace": self.ref.workspace, "session": self.ref.session}
-
-    @property
     def everything(self) -> str:
-        return JOURNAL_SESSION.at(**self._tokens)
+        return _of_session(JOURNAL_SESSION, self.ref)
 
     @property
     def planner_family(self) -> str:
-        return PLANNER_FAMILY.at(**self._tokens)
+        return _of_session(PLANNER_FAMILY, self.ref)
 
     @property
     def anchor(self) -> str:
-        return ANCHOR.at(**self._tokens)
+        return _of_session(ANCHOR, self.ref)
 
     @property
     def log(self) -> str:
-        return LOG.at(**self._tokens)
+        return _of_session(LOG, self.ref)
 
     @property
     def tick_schedule(self) -> str:
-        return TICK_SCHEDULE.at(**self._tokens)
+        return _of_session(TICK_SCHEDULE, self.ref)
 
     @property
     def tick_fired(self) -> str:
-        return TICK_FIRED.at(**self._tokens)
+        return _of_session(TICK_FIRED, self.ref)
 
     def input(self, input_id: str) -> str:
-        return INPUT.at(**self._tokens, input_id=input_id)
+        return INPUT.at(**_tokens(self.ref), input_id=input_id)
 
     def control(self, control_id: str = WAKE) -> str:
         """The receipt of an order; without an id what merely wakes planners."""
-        return CONTROL.at(**self._tokens, control_id=control_id)
+        return CONTROL.at(**_tokens(self.ref), control_id=control_id)
 
     def command(self, pool: str) -> str:
-        return COMMAND.at(**self._tokens, pool=pool)
+        return COMMAND.at(**_tokens(self.ref), pool=pool)
 
     def effect(self, pool: str, call: CallId, register: str) -> str:
-        return EFFECT.at(**self._tokens, pool=pool, run=call.run, step=call.step, n=call.n, register=register)
+        return EFFECT.at(
+            **_tokens(self.ref), pool=pool, run=call.run, step=call.step, n=call.n, register=register
+        )
 
     def effect_family(self, pool: str, call: CallId) -> str:
-        return EFFECT_FAMILY.at(**self._tokens, pool=pool, run=call.run, step=call.step, n=call.n)
+        return EFFECT_FAMILY.at(**_tokens(self.ref), pool=pool, run=call.run, step=call.step, n=call.n)
 
     def late(self, call: CallId) -> str:
-        return LATE.at(**self._tokens, run=call.run, step=call.step, n=call.n)
+        return LATE.at(**_tokens(self.ref), run=call.run, step=call.step, n=call.n)
 
     def artifact(self, artifact_id: str) -> str:
-        return ARTIFACT.at(**self._tokens, artifact_id=artifact_id)
+        return ARTIFACT.at(**_tokens(self.ref), artifact_id=artifact_id)
 
     def sent(self, delivery_id: str) -> str:
-        return SENT.at(**self._tokens, delivery_id=delivery_id)
+        return SENT.at(**_tokens(self.ref), delivery_id=delivery_id)
 
 
 @dataclass(frozen=True, slots=True)
