@@ -8,7 +8,6 @@ anchor changed), ``at_ms``, ``writer``, ``previous``, ``body`` (what else belong
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any, Final
 
 from anchorwatch.codec.canonical import canonical_json, sha256_hex
@@ -21,8 +20,8 @@ from anchorwatch.core.records import FORMAT, Record
 _ENVELOPE: Final = ("kind", "at_ms", "writer", "body", "previous", "digest")
 
 
-def encode_anchor(anchor: Anchor, record: Record) -> tuple[bytes, Record]:
-    """The bytes of an anchor record, and the record with its digest.
+def encode_anchor(anchor: Anchor, record: Record) -> tuple[bytes, str]:
+    """The bytes of an anchor record, and their digest in hexadecimal digits.
 
     Raises:
         TooLarge: the anchor is above 16 KiB, or the whole above 256 KiB.
@@ -43,7 +42,7 @@ def encode_anchor(anchor: Anchor, record: Record) -> tuple[bytes, Record]:
         check_size(len(canonical_json(content)))
     if len(data) > RECORD_BYTES_MAX:
         raise TooLarge(f"an anchor record would be {len(data)} bytes, the limit is {RECORD_BYTES_MAX}")
-    return data, replace(record, digest=digest)
+    return data, digest
 
 
 def decode_anchor(

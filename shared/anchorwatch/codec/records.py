@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 import msgpack
@@ -36,8 +35,8 @@ def unpack(data: bytes) -> Any:  # noqa: ANN401 - whatever was packed
         raise Damaged(f"not msgpack: {error}") from None
 
 
-def encode(record: Record) -> tuple[bytes, Record]:
-    """The record's bytes, and the record with its digest.
+def encode(record: Record) -> tuple[bytes, str]:
+    """The record's bytes, and their digest in hexadecimal digits.
 
     Raises:
         TooLarge: above 256 KiB; larger content belongs into an artifact.
@@ -59,7 +58,7 @@ def encode(record: Record) -> tuple[bytes, Record]:
             f"a {record.kind} record would be {len(data)} bytes, the limit is {RECORD_BYTES_MAX}",
             hint="keep large content as an artifact",
         )
-    return data, replace(record, digest=digest.hex())
+    return data, digest.hex()
 
 
 def decode(data: bytes, formats: Versions[Record] = FORMATS) -> Record:

@@ -180,11 +180,11 @@ class SessionJournal:
         kind, body = event_body(event)
         record = Record(kind, at_ms, self._writer, body, previous)
         if isinstance(event, AnchorChanged):
-            payload, record = encode_anchor(event.anchor, record)
-            return Write(subjects.anchor, payload), record.digest
-        payload, record = encode(record)
+            payload, digest = encode_anchor(event.anchor, record)
+            return Write(subjects.anchor, payload), digest
+        payload, digest = encode(record)
         subject = subjects.command(event.pool) if isinstance(event, CommandDecided) else subjects.log
-        return Write(subject, payload), record.digest
+        return Write(subject, payload), digest
 
     async def snapshot(self, ref: SessionRef, state: SessionState, at_ms: int) -> SessionState:
         """Record the folded state, so that loading starts there. Errors as `append`."""

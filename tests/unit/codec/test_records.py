@@ -43,8 +43,9 @@ ANCHOR = Anchor(
 
 @given(BODY)
 def test_a_record_comes_back_as_it_was(body: dict[str, object]) -> None:
-    data, written = encode(Record("kind", 5, "me", body, "ab" * 32))
-    assert decode(data) == written
+    record = Record("kind", 5, "me", body, "ab" * 32)
+    data, digest = encode(record)
+    assert decode(data) == replace(record, digest=digest)
 
 
 def test_every_changed_byte_of_a_record_is_seen() -> None:
@@ -58,10 +59,9 @@ def test_every_changed_byte_of_a_record_is_seen() -> None:
 
 
 def test_every_changed_byte_of_an_anchor_is_seen() -> None:
-    data, written = encode_anchor(
-        ANCHOR, Record(Kind.TURN_ENDED, 7, "planner-1:ab", {"reason": "done"}, "cd" * 32)
-    )
-    assert decode_anchor(data) == (ANCHOR, written)
+    record = Record(Kind.TURN_ENDED, 7, "planner-1:ab", {"reason": "done"}, "cd" * 32)
+    data, digest = encode_anchor(ANCHOR, record)
+    assert decode_anchor(data) == (ANCHOR, replace(record, digest=digest))
     for position in range(len(data)):
         for flip in (0x01, 0x04, 0x20):
             changed = bytearray(data)

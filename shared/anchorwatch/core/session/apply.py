@@ -280,13 +280,17 @@ def _settle(state: SessionState, event: OutcomeRecorded) -> SessionState:
 def _settled(steps: tuple[Step, ...], event: OutcomeRecorded) -> tuple[Step, ...]:
     return tuple(
         replace(step, calls=tuple(_outcome(call, event) for call in step.calls))
-        if step.number == event.call.step
+        if step.number == event.call.step and any(_waits(call, event) for call in step.calls)
         else step
         for step in steps
     )
 
 
+def _waits(call: Call, event: OutcomeRecorded) -> bool:
+    return call.n == event.call.n and call.state in ("pending", "unknown")
+
+
 def _outcome(call: Call, event: OutcomeRecorded) -> Call:
-    if call.n != event.call.n or call.state not in ("pending", "unknown"):
+    if not _waits(call, event):
         return call
     return replace(call, state=event.state, text=event.text, data=event.data, durable=event.durable)

@@ -12,7 +12,16 @@ from dataclasses import replace
 from anchorwatch.core.anchor import RunOutcome
 from anchorwatch.core.memo import ByIdentity
 from anchorwatch.core.session.outputs import stand_in
-from anchorwatch.core.session.state import Archive, Input, PastTurn, SessionState, Step, Summary, Turn
+from anchorwatch.core.session.state import (
+    Archive,
+    Input,
+    PastTurn,
+    SeenObservation,
+    SessionState,
+    Step,
+    Summary,
+    Turn,
+)
 from anchorwatch.core.session.summary import after, from_records
 from anchorwatch.core.session.wakes import shown, tally
 
@@ -36,7 +45,7 @@ def past_turn(turn: Turn, outcome: RunOutcome, reason: str, last: Step | None) -
         run_id=turn.run_id,
         outcome=outcome,
         reason=clip(reason),
-        inputs=tuple(replace(each, text=clip(each.text)) for each in given),
+        inputs=tuple(map(_clipped, given)),
         skipped=max(0, len(turn.inputs) - PAST_INPUTS_MAX),
         steps=tuple(_past_step(turn.run_id, step) for step in steps),
         tally=tally(turn.inputs) if len(turn.inputs) > PAST_INPUTS_MAX else (),
@@ -98,6 +107,10 @@ def clip(text: str) -> str:
     return text if len(text) <= PAST_TEXT_CHARS_MAX else text[: PAST_TEXT_CHARS_MAX - 1] + "…"
 
 
+def _clipped(given: Input) -> Input:
+    return given if len(given.text) <= PAST_TEXT_CHARS_MAX else replace(given, text=clip(given.text))
+
+
 def _unshown(turn: Turn, last: Step | None) -> Iterable[Input]:
     told = {each.sequence for each in last.joined} if last else set()
     return (each for each in turn.steered if each.sequence not in told)
@@ -112,9 +125,9 @@ def _past_step(run_id: int, step: Step) -> Step:
         )
         for call in step.calls
     )
-    seen = step.observation and replace(step.observation, text="", facts={})
-    joined = tuple(replace(each, text=clip(each.text)) for each in step.joined)
-    return replace(step, text=clip(step.text), calls=calls, observation=seen, joined=joined)
+    seen = step.observation and SeenObservation(step.observation.digest, step.observation.at_ms, "")
+    joined = tuple(map(_clipped, step.joined))
+    return Step(step.number, clip(step.text), calls, seen, joined)
 
 
 def _weigh(past: PastTurn) -> int:

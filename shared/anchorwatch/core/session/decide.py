@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, assert_never
 
 from anchorwatch.core.anchor import Anchor, TurnMark
@@ -214,19 +213,30 @@ def _commit_step(
         key = intent_key(
             anchor.workspace, anchor.session, (turn.run_id, turn.origin), intent, intents[intent]
         )
-        event = _command(command, call, turn, anchor)
-        after = _before(unsettled, call)
-        events.append(replace(event, effect_key=key, after=after, head=None if events else command.head))
+        head = None if events else command.head
+        event = _command(
+            command, call, turn, anchor, head=head, effect_key=key, after=_before(unsettled, call)
+        )
+        events.append(event)
         intents[intent] += 1
         if call.mutating:
             unsettled.append(Unsettled(event.call, event.pool, event.resource))
     return events
 
 
-def _command(command: CommitStep, call: PlannedCall, turn: Turn, anchor: Anchor) -> CommandDecided:
-    head, seen = command.head, command.head.observation
+def _command(
+    command: CommitStep,
+    call: PlannedCall,
+    turn: Turn,
+    anchor: Anchor,
+    *,
+    head: StepHead | None,
+    effect_key: str,
+    after: tuple[Unsettled, ...],
+) -> CommandDecided:
+    seen = command.head.observation
     return CommandDecided(
-        call=CallId(anchor.run_id, head.step, call.n),
+        call=CallId(anchor.run_id, command.head.step, call.n),
         turn_id=turn.turn_id,
         generation=anchor.generation,
         agent=anchor.agent,
@@ -237,8 +247,11 @@ def _command(command: CommitStep, call: PlannedCall, turn: Turn, anchor: Anchor)
         label=call.label,
         observation_digest=seen.digest if seen else "",
         observation_at_ms=max(seen.at_ms, command.seen_again_at_ms) if seen else 0,
+        head=head,
+        effect_key=effect_key,
         verb=call.verb,
         mutating=call.mutating,
+        after=after,
     )
 
 
