@@ -46,7 +46,7 @@ class Troubles:
         self._letters = letters
         self._sessions = sessions
         # In a process whose former selves ended again and again, each first look at a session is a suspect.
-        self._attempt = letters.tries_max + 1 if context.crashes > CRASHES_MAX else 1
+        self._suspicious = context.crashes > CRASHES_MAX
         self._failures: Counter[SessionRef] = Counter()
         self._known: set[SessionRef] = set()
         self._parked: set[SessionRef] = set()
@@ -92,7 +92,10 @@ class Troubles:
         if ref in self._parked:
             yield False
             return
-        async with self._letters.guard(_address(ref, ()), self._attempt) as admitted:
+        if not self._suspicious:
+            yield True
+            return
+        async with self._letters.guard(_address(ref, ()), self._letters.tries_max + 1) as admitted:
             yield admitted
 
     async def failed(self, ref: SessionRef, causes: Sequence[Cause], error: Exception) -> bool:
