@@ -14,9 +14,9 @@ from typing import Any
 
 import structlog
 from anchorwatch.bus.port import Bus, Subscription
-from anchorwatch.codec import sha256_hex
 from anchorwatch.context import prompt
 from anchorwatch.context.blocks import blocks
+from anchorwatch.context.digest import request_digest
 from anchorwatch.context.replay import Asked, asked
 from anchorwatch.context.template import TEMPLATE
 from anchorwatch.core.errors import AnchorWatchError, BadInput, NotFound
@@ -145,7 +145,7 @@ class Answers:
             step.state, mind.agent, mind.pack, mind.tools, step.observation,
             heartbeat_s=self.bounds.heartbeat_of(mind), rung=step.rung, said=named(step.state, step.head.joined),
         )  # fmt: skip
-        answer["made_sha256"] = sha256_hex(prompt.request_bytes(request))
+        answer["made_sha256"] = request_digest(request)
         answer["same"] = answer["made_sha256"] == answer["recorded_sha256"]
         if not answer["same"]:
             answer["why_not"] = "the pack's prompt or tools, or this release's code, is not what it was"

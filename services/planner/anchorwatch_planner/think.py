@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
-from anchorwatch.codec import sha256_hex
-from anchorwatch.context import prompt
+from anchorwatch.context.digest import request_digest
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.anchor import PromptProof, RunOutcome
 from anchorwatch.core.errors import AnchorWatchError, Fenced, NotFound, Unavailable
@@ -204,7 +203,7 @@ class Thinker:
             prompt=PromptProof(
                 anchor_revision=fitted.state.told_sequence,
                 anchor_sha256=fitted.state.told_digest,
-                sha256=sha256_hex(prompt.request_bytes(fitted.request)),
+                sha256=request_digest(fitted.request),
                 tokens=fitted.tokens,
                 model=reply.model or mind.model.name,
             ),

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anchorwatch.codec import canonical_json
 from anchorwatch.context import template
 from anchorwatch.context.ladder import Rung, folded, steps_shown, summary_shown
 from anchorwatch.core.agents import AgentSpec
@@ -68,18 +67,6 @@ def build(
         opening=tuple(opening),
         past=_past(folded(state.history, rung)),
     )
-
-
-def request_bytes(request: ModelRequest) -> bytes:
-    """What the digest of a request covers: its messages and tools, as canonical JSON."""
-    messages = (_list_inside(request.opening), _whole_past_bytes(request.past), _list_inside(request.now))
-    tools = _tools_bytes(request.tools)
-    return b'{"messages":[' + b",".join(filter(None, messages)) + b'],"tools":[' + tools + b"]}"
-
-
-def _list_inside(messages: Sequence[Mapping[str, Any]]) -> bytes:
-    """A list as canonical JSON, without its brackets."""
-    return canonical_json(list(messages))[1:-1]
 
 
 def situation(
@@ -292,11 +279,6 @@ _past: ByIdentity[tuple[PastTurn | tuple[PastTurn, ...], ...], tuple[tuple[Chat,
     lambda shown: tuple(_folded(each) if isinstance(each, tuple) else _past_turn(each) for each in shown),
     WHOLE_PASTS_REMEMBERED,
 )
-_past_bytes: ByIdentity[Sequence[Mapping[str, Any]], bytes] = ByIdentity(_list_inside, PAST_REMEMBERED)
-_whole_past_bytes: ByIdentity[tuple[Sequence[Mapping[str, Any]], ...], bytes] = ByIdentity(
-    lambda past: b",".join(filter(None, map(_past_bytes, past))), WHOLE_PASTS_REMEMBERED
-)
 _tools: ByIdentity[Sequence[ToolSpec], tuple[Chat, ...]] = ByIdentity(
     lambda tools: tuple(map(_tool, tools)), TOOLS_REMEMBERED
 )
-_tools_bytes: ByIdentity[Sequence[Mapping[str, Any]], bytes] = ByIdentity(_list_inside, TOOLS_REMEMBERED)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from anchorwatch.context import prompt
+from anchorwatch.context.digest import request_bytes
 from anchorwatch.context.ladder import Rung, is_no_op
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.facts import Observation
@@ -138,4 +139,4 @@ def test_the_same_state_and_rung_give_the_same_bytes(rung: Rung) -> None:
     of = state(quiet(1), busy(2), quiet(3))
     first = prompt.build(of, AGENT, BENCH, TOOLS, SEEN, heartbeat_s=300, rung=rung)
     again = prompt.build(of, AGENT, BENCH, TOOLS, SEEN, heartbeat_s=300, rung=rung)
-    assert prompt.request_bytes(first) == prompt.request_bytes(again)
+    assert request_bytes(first) == request_bytes(again)

@@ -1,0 +1,59 @@
+"""The digest of a request, by which it is known that one made again from the journal is the one that was sent. Pure.
+
+It covers the messages and tools, as canonical JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anchorwatch.codec import canonical_json
+from anchorwatch.core.memo import ByIdentity
+from anchorwatch.models.port import PAST_REMEMBERED, TOOLS_REMEMBERED, WHOLE_PASTS_REMEMBERED, ModelRequest
+
+List = Sequence[Mapping[str, Any]]
+
+
+def request_bytes(request: ModelRequest) -> bytes:
+    """What the digest covers."""
+    return b"".join((*_beginning(request), *_end(request)))
+
+
+def request_digest(request: ModelRequest) -> str:
+    """The SHA-256 of `request_bytes`, in 64 hexadecimal digits.
+
+    A turn's steps have the beginning of their requests in common, which is most of them: it is digested once.
+    """
+    known = _begun(request.past)
+    opening = _inside(request.opening)
+    if opening not in known:
+        known.clear()
+        known[opening] = hashlib.sha256(b"".join(_beginning(request)))
+    digest = known[opening].copy()
+    digest.update(b"".join(_end(request)))
+    return digest.hexdigest()
+
+
+def _beginning(request: ModelRequest) -> Sequence[bytes]:
+    parts = filter(None, (_inside(request.opening), *map(_past_bytes, request.past)))
+    return b'{"messages":[', b",".join(parts)
+
+
+def _end(request: ModelRequest) -> Sequence[bytes]:
+    comma = b"," if request.now and (request.opening or any(request.past)) else b""
+    return comma, _inside(request.now), b'],"tools":[', _tools_bytes(request.tools), b"]}"
+
+
+def _inside(messages: List) -> bytes:
+    """A list as canonical JSON, without its brackets."""
+    return canonical_json(list(messages))[1:-1]
+
+
+_past_bytes: ByIdentity[List, bytes] = ByIdentity(_inside, PAST_REMEMBERED)
+_tools_bytes: ByIdentity[List, bytes] = ByIdentity(_inside, TOOLS_REMEMBERED)
+_begun: ByIdentity[Sequence[List], dict[bytes, hashlib._Hash]] = ByIdentity(
+    lambda _: {}, WHOLE_PASTS_REMEMBERED
+)
+"""By the past of a turn: its opening, and the digest as far as the end of its past."""

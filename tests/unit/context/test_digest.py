@@ -1,0 +1,28 @@
+"""The digest of a request: of all of it, whatever of it was digested before."""
+
+from __future__ import annotations
+
+from anchorwatch.codec import canonical_json, sha256_hex
+from anchorwatch.context.digest import request_bytes, request_digest
+from anchorwatch.core.facts import Observation
+from anchorwatch.models.port import Chat, ModelRequest, Situation
+from hypothesis import given
+from hypothesis import strategies as st
+
+SITUATION = Situation(1, {}, Observation("", {}, 0, ""), (), (), (), (), {}, 1.0)
+MESSAGES = st.lists(
+    st.builds(lambda text: {"role": "user", "content": text}, st.text(max_size=5)), max_size=3
+).map(tuple)
+PASTS = st.lists(MESSAGES, max_size=3).map(tuple)
+
+
+@given(PASTS, st.lists(st.tuples(MESSAGES, MESSAGES, MESSAGES), min_size=1, max_size=6))
+def test_requests_that_share_a_past_have_each_the_digest_of_the_whole(
+    past: tuple[tuple[Chat, ...], ...],
+    others: list[tuple[tuple[Chat, ...], tuple[Chat, ...], tuple[Chat, ...]]],
+) -> None:
+    for opening, now, tools in (*others, *others):
+        request = ModelRequest(now, tools, SITUATION, opening, past)
+        whole = canonical_json({"messages": list(request.messages), "tools": list(request.tools)})
+        assert request_bytes(request) == whole
+        assert request_digest(request) == sha256_hex(whole)
