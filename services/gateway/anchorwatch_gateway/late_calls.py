@@ -1,7 +1,7 @@
 """What becomes of the commands of a turn that was ended by an order: the fence stands, and now their claims are looked at.
 
 No claim, and it never starts: whoever claims it now reads the fence behind its claim. A first claim that is older than the
-fence, and no outcome yet: it is too late to say that it will not run.
+fence, and no outcome that is: it is too late to say that it will not run.
 """
 
 from __future__ import annotations
@@ -51,9 +51,11 @@ async def fates(parts: Parts, ref: SessionRef, done: Done) -> list[Fate]:
     found = []
     for ident, call in calls:
         effect = await parts.effects.look(ref, call.pool, ident, done.sequence)
+        # As it was when the fence was raised, so that who asks again is told the same.
+        ended = 0 < effect.outcome_sequence < done.sequence
         begun = 0 < effect.first_claim < done.sequence
         fate: Literal["ended", "never_starts", "may_have_run"] = (
-            "ended" if effect.outcome else "may_have_run" if begun else "never_starts"
+            "ended" if ended else "may_have_run" if begun else "never_starts"
         )
         found.append(Fate(f"{ref.session}/{ident}", call.tool, fate))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from anchorwatch.core.effect.state import Claimed, Owner
+from anchorwatch.core.effect.state import Claimed, Outcome, Owner
 
 from tests.integration.gateway.conftest import House
 from tests.support.sessions import ScriptedSession
@@ -56,7 +56,10 @@ async def test_a_cancel_names_its_turn_and_says_what_it_came_too_late_for(house:
     assert told["never_start"] == [f"fleet/{waiting.call}"]
     assert [each["call"] for each in told["too_late"]] == [f"fleet/{claimed.call}"]
     assert "may still run" in told["too_late"][0]["note"]
-    assert (await ask(house, "cancel", {"turn": "1", "reason": "wrong one"}, key="k"))["replayed"]
+    for command in (waiting, claimed):
+        await session.record(command, Outcome(command.call, "fire", "succeeded", "", {}))
+    again = await ask(house, "cancel", {"turn": "1", "reason": "wrong one"}, key="k")
+    assert again == {**told, "replayed": True}, "also once they have their outcomes"
     now = await anchor(house)
     assert (now["status"], now["last_run_outcome"], now["fence"]["run"]) == ("idle", "cancelled", 2)
     assert (await ask(house, "cancel", {"turn": "turn_1"}, status=409))["code"] == "turn_not_active"
