@@ -91,6 +91,12 @@ class Kept:
             await self._task
         self.ended.set()
 
+    def start_anew(self, why: str) -> None:
+        """Have it end, and start it again."""
+        if self._running is not None and not self._running.ended.done():
+            self.log.warning("is started anew", instance=self.instance, pid=self._running.pid, why=why)
+            self._running.signal(signal.SIGTERM)
+
     def kill(self) -> None:
         """End it now, and do not start it again."""
         self._stopping.set()

@@ -22,6 +22,7 @@ from anchorwatch.mesh.keeper import Kept, Probe
 from anchorwatch.mesh.process import Command, Processes, adopt_orphans, children_of
 from anchorwatch.mesh.roster import NATS, Roster, check_count
 from anchorwatch.mesh.state import MeshFile, Remembered, remove_mesh, write_mesh
+from anchorwatch.mesh.store_watch import LOOK_S, StoreWatch
 from anchorwatch.service.runner import CRASHED
 
 START_S_MAX = 60.0
@@ -74,6 +75,7 @@ class Supervisor:
         await control.start()
         start = asyncio.create_task(self._start(), name="start")
         stop = asyncio.create_task(self._stop.wait(), name="stop")
+        watch = asyncio.create_task(self._watch_store(), name="store")
         try:
             await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
             if start.done():
@@ -81,7 +83,7 @@ class Supervisor:
                 await stop
             return 0
         finally:
-            for task in (start, stop):
+            for task in (start, stop, watch):
                 task.cancel()
             await self._end()
             await control.close(self._roster.data)
@@ -167,6 +169,20 @@ class Supervisor:
         self._up = True
         self._changed()
         self._tell({"event": "ready"})
+
+    async def _watch_store(self) -> None:
+        store = StoreWatch(self._roster.data.log(NATS), self._roster.data.nats_store)
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                stuck = store.is_stuck()
+            except OSError as error:
+                self._log.error("the NATS server's log cannot be read", reason=str(error))
+                continue
+            if stuck and NATS in self._kept:
+                self._kept[NATS].start_anew(
+                    "it refuses writes, though there is room: the disk was full before"
+                )
 
     async def _until_ready(self) -> None:
         """Wait until everything that is kept is ready.

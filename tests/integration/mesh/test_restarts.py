@@ -1,13 +1,22 @@
 """What crashes is started again under the same name; the NATS server on the same port."""
 
+import asyncio
+import contextlib
 import json
 import os
+import resource
 import signal
 import time
 from pathlib import Path
 
+import pytest
+from anchorwatch.bus import jetstream
+from anchorwatch.bus.port import Message
+from anchorwatch.core.errors import AnchorWatchError
+from anchorwatch.topology.streams import StreamSpec
+
 from tests.integration.mesh.meshes import SmallMesh
-from tests.support.waiting import is_running, until
+from tests.support.waiting import eventually, is_running, until
 
 
 def waits(mesh: SmallMesh, instance: str) -> list[float]:
@@ -65,6 +74,31 @@ def test_a_mesh_file_that_cannot_be_written_ends_no_keeping_and_is_true_once_it_
     mesh.data.mesh.rmdir()
     until(mesh.data.mesh.exists)
     assert mesh.pid("executor") == mesh.row("executor-1")["pid"]
+
+
+async def test_a_server_that_could_not_write_is_started_anew_once_it_can(mesh: SmallMesh) -> None:
+    await asyncio.to_thread(mesh.up)
+    url, before = mesh.mesh.nats_url, mesh.pid("nats")
+    bus = await jetstream.connect(url, user="planner", password=mesh.secret("planner"), name="planner")
+    try:
+        await bus.ensure_stream(StreamSpec("S", ("s.>",)))
+        await bus.publish(Message("s.1", b"kept", "m-1"))
+        # What a full disk does to every file, this does to those of the server.
+        resource.prlimit(before, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+        with pytest.raises(AnchorWatchError):
+            await bus.publish(Message("s.2", b"x" * 8192, "m-2"), timeout_s=1.0)
+        resource.prlimit(before, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+        async def is_written() -> bool:
+            with contextlib.suppress(AnchorWatchError):
+                return bool((await bus.publish(Message("s.2", b"x", "m-2"), timeout_s=1.0)).sequence)
+            return False
+
+        await eventually(is_written, 20.0)
+        assert [each.payload for each in (await bus.range("S", "s.>", 1)).messages] == [b"kept", b"x"]
+        assert mesh.pid("nats") != before
+    finally:
+        await bus.close()
 
 
 def test_a_child_that_nobody_started_here_is_waited_for_all_the_same(mesh: SmallMesh) -> None:
