@@ -58,10 +58,11 @@ class Attempts:
         self._clock = clock
         self._may_go_on = may_go_on
 
-    async def run(self, *, doubt: bool = False) -> Ran:
+    async def run(self, *, doubt: bool = False, stopped: bool = False) -> Ran:
         """Run it, again where that is safe and the outcome is not known.
 
-        ``doubt``: an earlier attempt may have done it already; that this one did not says nothing of that.
+        ``doubt``: an earlier attempt may have done it already; that this one did not says nothing of that. ``stopped``: who
+        made it may only be stopped, and do it yet.
         """
         tool = self._equipment.tool
         for number in range(RUNS_MAX):
@@ -71,7 +72,7 @@ class Attempts:
             if ran.state != "unknown" or tool.effect_class is EffectClass.IRREVERSIBLE:
                 return ran
             if tool.effect_class is EffectClass.RECONCILABLE:
-                found = await self.find()
+                found = await self.find(doubt=stopped)
                 if isinstance(found, Ran):
                     return found
                 if not left or not await self._may_go_on():
@@ -92,7 +93,7 @@ class Attempts:
             return found
         if not await self._may_go_on():
             return _not_done(found)
-        return await self.run(doubt=not found.certain)
+        return await self.run(doubt=not found.certain, stopped=doubt)
 
     async def find(self, *, doubt: bool = False) -> Ran | NotDone:
         """What became of the effect key, by the provider's word; waits until what was sent has had its time to arrive.
@@ -113,7 +114,7 @@ class Attempts:
                     done = said.result or ToolResult("it was done, as the provider says")
                     return Ran("succeeded", result=done)
                 case "run":
-                    return NotDone(certain=settled)
+                    return NotDone(certain=settled and not doubt)
                 case "wait":
                     await self._clock.sleep(max(0.0, settled_at_s - self._clock.elapsed_s()))
                 case "unknown" if said.state == "not_done":

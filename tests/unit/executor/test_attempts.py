@@ -209,6 +209,23 @@ async def test_a_provider_that_cannot_say_is_asked_a_few_times_and_nothing_is_ru
     assert told.said == ["run k", *["ask k"] * RECONCILE_TRIES_MAX]
 
 
+SURE, SOFT = Reconciled("not_done", rejects_used_key=True), Reconciled("not_done")
+
+
+async def test_who_may_only_be_stopped_stays_in_doubt_whatever_a_later_attempt_says() -> None:
+    """The provider takes the key once: from this executor, or from the stopped one, once it goes on."""
+    told = Told(iter([ToolFailed("no"), *[ToolFailed("no")] * 10]), iter([SURE] * 10))
+    ran = await attempts(EffectClass.RECONCILABLE, told, settle_s=0).take_up(doubt=True)
+    assert ran.state == "unknown", "the stopped one may do it yet"
+    told = Told(iter([LOST]), iter([SURE, *[SOFT] * 10]))
+    ran = await attempts(EffectClass.RECONCILABLE, told, settle_s=0).take_up(doubt=True)
+    assert ran.state == "unknown"
+    assert told.said.count("run k") == 1
+    told = Told(iter([]), iter([SURE]))
+    held = attempts(EffectClass.RECONCILABLE, told, may_go_on=False, settle_s=0)
+    assert (await held.take_up(doubt=True)).state == "unknown"
+
+
 @pytest.mark.parametrize(("rejects", "settle_s", "state"), [(True, 10, "unknown"), (False, 0, "failed")])
 async def test_a_dead_owner_s_command_that_may_not_go_on_is_not_run(
     settle_s: float, state: str, *, rejects: bool
