@@ -17,6 +17,7 @@ from anchorwatch.bus import jetstream
 from anchorwatch.bus.jetstream import JetStreamBus
 from anchorwatch.bus.port import Bus, Expect, KeyValue
 from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.effect.state import Claimed, EffectState, Owner
 from anchorwatch.core.errors import Fenced, Unavailable
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind
@@ -164,6 +165,66 @@ async def test_interleaving_4_a_server_that_was_stopped_and_goes_on_is_not_belie
             assert sequence == fenced.head
             seen.append(anchor)
     assert {anchor.fence.run for anchor in seen} == {2}
+
+
+async def test_interleaving_4_of_a_claim_and_a_cancel_that_race_one_sees_the_other(
+    place: Place,
+) -> None:
+    """Whoever claims reads the anchor behind it, whoever cancels looks at claims behind it: from servers that may lag."""
+    ident = CallId(1, 1, 1)
+    for n in range(ROUNDS):
+        claimer, claimers_eyes, canceller, cancellers_eyes = (
+            place.shelf(f"cross-{n}", n + k) for k in range(4)
+        )
+        state = await held(claimer)
+        state = await claimer.do(state, step(1, P1))
+
+        async def claim(by: Shelf = claimer, eyes: Shelf = claimers_eyes) -> bool:
+            owner = Owner("executor-1", "aa")
+            claimed = await by.effects.append(
+                by.ref, "default", ident, EffectState(), Claimed(owner, 1, "k"), 2_000
+            )
+            anchor, _ = await persist(
+                lambda: eyes.journal.read_anchor(eyes.ref, claimed.head), ELECTION_S_MAX
+            )
+            return anchor.fence.run > ident.run
+
+        async def cancel(
+            by: Shelf = canceller, eyes: Shelf = cancellers_eyes, state: SessionState = state
+        ) -> bool:
+            fenced = await by.do(state, Control(Kind.CANCELLED, "person", 2_400))
+            effect = await persist(
+                lambda: eyes.effects.look(eyes.ref, "default", ident, fenced.head), ELECTION_S_MAX
+            )
+            return 0 < effect.first_claim < fenced.head
+
+        is_refused, may_have_run = await asyncio.gather(claim(), cancel())
+        assert is_refused or may_have_run, "it would run, and nobody would say so"
+
+
+async def test_interleaving_5_of_many_executors_one_claims_by_whichever_server(place: Place) -> None:
+    ident = CallId(1, 1, 1)
+    for n in range(ROUNDS):
+        shelves = [place.shelf(f"claims-{n}", which) for which in range(6)]
+        claims = await asyncio.gather(
+            *(
+                shelf.effects.append(
+                    shelf.ref, "default", ident, EffectState(), Claimed(Owner(f"e-{which}", "aa"), 1, "k"), 1
+                )
+                for which, shelf in enumerate(shelves)
+            ),
+            return_exceptions=True,
+        )
+        [won] = [claim for claim in claims if isinstance(claim, EffectState)]
+        assert {type(claim) for claim in claims if claim is not won} == {Fenced}
+        for shelf in shelves[:3]:
+            stands = await persist(
+                lambda shelf=shelf, won=won: shelf.effects.look(shelf.ref, "default", ident, won.head),  # type: ignore[misc]
+                ELECTION_S_MAX,
+            )
+            assert stands.claim is not None
+            assert won.claim is not None
+            assert (stands.head, stands.claim.owner) == (won.head, won.claim.owner)
 
 
 async def test_interleaving_11_a_schedule_only_moves_to_an_earlier_instant_whoever_writes(
