@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorwatch.bus.sim.loop import run as run_virtual
+from anchorwatch.cli.doctor_models import examine
 from anchorwatch.core.agents import RULES, AgentSpec
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.names import SessionRef
@@ -237,5 +238,20 @@ def test_an_agent_whose_models_cannot_be_asked_is_listed_with_the_reason(tmp_pat
         (row,) = (await ask(scene.mesh, "models"))["result"]
         assert row["agents"] == ["keeper"]
         assert "there is no model 'second'" in row["problem"]
+
+    playing(tmp_path, body)
+
+
+def test_the_doctor_says_which_model_does_not_answer(tmp_path: Path) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.mesh.until_rest(scene.ref, 1)
+        assert (await examine(scene.mesh.bus, "default")).state == "passed"
+        scene.models["first"].fault = ModelUnavailable("it is away")
+        await scene.mesh.until_rest(scene.ref, 3, within_s=120)
+        check = await examine(scene.mesh.bus, "default")
+        assert check.state == "failed"
+        assert "first at " in check.detail
+        assert "it is away" in check.detail
+        assert "second" not in check.detail
 
     playing(tmp_path, body)

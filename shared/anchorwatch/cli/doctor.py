@@ -15,6 +15,7 @@ from pathlib import Path
 
 from anchorwatch.cli import doctor_bus, doctor_wakes
 from anchorwatch.cli.checks import Check, failed, note, passed
+from anchorwatch.cli.show import local_time
 from anchorwatch.cli.target import bus_settings
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.mesh import control, nats_server
@@ -131,7 +132,9 @@ def _running(data: DataDir) -> Check:
     late = [each["instance"] for each in status["processes"] if not each["ready"]]
     if late:
         return failed("mesh", f"not ready: {', '.join(late)}", f"see their logs in {data.logs}")
-    return passed("mesh", f"{len(status['processes'])} processes ready, since {status['started_at']}")
+    return passed(
+        "mesh", f"{len(status['processes'])} processes ready, since {local_time(status['started_at'])}"
+    )
 
 
 def _attempt(name: str, look: Callable[[], Check]) -> Check:
