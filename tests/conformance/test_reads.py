@@ -117,6 +117,16 @@ async def test_a_range_that_reaches_far_enough_may_stop_there(world: World, bus:
     assert (await bus.range(stream, world.subject("s.a"), 1, reach=4)).up_to == 4
 
 
+async def test_one_message_may_be_all_that_is_wanted(world: World, bus: Bus) -> None:
+    stream = await fill(world, bus, "abab")
+    page = await bus.range(stream, world.subject("s.a"), 1, limit=1, reach=1)
+    assert ([each.sequence for each in page.messages], page.up_to) == ([1], 1)
+    page = await bus.range(stream, world.subject("s.a"), 1, limit=1, reach=3)
+    assert ([each.sequence for each in page.messages], page.up_to, page.more) == ([1], 1, True)
+    page = await bus.range(stream, world.subject("s.a"), 4, limit=1, reach=4)
+    assert (page.messages, page.up_to, page.more) == ((), 4, False)
+
+
 async def test_a_range_is_read_in_pages(world: World, bus: Bus) -> None:
     stream = await fill(world, bus, "aababaa")
     seen, at, pages = [], 1, 0

@@ -29,6 +29,8 @@ _PLANNERS = {
     "a planner dies for good, pause": Setup(
         planners=2, planners_return=False, people=("pause",), faults=Faults(crashes=1)
     ),
+    "two inputs, sessions remembered": Setup(planners=2, inputs=2, remembers=True),
+    "cancel, sessions remembered": Setup(planners=2, inputs=2, people=("cancel",), remembers=True),
     "cancel, two inputs": Setup(planners=2, inputs=2, people=("cancel",)),
     "pause, cancel": Setup(planners=2, people=("pause", "cancel")),
     "reset, steer": Setup(planners=2, people=("reset", "steer")),
@@ -93,6 +95,10 @@ BOUNDED: Mapping[str, Setup] = {
 BOUNDED_STATES_MAX = 80_000
 
 LARGE: Mapping[str, Setup] = {
+    "two inputs, pause, sessions remembered": Setup(planners=2, inputs=2, people=("pause",), remembers=True),
+    "a message in two hands, sessions remembered": Setup(
+        planners=2, inputs=2, faults=Faults(redeliveries=1), remembers=True
+    ),
     "two inputs, reset": Setup(planners=2, inputs=2, people=("reset",)),
     "two inputs, delete": Setup(planners=2, inputs=2, people=("delete",)),
     "two inputs, a message in two hands, old reads": Setup(

@@ -23,13 +23,16 @@ from anchorwatch.core.session.joining import joining
 from anchorwatch.core.session.wakes import Due, Windows, due
 from anchorwatch.topology.subjects import SessionSubjects
 from anchorwatch_planner.evidence import Cause, holder, takeover_reason
+from anchorwatch_planner.reading import is_closed
 from anchorwatch_planner.verdict import left_to_holder
 
 from tests.model.journal import (
     Record,
+    last_of,
     number_of,
     record_at,
     session_known,
+    with_record,
 )
 from tests.model.rules import Setup
 from tests.model.world import (
@@ -69,6 +72,25 @@ def look(setup: Setup, world: World, me: str, planner: Planner) -> Planner:
     if status == "active" and state.turn is not None and state.turn.settled:
         return _runs(setup, world, me, planner, state)
     return planner._replace(phase="acks")
+
+
+def supposes(setup: Setup, world: World, me: str, planner: Planner) -> Planner | None:
+    """The planner that begins a turn on what it remembers and the inputs up to the message in hand; None: it must read."""
+    state, at = known(world, planner), planner.cause[1]
+    if not planner.read or at <= state.head or not is_closed(state):
+        return None
+    for sequence in range(planner.read + 1, at + 1):
+        if record_at(world.journal, sequence).register == "in":
+            state = with_record(state, world.journal, sequence)
+    state = state.reading_through(at)
+    if not isinstance(due(state, NEVER_MS - 1, Windows(0, 0)), Due):
+        return None
+    # Where its write lands it knows all up to there: that is what the fence proves.
+    begins = _rests(setup, world, me, planner._replace(supposed=max(at, planner.read)), state)
+    if begins.write is not None and not setup.cures.proves_supposed:
+        newest = last_of(world.journal, begins.write.family)
+        return begins._replace(write=begins.write._replace(expected=newest))
+    return begins
 
 
 def _rests(setup: Setup, world: World, me: str, planner: Planner, state: SessionState) -> Planner:

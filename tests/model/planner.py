@@ -14,7 +14,7 @@ from tests.model.journal import (
     record_at,
     session,
 )
-from tests.model.looking import is_mine, known, look, name
+from tests.model.looking import is_mine, known, look, name, supposes
 from tests.model.rules import Setup
 from tests.model.search import Move
 from tests.model.world import (
@@ -62,7 +62,8 @@ def _with(world: World, index: int, planner: Planner, *, wrote: bool = False) ->
 
 def _is_new(world: World, index: int) -> bool:
     """Whether nothing tells this planner from another that is new."""
-    return world.planners[index] == Planner() and not any(
+    planner = world.planners[index]
+    return planner == Planner(remembers=planner.remembers) and not any(
         (change.anchor.execution_id or "").startswith(f"planner-{index}:")
         for _, change in anchors(world.journal)
     )
@@ -86,6 +87,9 @@ def _takes(setup: Setup, world: World, index: int, planner: Planner) -> Iterator
                 after = _with(taken, index, look(setup, world, me, told))
                 yield Move(f"{me} is told of the outcome {at}", after)
                 continue
+        supposed = supposes(setup, taken, me, busy) if kind == "in" and setup.remembers else None
+        if supposed is not None:
+            yield Move(f"{me} begins by {kind} {at} on what it supposes", _with(taken, index, supposed))
         for move in _reads(setup, taken, index, busy):
             yield move._replace(label=f"{me} takes {kind} {at}, delivery {attempt}; {move.label}")
 
@@ -106,14 +110,15 @@ def _writes(setup: Setup, world: World, index: int, planner: Planner) -> Iterato
     me, write = name(index, planner), planner.write
     if write is None:
         raise AssertionError("nothing to write")
-    idle = planner._replace(write=None)
+    idle = planner._replace(write=None, supposed=0)
     after = lands(setup, world, write)
     if after is None:
         # To read at once is to read at any time: until it is refused, a write does nothing.
         for move in _reads(setup, world, index, _fenced(world, me, idle, write)):
             yield move._replace(label=f"{me} is fenced; {move.label}")
     else:
-        wrote = _wrote(setup, after, me, idle, write)
+        proved = idle._replace(read=planner.supposed, own=()) if planner.supposed else idle
+        wrote = _wrote(setup, after, me, proved, write)
         broken = after.broken or _astray(after, wrote, me)
         after = _with(after._replace(broken=broken), index, wrote, wrote=True)
         yield Move(f"{me} writes {_what(write)} at {len(after.journal)}", after)
@@ -164,7 +169,8 @@ def _answered(world: World, index: int, planner: Planner) -> World:
     """The message in hand is acked, or comes again later; what the planner knows of a turn of its own it keeps."""
     at = planner.cause[1]
     mine = is_mine(known(world, planner), name(index, planner))
-    rested = planner._replace(phase="", cause=("", 0, 0), spent=False) if mine else Planner(planner.life)
+    keeps = mine or planner.remembers
+    rested = planner._replace(phase="", cause=("", 0, 0), spent=False) if keeps else Planner(planner.life)
     wakes = world.wakes
     if planner.phase != "leaves":
         wakes = acked(wakes, at) if planner.phase == "acks" else marked(wakes, at, AGAIN)
@@ -178,7 +184,7 @@ def _crashes(setup: Setup, world: World, index: int, planner: Planner) -> Iterat
     if planner.phase:
         dead = dead._replace(wakes=marked(dead.wakes, planner.cause[1], AGAIN))
     # It comes back, and looks at what its former self held. A write on its way may land late, or never.
-    risen = Planner(life=planner.life + 1, phase="reads", cause=("start", 0, 1))
+    risen = Planner(planner.life + 1, "reads", ("start", 0, 1), remembers=planner.remembers)
     dead = _with(dead, index, risen if setup.planners_return else Planner(planner.life, "dead"))
     yield Move(
         f"{name(index, planner)} dies", on_its_way(dead, planner.write) if planner.write else dead, fair=False

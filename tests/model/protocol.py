@@ -57,7 +57,7 @@ def explore(setup: Setup, states_max: int) -> Found:
 def start(setup: Setup) -> World:
     """A session that was just made; without planners, one whose turn has decided its commands."""
     world = World(
-        planners=(Planner(),) * setup.planners,
+        planners=(Planner(remembers=setup.remembers),) * setup.planners,
         executors=(Executor(),) * setup.executors,
         people=tuple(Person(does) for does in setup.people),
         inputs_left=setup.inputs if setup.planners else 0,

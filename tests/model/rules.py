@@ -56,6 +56,8 @@ class Cures:
     """9: after the end of a turn."""
     replaced_keeps_message: bool = True
     """9: a planner that was replaced does not ack while the session is active."""
+    proves_supposed: bool = True
+    """9: a turn that begins on what a planner remembers is fenced on just that."""
     controls_wake: bool = True
     """9."""
     acks_last: bool = True
@@ -93,5 +95,7 @@ class Setup:
     faults: Faults = NO_FAULTS
     cures: Cures = Cures()
     rejects_used_key: bool = False
+    remembers: bool = False
+    """Whether planners remember sessions at rest, and may begin turns on what they suppose of them (`Reading.supposed`)."""
     planners_return: bool = True
     """Whether a planner that died comes back, and looks at what its former self held. Where it does not, another goes on."""

@@ -84,6 +84,9 @@ CASES = {
         Cures(replaced_keeps_message=False),
         Setup(planners=2, planners_return=False, faults=Faults(crashes=1, redeliveries=1)),
     ),
+    "9: a turn begun on what is only remembered": Case(
+        "fork", Cures(proves_supposed=False), Setup(planners=1, inputs=2, people=("pause",), remembers=True)
+    ),
     "9: an order that wakes nobody": Case(
         "stuck", Cures(controls_wake=False), Setup(planners=1, people=("pause",))
     ),

@@ -30,7 +30,8 @@ class Write(NamedTuple):
 class Planner(NamedTuple):
     """``life`` counts incarnations. ``read`` and ``own``: what it knows of the session.
 
-    ``spent``: it took the turn by the message in hand, and lost it.
+    ``spent``: it took the turn by the message in hand, and lost it. ``remembers``: what it knows it keeps at rest.
+    ``supposed``: how far it knows the session once its write has landed.
     """
 
     life: int = 1
@@ -40,6 +41,8 @@ class Planner(NamedTuple):
     own: tuple[int, ...] = ()
     write: Write | None = None
     spent: bool = False
+    remembers: bool = False
+    supposed: int = 0
 
 
 NONE = CallId(0, 0, 0)

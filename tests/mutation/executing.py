@@ -90,10 +90,9 @@ _ORDER = (
         (
             Edit(
                 "services/planner/anchorwatch_planner/actor.py",
-                "                    verdict = await self._look_safely(ref, letters)\n"
-                "                    await self._answer(letters, verdict)\n",
-                "                    await self._answer(letters, None)\n"
-                "                    verdict = await self._look_safely(ref, letters)\n",
+                "        verdict = await self._look_safely(ref, [*before, *letters])\n",
+                "        await self._answer([*before, *letters], None)\n"
+                "        verdict = await self._look_safely(ref, [*before, *letters])\n",
             ),
         ),
     ),

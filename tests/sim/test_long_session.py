@@ -215,7 +215,10 @@ class Story:
     async def _rest(self, sequence: int) -> None:
         for _ in range(4_000):
             anchor = self.mesh.anchor_now(self.ref)
-            if anchor is not None and anchor.status == "idle" and anchor.inputs_through >= sequence:
+            taken = anchor is not None and (
+                anchor.inputs_through >= sequence or sequence in anchor.inputs_joined
+            )
+            if anchor is not None and anchor.status == "idle" and taken:
                 return
             await asyncio.sleep(0.1)
         raise AssertionError("the session does not come to rest")

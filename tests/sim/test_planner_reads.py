@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import structlog
+from anchorwatch.bus.port import ConsumerSpec
+from anchorwatch.bus.sim.loop import run as run_virtual
+from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.core.records import Kind
+from anchorwatch.core.session.state import Archive, Call, PastTurn, Step, Unsettled
+from anchorwatch.core.session.wakes import Windows
 from anchorwatch.models.port import Situation, StepDecision
+from anchorwatch.packs import registry
+from anchorwatch.service.context import Identity
+from anchorwatch.service.keepalive import KeepAlive
 from anchorwatch.testing.mesh import SimMesh
+from anchorwatch.testing.process import LoopClock
+from anchorwatch.topology.streams import journal_stream
+from anchorwatch_planner.actor import LINGER_S, Actors
+from anchorwatch_planner.cache import Cache
+from anchorwatch_planner.evidence import Cause
+from anchorwatch_planner.reading import Reading
+from anchorwatch_planner.slots import Slots
+from anchorwatch_planner.verdict import Ended, Verdict
 
 from tests.sim.test_planner import agent, mesh_test, obedient, once
+from tests.sim.test_takeover import planner
+from tests.support.packs import BenchPack, bench_agent
 
 QUIET: dict[str, float] = {"debounce_p0_s": 0, "debounce_p1_s": 0, "sweep_s": 3600}
 
@@ -19,10 +41,12 @@ def test_a_turn_of_one_call_reads_the_journal_twice(tmp_path: Path) -> None:
         await mesh.open("planner", ("executor", obedient))
         ref = await mesh.session("s", agent(tmp_path, once("set"), heartbeat_s=3600))
         await mesh.until_rest(ref, 1)
+        await asyncio.sleep(1)
         lines: list[str] = []
         mesh.server.trace_lines = lines
         await mesh.say(ref, "one", kind="event", priority=1)
         await mesh.until_rest(ref, 2)
+        await asyncio.sleep(1)
         mine = [line for line in lines if "planner-1#1" in line]
         # When it was woken, and at rest again. The outcome of its call came to it by itself.
         assert sum("DIRECT.GET.JOURNAL" in line for line in mine) == 2
@@ -53,3 +77,136 @@ def test_an_input_that_comes_while_a_turn_runs_is_taken_by_the_next(tmp_path: Pa
         assert (anchor.status, sum(seen)) == ("idle", 12), "each input is in exactly one turn"
 
     mesh_test(seed, body, **QUIET)
+
+
+def test_turns_behind_one_another_read_the_inputs_alone(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner", ("executor", obedient))
+        ref = await mesh.session("s", agent(tmp_path, once("set"), heartbeat_s=3600))
+        await mesh.until_rest(ref, 1)
+        lines: list[str] = []
+        mesh.server.trace_lines = lines
+        for run in range(2, 7):
+            await mesh.say(ref, f"e{run}", kind="event", priority=1)
+            await mesh.until_rest(ref, run)
+        mine = [line for line in lines if "planner-1#1" in line]
+        # What stands behind the end of a turn is read with the message that begins the next.
+        assert sum("DIRECT.GET.JOURNAL" in line for line in mine) == 5
+
+    mesh_test(1, body, **QUIET)
+
+
+def outside(body: Callable[[SimMesh, SessionRef], Awaitable[None]], path: Path) -> None:
+    """Without services: the test is all that is told of anything."""
+
+    async def main() -> None:
+        registry.register(BenchPack())
+        mesh = SimMesh()
+        await mesh.open()
+        await body(mesh, await mesh.session("s", bench_agent(path)))
+
+    run_virtual(main())
+
+
+async def told(mesh: SimMesh, ref: SessionRef, what: str) -> Cause:
+    """An input, and its message as it comes to a planner."""
+    sequence = (await mesh.say(ref, what)).sequence
+    return Cause("in", sequence, 1, mesh.server.stream(journal_stream()).messages[sequence])
+
+
+def test_a_turn_takes_all_inputs_up_to_the_message_in_hand(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh, ref: SessionRef) -> None:
+        looker, thinker = planner(mesh, "planner-1")
+        thinker.told.set()
+        first = await told(mesh, ref, "first")
+        assert await looker.look(ref, [first]) == Ended()
+        later = [await told(mesh, ref, f"m{number}") for number in range(5)]
+        # Of these it hears of the last alone: the others went to another planner, which saw the session run.
+        assert await looker.look(ref, [first.seen_to(), later[-1]]) == Ended()
+        assert thinker.turns == [(first.sequence,), tuple(each.sequence for each in later)]
+
+    outside(body, tmp_path)
+
+
+def test_what_others_wrote_below_the_message_in_hand_is_seen(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh, ref: SessionRef) -> None:
+        (one, slow), (two, slower) = planner(mesh, "planner-1"), planner(mesh, "planner-2")
+        slow.told.set()
+        slower.told.set()
+        assert await one.look(ref, [await told(mesh, ref, "first")]) == Ended()
+        assert await two.look(ref, [await told(mesh, ref, "second")]) == Ended()
+        third = await told(mesh, ref, "third")
+        assert await one.look(ref, [third]) == Ended()
+        assert slow.turns[1:] == [(third.sequence,)], "the second was taken by the other's turn"
+        await mesh.control(ref, Kind.PAUSED, "pause")
+        assert await one.look(ref, [await told(mesh, ref, "fourth")]) is None
+        anchor = await mesh.anchor(ref)
+        assert (anchor.status, anchor.run_id, len(slow.turns)) == ("paused", 3, 2)
+
+    outside(body, tmp_path)
+
+
+CALL = Call(1, "set", {}, state="succeeded")
+
+
+def past(call: Call) -> PastTurn:
+    return PastTurn(1, "success", "", (), 0, (Step(1, "", (call,)),))
+
+
+@pytest.mark.parametrize(
+    ("more", "supposed"),
+    [
+        ({"history": (past(CALL),)}, True),
+        ({"history": (past(replace(CALL, state="unknown")),)}, False),
+        ({"history": (past(replace(CALL, state="pending")),)}, False),
+        ({"archives": (Archive(1, None, (past(replace(CALL, state="unknown")),)),)}, False),
+        ({"unsettled": (Unsettled(CallId(1, 1, 1), "default", "job"),)}, False),
+    ],
+)
+def test_where_an_outcome_may_still_come_all_of_the_session_is_read(
+    tmp_path: Path, more: dict[str, object], *, supposed: bool
+) -> None:
+    async def body(mesh: SimMesh, ref: SessionRef) -> None:
+        cache, clock = Cache(8, "me:a"), LoopClock(mesh.server)
+        reading = Reading(mesh.sessions, cache, Identity("planner", "me", "a"), clock, Windows(0, 0))
+        state = (await mesh.sessions.load(ref, 0))._replace(**more)  # type: ignore[arg-type]
+        cache.put(ref, state)
+        cause = await told(mesh, ref, "m")
+        found = await reading.supposed(ref, [cause])
+        assert (found is not None) == supposed
+        if found is not None:
+            assert [each.sequence for each in found.pending] == [cause.sequence]
+            assert (found.read_through, cache.get(ref)) == (cause.sequence, state), "it is not proved yet"
+
+    outside(body, tmp_path)
+
+
+def test_the_messages_of_a_turn_stay_in_hand_until_somebody_has_looked_behind_its_end(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh, ref: SessionRef) -> None:
+        spec = ConsumerSpec(journal_stream(), ("aw.journal.0.*.*.in.*",), "wakes", ack_wait_s=60.0)
+        consumer = await mesh.bus.consumer(spec)
+        looks: list[list[Cause]] = []
+
+        async def look(_: SessionRef, causes: list[Cause]) -> Verdict:
+            looks.append(causes)
+            return Ended() if len(looks) < 3 else None
+
+        async def left() -> int:
+            await asyncio.sleep(LINGER_S / 4)
+            return (await consumer.state()).ack_pending
+
+        actors = Actors(look, structlog.get_logger(), KeepAlive(), slots=Slots(1, 1))
+        sequences = []
+        for number in range(2):
+            sequences.append((await mesh.say(ref, f"m{number}")).sequence)
+            [delivery] = await consumer.fetch(1, 1.0)
+            await actors.post(ref, Cause("in", sequences[-1], 1, delivery.stored), delivery)
+            assert await left() == 1, "of the turn before, this look has seen to"
+        await asyncio.sleep(LINGER_S)
+        assert await left() == 0
+        one, two = ([(each.sequence, each.again) for each in causes] for causes in looks[1:])
+        assert one == [(sequences[0], True), (sequences[1], False)]
+        assert two == [(sequences[1], True)]
+        assert all(each.stored is None for causes in looks for each in causes if each.again)
+
+    outside(body, tmp_path)

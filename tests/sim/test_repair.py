@@ -134,6 +134,7 @@ def test_noise_is_repaired_and_a_turn_runs(tmp_path: Path, register: str) -> Non
         await mesh.bus.publish(
             Message(SessionSubjects(ref).everything.removesuffix(">") + register, b"noise")
         )
+        await restart_planner(mesh)
         await mesh.say(ref, "while-broken", "and then?")
         await quarantined(mesh, ref)
         await repairer(mesh).carry_out(ref, await confirm(mesh, ref))

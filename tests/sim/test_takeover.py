@@ -36,7 +36,7 @@ from anchorwatch_planner.main import WAKES
 from anchorwatch_planner.schedules import Schedules
 from anchorwatch_planner.slots import Slots
 from anchorwatch_planner.switchboard import Switchboard
-from anchorwatch_planner.verdict import Held, Verdict
+from anchorwatch_planner.verdict import Ended, Held, Verdict
 
 from tests.sim.test_planner import agent, mesh_test, once
 from tests.support.packs import BenchPack, bench_agent
@@ -59,6 +59,7 @@ class Slow:
         self.thinking = asyncio.Event()
         self.told = asyncio.Event()
         self.seen: Observation | None = None
+        self.turns: list[tuple[int, ...]] = []
         self._sessions = sessions
         self._me = me
 
@@ -74,6 +75,7 @@ class Slow:
         self, ref: SessionRef, state: SessionState, seen: Observation | None = None
     ) -> SessionState:
         self.seen = seen
+        self.turns.append(tuple(each.sequence for each in state.turn.inputs) if state.turn else ())
         self.thinking.set()
         await self.told.wait()
         end = EndTurn(self._me, "success", "", {}, FAR_MS, None, None, 0)
@@ -120,7 +122,7 @@ def test_a_planner_that_was_replaced_leaves_turn_and_message_to_who_holds_them(
         assert isinstance(left, Held)
         assert left.by == wake.sequence
         slower.told.set()
-        assert await second is None
+        assert await second == Ended()
         kinds = [each["record"]["kind"] for each in await mesh.anchors(ref)]
         assert kinds == ["created", "acquired", "taken_over", "turn_ended"], "and it is not taken back"
 

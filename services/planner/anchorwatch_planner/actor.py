@@ -23,9 +23,11 @@ from anchorwatch.service.keepalive import KeepAlive
 from anchorwatch_planner.evidence import Cause
 from anchorwatch_planner.slots import Slots
 from anchorwatch_planner.troubles import Troubles
-from anchorwatch_planner.verdict import Held, Verdict
+from anchorwatch_planner.verdict import Ended, Held, Later, Verdict
 
 WAITING_MAX = 8
+LINGER_S = 0.5
+"""How long a session rests at the end of a turn before it is looked at behind that end, unless a message calls for it at once."""
 RETRY_S, RETRY_S_MAX = 1.0, 8.0
 TRIES_MAX = 8
 
@@ -50,8 +52,21 @@ class _Failed:
 
 @dataclass(slots=True)
 class _Box:
+    """``ended``: what is in hand of turns that have ended, until a look has seen what stands behind their end."""
+
     waiting: list[Letter] = field(default_factory=list)
+    ended: list[Letter] = field(default_factory=list)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
+
+    async def linger(self) -> None:
+        """Wait a moment for what comes next."""
+        self.news.clear()
+        timer = asyncio.get_running_loop().call_later(LINGER_S, self.news.set)
+        try:
+            await self.news.wait()
+        finally:
+            timer.cancel()
 
 
 class Actors:
@@ -77,6 +92,7 @@ class Actors:
         """Hand a cause to the session's mailbox."""
         box = self._boxes.setdefault(ref, _Box())
         box.waiting.append(Letter(cause, delivery))
+        box.news.set()
         if delivery is not None:
             self._in_hand.hold(delivery)
         await self._thin_out(box)
@@ -109,19 +125,32 @@ class Actors:
 
     async def _serve(self, ref: SessionRef, box: _Box) -> None:
         try:
-            while box.waiting:
+            while box.waiting or box.ended:
+                if not box.waiting:
+                    await box.linger()
                 async with self._slots.of(ref.workspace):
-                    letters, box.waiting = box.waiting, []
-                    verdict = await self._look_safely(ref, letters)
-                    await self._answer(letters, verdict)
+                    verdict = await self._look_once(ref, box)
                 if isinstance(verdict, _Failed):
                     # What comes meanwhile waits here, and is thinned out.
                     await asyncio.sleep(verdict.delay_s)
         finally:
             del self._boxes[ref]
-            for letter in box.waiting:
+            for letter in (*box.ended, *box.waiting):
                 if letter.delivery is not None:
                     self._in_hand.drop(letter.delivery)
+
+    async def _look_once(self, ref: SessionRef, box: _Box) -> Verdict | _Failed:
+        letters, box.waiting = box.waiting, []
+        before = [Letter(letter.cause.seen_to(), letter.delivery) for letter in box.ended]
+        verdict = await self._look_safely(ref, [*before, *letters])
+        if not isinstance(verdict, Ended):
+            box.ended = []
+            await self._answer([*before, *letters], verdict)
+        elif letters:
+            # This look has read behind the end before. Else it held what was in hand there, and holds it still.
+            box.ended = letters
+            await self._answer(before, None)
+        return verdict
 
     async def _look_safely(self, ref: SessionRef, letters: list[Letter]) -> Verdict | _Failed:
         attempt = max(letter.cause.attempt for letter in letters)
@@ -160,7 +189,7 @@ class Actors:
     async def _write_down(self, ref: SessionRef, causes: list[Cause], error: Exception) -> bool:
         return self._troubles is not None and await self._troubles.failed(ref, causes, error)
 
-    async def _answer(self, letters: list[Letter], verdict: Verdict | _Failed) -> None:
+    async def _answer(self, letters: list[Letter], verdict: Later | Held | _Failed | None) -> None:
         newest = max((letter.cause.sequence for letter in letters if letter.cause.kind == "in"), default=0)
         again = verdict.delay_s if verdict is not None else None
         if isinstance(verdict, _Failed) and verdict.written:

@@ -12,7 +12,7 @@ take over from each other for ever):
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from anchorwatch.bus.port import Stored
@@ -27,6 +27,7 @@ class Cause:
     """Why a session is looked at: a journal message (``sequence``), or none (0). ``attempt`` counts its deliveries.
 
     ``stored``: the message itself, where it came by itself. ``rang_ms``: of a tick, when it came by the server's clock.
+    ``again``: a look has seen to it, by a turn that has ended; only what stands behind that end is of interest yet.
     """
 
     kind: CauseKind
@@ -34,6 +35,11 @@ class Cause:
     attempt: int = 1
     stored: Stored | None = None
     rang_ms: int = 0
+    again: bool = False
+
+    def seen_to(self) -> Cause:
+        """The same, after the turn that was begun or ended by it."""
+        return replace(self, stored=None, again=True)
 
 
 def takeover_reason(turn: Turn, causes: Sequence[Cause], *, holder_gone: bool) -> str | None:

@@ -28,17 +28,16 @@ from anchorwatch.service.context import Clock, Identity, Peers
 from anchorwatch_planner.cache import Cache
 from anchorwatch_planner.evidence import Cause, holder, takeover_reason
 from anchorwatch_planner.limits import Limits
+from anchorwatch_planner.reading import Reading
 from anchorwatch_planner.resolutions import Resolutions
 from anchorwatch_planner.schedules import Schedules, bell_of_session
 from anchorwatch_planner.switchboard import Switchboard
 from anchorwatch_planner.thinker import Thinker
-from anchorwatch_planner.verdict import REPLACED_RETRY_S, Later, Verdict, left_to_holder
+from anchorwatch_planner.verdict import REPLACED_RETRY_S, Ended, Later, Verdict, left_to_holder
 from anchorwatch_planner.writing import Scribe
 
 ROUNDS_MAX = 64
-SNAPSHOT_AGE = 160
-"""Planner records between two snapshots, some fifty turns. A snapshot takes as much disk as seven turns: twice as many
-would be a sixth more of all, and fewer a longer way to load (docs/performance.md)."""
+SNAPSHOT_AGE = 96
 SWEEP_PATIENCE_MS = 5_000
 """What fell due less than this ago is on its way to a planner by its own message; a sweep leaves it alone."""
 
@@ -77,25 +76,30 @@ class Looker:
         self._scribe = Scribe(
             parts.sessions, parts.committer, parts.clock, parts.identity.execution_id, parts.log
         )
+        self._reading = Reading(
+            parts.sessions, parts.cache, parts.identity, parts.clock, parts.limits.windows
+        )
         self._resolutions = Resolutions(parts.committer, parts.clock, parts.identity.execution_id)
 
     async def look(self, ref: SessionRef, causes: Sequence[Cause]) -> Verdict:
         """Do what is to be done now for this session, and say what becomes of the messages in hand."""
         at_least = _newest(causes)
         for cause in causes:
-            if cause.kind == "tick":
+            if cause.kind == "tick" and not cause.again:
                 self._schedules.rang(bell_of_session(ref), cause.rang_ms)
-        state = self._told(ref, causes) or await self._read(ref, at_least)
+        supposed = await self._reading.supposed(ref, causes)
+        state = supposed or self._reading.told(ref, causes) or await self._reading.whole(ref, at_least)
         causes = await self._resolutions.pass_on(ref, causes, partial(self._is_at_hand, state))
         if not causes:
             return None
         refused, evidence = False, causes
         for _ in range(ROUNDS_MAX):
             try:
-                verdict, again = await self._round(ref, state, causes, evidence)
+                act = self._begin if state is supposed else self._round
+                verdict, again = await act(ref, state, causes, evidence)
                 known = self._cache.get(ref)
             except Fenced:
-                if (held := self._cache.get(ref)) and self._is_mine(held):
+                if (held := self._cache.get(ref)) and self._reading.is_mine(held):
                     # By what this look took the turn it does not take it again: whoever has it now came later.
                     evidence = []
                 verdict, again, known = None, True, None
@@ -108,7 +112,9 @@ class Looker:
                 return verdict
             # A turn that this process has just taken further needs no reading: whatever else was written meanwhile, by a
             # person or a planner, the fence of its next record tells. At rest, inputs count that nobody looked at.
-            state = known if known and self._is_mine(known) else await self._read(ref, at_least)
+            state = (
+                known if known and self._reading.is_mine(known) else await self._reading.whole(ref, at_least)
+            )
         return Later(REPLACED_RETRY_S)
 
     async def reread(self, ref: SessionRef, at_least: int) -> None:
@@ -118,32 +124,11 @@ class Looker:
             Damaged: it is the journal that cannot be read. Unavailable.
         """
         self._cache.drop(ref)
-        await self._read(ref, at_least)
-
-    async def _read(self, ref: SessionRef, at_least: int) -> SessionState:
-        known = self._cache.get(ref)
-        # Up to the last record of ours that is known: what came before the end of a turn must be seen after it.
-        state = await self._sessions.load(ref, max(at_least, known.head if known else 0), known)
-        self._cache.put(ref, state)
-        return state
-
-    def _told(self, ref: SessionRef, causes: Sequence[Cause]) -> SessionState | None:
-        """The state of a turn of ours, when the messages in hand are all that it waited for; then nothing has to be read."""
-        known = self._cache.get(ref)
-        if known is None or not self._is_mine(known) or any(cause.kind != "done" for cause in causes):
-            return None
-        state = self._sessions.fold(known, [cause.stored for cause in causes if cause.stored])
-        if state.turn is None or not state.turn.settled:
-            return None
-        self._cache.put(ref, state)
-        return state
+        await self._reading.whole(ref, at_least)
 
     def _is_at_hand(self, state: SessionState, call: CallId) -> bool:
         """Whether the next step that this process decides shows the call."""
-        return self._is_mine(state) and state.turn is not None and state.turn.run_id == call.run
-
-    def _is_mine(self, state: SessionState) -> bool:
-        return state.is_held_by(self._identity.execution_id)
+        return self._reading.is_mine(state) and state.turn is not None and state.turn.run_id == call.run
 
     async def _round(
         self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], evidence: Sequence[Cause]
@@ -199,6 +184,19 @@ class Looker:
             case _:
                 pass
         return None, False
+
+    async def _begin(
+        self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], _: Sequence[Cause]
+    ) -> tuple[Verdict, bool]:
+        """Begin a turn on a state that is only supposed, which its fence proves; or else read, and decide on what there is."""
+        now_ms = self._clock.now_ms()
+        if state.anchor is None or self._switches.holds(ref, state.anchor.agent) is not None:
+            return None, True
+        reckoned = await self._limits.due(ref, state, now_ms, now_ms)
+        if not isinstance(reckoned.found, Due):
+            return None, True
+        state, seen = await self._acquire(ref, state, _newest(causes), now_ms, reckoned.account)
+        return await self._step(ref, state, seen)
 
     async def _acquire(
         self, ref: SessionRef, state: SessionState, woken_by: int, now_ms: int, account: Account | None
@@ -256,7 +254,7 @@ class Looker:
         self._cache.put(ref, state)
         if state.turn is None:
             await self._after_turn(ref, state)
-            return None, True
+            return Ended(), False
         return None, state.turn.settled
 
     async def _holder_gone(self, execution_id: str) -> bool:

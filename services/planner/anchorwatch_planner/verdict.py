@@ -30,7 +30,15 @@ class Held:
     delay_s: float | None
 
 
-Verdict = Later | Held | None
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A turn has ended. Its messages stay in hand until the session has been looked at behind the end.
+
+    What came meanwhile may have been acked by another planner, which saw it run.
+    """
+
+
+Verdict = Later | Held | Ended | None
 """None: all that the messages in hand call for is recorded; ack them."""
 
 

@@ -69,6 +69,29 @@ class SessionJournal:
             if attempts > STALE_ATTEMPTS_MAX:
                 raise Unavailable(f"no server has answered up to sequence {at_least}")
 
+    async def with_inputs(self, ref: SessionRef, state: SessionState, newest: Stored) -> SessionState:
+        """The state with all inputs up to ``newest``, and taken to be complete so far.
+
+        That nobody has written anything else is the caller's to prove, by a fence on the state's head.
+
+        Raises:
+            as `load`.
+        """
+        if newest.sequence <= state.read_through:
+            return state
+        start, limit = state.read_through + 1, 1
+        state = self.fold(state, [newest])
+        for _ in range(STALE_ATTEMPTS_MAX):
+            # Mostly there is this one alone.
+            page = await self._bus.range(
+                self._committer.stream, SessionSubjects(ref).inputs, start, limit=limit, reach=newest.sequence
+            )
+            state = self.fold(state, [each for each in page.messages if each.sequence != newest.sequence])
+            if page.up_to >= newest.sequence:
+                return state.reading_through(page.up_to)
+            start, limit = page.up_to + 1, PAGE
+        raise Unavailable(f"no server has answered up to sequence {newest.sequence}")
+
     async def newest(self, ref: SessionRef) -> int:
         """What a decision on the newest state must reach: the sequence of the planner family's last record; 0: there is none.
 

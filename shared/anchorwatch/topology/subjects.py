@@ -167,6 +167,10 @@ class SessionSubjects:
     def tick_fired(self) -> str:
         return _of_session(TICK_FIRED, self.ref)
 
+    @property
+    def inputs(self) -> str:
+        return INPUT.filter(**_tokens(self.ref))
+
     def input(self, input_id: str) -> str:
         return INPUT.at(**_tokens(self.ref), input_id=input_id)
 

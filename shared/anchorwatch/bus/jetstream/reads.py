@@ -68,8 +68,15 @@ class Reader:
             raise BadInput(f"cannot read {limit} messages")
         deadline = asyncio.get_running_loop().time() + timeout_s
         from_sequence = max(from_sequence, 1)
-        request = {"batch": limit, "seq": from_sequence, "next_by_subj": filter_}
-        messages, end = await self._ask(stream, request, deadline)
+        request = {"seq": from_sequence, "next_by_subj": filter_}
+        if limit == 1 and reach is not None:
+            # Without the word that ends an answer.
+            found = await self._get(
+                stream, f"$JS.API.DIRECT.GET.{stream}", json.dumps(request).encode(), timeout_s
+            )
+            if found is not None:
+                return Page((found,), found.sequence, more=found.sequence < reach)
+        messages, end = await self._ask(stream, {"batch": limit, **request}, deadline)
         up_to = messages[-1].sequence if messages else from_sequence - 1
         if messages and int(end.get("Nats-Num-Pending", 0)):
             return Page(messages, up_to, more=True)

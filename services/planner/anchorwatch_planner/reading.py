@@ -1,0 +1,98 @@
+"""What a look knows of its session before it decides: what this process remembers, and what it must read of the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from anchorwatch.bus.port import Stored
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.session import SessionState
+from anchorwatch.core.session.state import PastTurn
+from anchorwatch.core.session.wakes import Due, Windows, due
+from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.service.context import Clock, Identity
+
+from anchorwatch_planner.cache import Cache
+from anchorwatch_planner.evidence import Cause
+
+_OPEN = ("pending", "unknown")
+
+
+class Reading:
+    """Reads sessions for one planner process."""
+
+    def __init__(
+        self, sessions: SessionJournal, cache: Cache, identity: Identity, clock: Clock, windows: Windows
+    ) -> None:
+        self._sessions = sessions
+        self._cache = cache
+        self._execution_id = identity.execution_id
+        self._clock = clock
+        self._windows = windows
+
+    def is_mine(self, state: SessionState) -> bool:
+        """Whether this process runs the session's turn."""
+        return (
+            state.turn is not None
+            and state.anchor is not None
+            and state.anchor.status == "active"
+            and state.anchor.execution_id == self._execution_id
+        )
+
+    async def whole(self, ref: SessionRef, at_least: int) -> SessionState:
+        """The session, complete up to ``at_least``.
+
+        Raises:
+            as `SessionJournal.load`.
+        """
+        known = self._cache.get(ref)
+        # Up to the last record of ours that is known: what came before the end of a turn must be seen after it.
+        state = await self._sessions.load(ref, max(at_least, known.head if known else 0), known)
+        self._cache.put(ref, state)
+        return state
+
+    def told(self, ref: SessionRef, causes: Sequence[Cause]) -> SessionState | None:
+        """The state of a turn of ours, when the messages in hand are all that it waited for; then nothing has to be read."""
+        known = self._cache.get(ref)
+        if known is None or not self.is_mine(known) or any(cause.kind != "done" for cause in causes):
+            return None
+        state = self._sessions.fold(known, [cause.stored for cause in causes if cause.stored])
+        if state.turn is None or not state.turn.settled:
+            return None
+        self._cache.put(ref, state)
+        return state
+
+    async def supposed(self, ref: SessionRef, causes: Sequence[Cause]) -> SessionState | None:
+        """The session at rest, with all inputs up to the one in hand, if no planner or person has written since: not proved.
+
+        Good for nothing but to begin a turn: the fence of its acquire is the proof, and where that holds the state is as complete
+        as it says. None: no turn would begin by it, or more could have happened than inputs tell.
+        """
+        known, newest = self._cache.get(ref), _newest_input(causes)
+        if known is None or newest is None or newest.sequence <= known.head or not is_closed(known):
+            return None
+        if not self._is_due(self._sessions.fold(known, [newest])):
+            return None
+        return await self._sessions.with_inputs(ref, known, newest)
+
+    def _is_due(self, state: SessionState) -> bool:
+        return isinstance(due(state, self._clock.now_ms(), self._windows), Due)
+
+
+def _newest_input(causes: Sequence[Cause]) -> Stored | None:
+    """The newest message in hand, where all that nobody has seen to are inputs."""
+    new = [cause for cause in causes if not cause.again]
+    if not new or any(cause.kind != "in" for cause in new):
+        return None
+    return max(new, key=lambda cause: cause.sequence).stored
+
+
+def is_closed(state: SessionState) -> bool:
+    """Whether the session is at rest, and no outcome can come any more: of a turn that was cancelled, or one settled by hand."""
+    if state.anchor is None or state.anchor.status != "idle" or state.unsettled:
+        return False
+    return not (_any_open(state.history) or any(_any_open(hidden.turns) for hidden in state.archives))
+
+
+def _any_open(turns: Iterable[PastTurn]) -> bool:
+    return any(call.state in _OPEN for turn in turns for step in turn.steps for call in step.calls)
