@@ -23,7 +23,7 @@ from anchorwatch.bus.jetstream import failures
 from anchorwatch.bus.jetstream.link import NO_RESPONDERS, STATUS_HEADER, Link
 from anchorwatch.bus.jetstream.times import unix_ms
 from anchorwatch.bus.port import Page, Stored, StreamMissing
-from anchorwatch.core.errors import AnchorWatchError, BadInput, TooLarge, Unavailable
+from anchorwatch.core.errors import AnchorWatchError, BadInput, Damaged, TooLarge, Unavailable
 from anchorwatch.topology.subjects import matches
 
 SUBJECTS_MAX = 1024
@@ -52,6 +52,7 @@ class Reader:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._witnesses: dict[str, str] = {}
+        self._witness_from: dict[str, int] = {}
         self._answers = asyncio.Semaphore(ANSWERS_MAX)
 
     async def last(self, stream: str, filters: Sequence[str], timeout_s: float) -> Page:
@@ -79,6 +80,9 @@ class Reader:
         messages, end = await self._ask(stream, {"batch": limit, **request}, deadline)
         up_to = messages[-1].sequence if messages else from_sequence - 1
         if messages and int(end.get("Nats-Num-Pending", 0)):
+            if len(messages) < limit and sum(len(each.payload) for each in messages) < ANSWER_BYTES_MAX // 2:
+                # It ended early without need: what is last there may be what the server cannot read.
+                await self._quiet_until(stream, filter_, up_to, deadline)
             return Page(messages, up_to, more=True)
         if reach is None or up_to < reach:
             up_to = await self._quiet_until(stream, filter_, up_to, deadline)
@@ -148,20 +152,31 @@ class Reader:
                 if len(kept) == len(page.messages) or not any(matches(each, witness) for each in filters):
                     return Page(kept, page.up_to)
                 return page
-            # The witness itself is gone (purged, or too old); another reader may have found that out, and the next one.
+            if await self._last(stream, (witness,), from_sequence, deadline) is not None:
+                # The server knows of a last message, and cannot read it: it says of all that were asked for that there is none.
+                raise Damaged(
+                    f"the last message of a subject of {stream} that matches {' or '.join(filters)} cannot be read by the server",
+                    hint="its disk may have damaged it; bring back the server's store from a copy",
+                )
+            # The witness itself is gone (purged, too old, or damaged); another reader may have found that out, and the next one.
             if self._witnesses.get(stream) == witness:
                 del self._witnesses[stream]
+                self._witness_from[stream] = self._witness_from.get(stream, 0) + 1
         raise Unavailable(f"{stream} changes too fast to be read")
 
     async def _find_witness(self, stream: str, deadline: float) -> str | None:
-        """The subject of the stream's first message; None when the stream is empty.
+        """The subject of one of the stream's first messages; None when the stream is empty.
 
         Not of its last: when that was removed, the server says that ``>`` has none.
         """
-        messages, _ = await self._ask(stream, {"batch": 1, "seq": 1, "next_by_subj": ">"}, deadline)
+        start = self._witness_from.get(stream, 1)
+        messages, _ = await self._ask(stream, {"batch": 1, "seq": start, "next_by_subj": ">"}, deadline)
+        if not messages and start > 1:
+            messages, _ = await self._ask(stream, {"batch": 1, "seq": 1, "next_by_subj": ">"}, deadline)
         if not messages:
             return None
         self._witnesses[stream] = messages[0].subject
+        self._witness_from[stream] = messages[0].sequence
         return messages[0].subject
 
     async def _ask(

@@ -100,6 +100,10 @@ class Examiner:
                 self.findings.append(Finding(first, "", "", "lost", what, through=through))
         self.findings.sort(key=lambda finding: finding.sequence)
 
+    def miss_last(self, why: str) -> None:
+        """The server has a last record of some register behind all that were read, and cannot read it; it does not say where."""
+        self.findings.append(Finding(self.last + 1, "", "", "lost", why, through=self.last + 1))
+
     def _count(self, place: Place) -> None:
         if place.kind not in _ONCE or place.path[-1] == WAKE:
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from anchorwatch.bus.port import Bus
 from anchorwatch.core.errors import Damaged, NotFound, Unavailable
 from anchorwatch.core.names import SessionRef
@@ -20,17 +22,33 @@ async def verify(bus: Bus, stream: str, sessions: SessionJournal, ref: SessionRe
     Raises:
         NotFound: there is no record of such a session. Unavailable: no answer reached so far.
     """
-    newest = await sessions.newest(ref)
     examiner = Examiner(ref)
-    through = await _read(bus, stream, examiner, newest)
+    try:
+        through, unreadable = await _read(bus, stream, examiner, await sessions.newest(ref)), ""
+    except Damaged as error:
+        through, unreadable = await _read_what_can_be(bus, stream, examiner), error.message
     if not examiner.records:
         raise NotFound(f"there is no session {ref.session}", hint="`anchorwatch sessions` lists them")
     examiner.miss(await bus.holes(stream))
+    if unreadable:
+        examiner.miss_last(unreadable)
     try:
         await sessions.load(ref, examiner.last)
     except Damaged as error:
         return Examination(examiner, through, unloadable=error.message)
     return Examination(examiner, through)
+
+
+async def _read_what_can_be(bus: Bus, stream: str, examiner: Examiner) -> int:
+    """As `_read`, one by one, where the server cannot read what is last; through the stream's last sequence."""
+    end, subject = (await bus.stream_state(stream)).last_sequence, SessionSubjects(examiner.ref).everything
+    with contextlib.suppress(Damaged):
+        while True:
+            page = await bus.range(stream, subject, examiner.last + 1, limit=1, reach=0)
+            if not page.messages:
+                break
+            examiner.take(page.messages[0])
+    return end
 
 
 async def _read(bus: Bus, stream: str, examiner: Examiner, newest: int) -> int:

@@ -1,0 +1,89 @@
+"""A server whose disk has damaged the last message of a subject says that there is none, of all that was asked for with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from anchorwatch.bus import jetstream
+from anchorwatch.bus.port import Message
+from anchorwatch.core.errors import Damaged
+from anchorwatch.journal.integrity.verify import verify
+from anchorwatch.service.runner import ensure_topology
+from anchorwatch.topology.streams import StreamSpec, journal_stream
+
+from tests.support.nats_server import NatsServer, running_server
+from tests.support.shelf import Shelf, acquire
+
+STREAM = StreamSpec("S", ("s.>",), atomic_batches=True)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[NatsServer]:
+    with running_server(tmp_path) as made:
+        yield made
+
+
+def damage(directory: Path, stream: str, payload: bytes) -> None:
+    """Change one byte of a stored payload."""
+    [block] = (path for path in directory.rglob(f"{stream}/msgs/*.blk") if payload in path.read_bytes())
+    content = bytearray(block.read_bytes())
+    content[content.index(payload)] ^= 1
+    block.write_bytes(content)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["of the first subject", "of a later subject"])
+async def test_a_last_message_that_cannot_be_read_is_damage_and_no_other_subject_suffers(
+    server: NatsServer, tmp_path: Path, *, first: bool
+) -> None:
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    await bus.ensure_stream(STREAM)
+    for n, subject in enumerate(("s.bad", "s.well") if first else ("s.well", "s.bad")):
+        await bus.publish(Message(subject, b"before", f"b-{n}"))
+        await bus.publish(Message(subject, f"the last of {subject}".encode(), f"l-{n}"))
+    await bus.close()
+    server.stop()
+    damage(tmp_path, STREAM.name, b"the last of s.bad")
+    server.start()
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    try:
+        for filters in (["s.bad"], ["s.*"], ["s.well", "s.bad"], ["s.none", "s.bad"]):
+            with pytest.raises(Damaged, match=r"that matches s\..* cannot be read"):
+                await bus.last("S", filters)
+        well = await bus.last("S", ["s.well"])
+        assert [each.payload for each in well.messages] == [b"the last of s.well"]
+        nothing = await bus.last("S", ["s.none"])
+        assert (nothing.messages, nothing.up_to) == ((), well.up_to)
+        with pytest.raises(Damaged):
+            await bus.range("S", "s.bad", 1, reach=0)
+        assert len((await bus.range("S", "s.bad", 1, limit=1)).messages) == 1
+    finally:
+        await bus.close()
+
+
+async def test_a_session_whose_last_record_is_so_damaged_refuses_to_run_and_verifying_says_so(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    await ensure_topology(bus)
+    for session in ("bad", "well"):
+        shelf = Shelf(bus, session)
+        state = await shelf.created()
+        await shelf.do(state, acquire(state, f"planner-1:{session}"))
+    await bus.close()
+    server.stop()
+    damage(tmp_path, journal_stream(), b'"execution_id":"planner-1:bad"')
+    server.start()
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    try:
+        bad, well = Shelf(bus, "bad"), Shelf(bus, "well")
+        with pytest.raises(Damaged):
+            await bad.load()
+        assert (await well.load()).head > 0
+        found = await verify(bus, journal_stream(), bad.journal, bad.ref)
+        assert [each.trouble for each in found.open] == ["lost"]
+        assert found.unloadable
+        assert (await verify(bus, journal_stream(), well.journal, well.ref)).open == []
+    finally:
+        await bus.close()
