@@ -70,7 +70,7 @@ class Probes:
     async def _probe(self, workspace: str, agent: str) -> None:
         """A slow pack holds up its own agent's probe alone."""
         before: Observation | None = None
-        while True:
+        while not self._context.stopping.is_set():
             if not await self._leases.hold(_lease(workspace, agent)):
                 # Whoever leads now knows what it saw; what was seen here is out of date.
                 before = None

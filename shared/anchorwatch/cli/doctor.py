@@ -15,7 +15,7 @@ from pathlib import Path
 
 from anchorwatch.cli import doctor_bus, doctor_wakes
 from anchorwatch.cli.checks import Check, failed, note, passed
-from anchorwatch.cli.show import local_time
+from anchorwatch.cli.show import local_time, many
 from anchorwatch.cli.target import bus_settings
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.mesh import control, nats_server
@@ -46,7 +46,7 @@ def run(data_dir: Path | None, *, fix: bool, as_json: bool) -> int:
     else:
         for check in checks:
             print(check.line())
-        print(f"{len(bad)} checks failed" if bad else "all is well")
+        print(f"{many(len(bad), 'check')} failed" if bad else "all is well")
     return 1 if bad else 0
 
 

@@ -10,6 +10,7 @@ from anchorwatch.bus.port import Bus, StreamMissing
 from anchorwatch.cli import doctor_models, doctor_stuck, doctor_wakes
 from anchorwatch.cli.checks import Check, failed, note, passed
 from anchorwatch.cli.doctor_wakes import Neglected
+from anchorwatch.cli.show import many
 from anchorwatch.core.errors import AnchorWatchError, NotFound
 from anchorwatch.packs.fleet import cli as fleet
 from anchorwatch.service.connect import connect
@@ -132,4 +133,4 @@ async def _yard(bus: Bus) -> Check:
     told = await fleet.status(bus)
     if told["instances"] is None:
         return note("fleet", "the yard does not answer (without the local fleet it need not)")
-    return passed("fleet", f"the yard answers: {len(told['instances'])} instances")
+    return passed("fleet", f"the yard answers: {many(len(told['instances']), 'instance')}")

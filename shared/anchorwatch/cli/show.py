@@ -43,3 +43,8 @@ def one_line(value: Any, chars_max: int = TEXT_CHARS_MAX) -> str:  # noqa: ANN40
     text = "-" if value is None else " ".join(str(value).split())
     text = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
     return text if len(text) <= chars_max else text[: chars_max - 1] + "…"
+
+
+def many(count: int, what: str) -> str:
+    """``1 turn``, ``2 turns``."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

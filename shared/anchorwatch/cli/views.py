@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from anchorwatch.cli.holding import held
-from anchorwatch.cli.show import local_time, one_line, table
+from anchorwatch.cli.show import local_time, many, one_line, table
 
 LINE_CHARS_MAX = 2000
 # Which start of an instance it was is of use to programs; people know it by its name.
@@ -64,8 +64,14 @@ TIMELINE: Sequence[Column] = (
     ("at", _time("at")),
     ("seq", _field("sequence")),
     ("who", lambda row: _INCARNATION.sub("", str(row.get("who") or "-"))),
-    ("what", lambda row: f"{row['what']}{f' - {why}' if (why := row.get('why')) else ''}{_skipped(row)}"),
+    (
+        "what",
+        lambda row: (
+            f"{row['what']}{_call(row)}{f' - {why}' if (why := row.get('why')) else ''}{_skipped(row)}"
+        ),
+    ),
 )
+_WAKES_SAID = {"tick": "time to look again", "control": "an order", "canary": "behind a reset"}
 WAKES: Sequence[Column] = (
     ("accepted", _time("accepted_at")),
     ("seq", _field("sequence")),
@@ -73,7 +79,7 @@ WAKES: Sequence[Column] = (
     ("kind", _field("kind")),
     ("disposition", _field("disposition")),
     ("run", _field("run_id")),
-    ("what", _field("text", "type")),
+    ("what", lambda row: row.get("text") or row.get("type") or _WAKES_SAID.get(str(row.get("kind")))),
 )
 EFFECTS: Sequence[Column] = (
     ("call", _field("call")),
@@ -190,8 +196,7 @@ def record(entry: Row, *, as_json: bool) -> None:
         print(json.dumps(entry, ensure_ascii=False), flush=True)
         return
     why = f" - {entry['why']}" if entry.get("why") else ""
-    call = f" [{entry['call']}]" if entry.get("call") else ""
-    said = one_line(f"{entry['what']}{call}{why}", chars_max=LINE_CHARS_MAX)
+    said = one_line(f"{entry['what']}{_call(entry)}{why}", chars_max=LINE_CHARS_MAX)
     print(f"{local_time(entry['at'])}  {entry['sequence']:>6}  {said}", flush=True)
 
 
@@ -251,21 +256,25 @@ def coming(schedules: Sequence[Row]) -> None:
 def _disposed(more: Row) -> list[str]:
     lines = []
     if "archived" in more:
-        lines.append(f"archived: {more['archived']['turns']} turns")
+        lines.append(f"archived: {many(more['archived']['turns'], 'turn')}")
     if "superseded" in more:
-        lines.append(f"disposed of: {more['superseded']['count']} inputs that waited")
+        lines.append(f"disposed of: {many(more['superseded']['count'], 'input')} that waited")
     return lines
 
 
 def reset_shown(value: Row, *, as_json: bool) -> None:
     """What a reset would do."""
     kept, disposed = value["kept"], value["disposed"]
-    directives = f"{len(kept['objectives'])} objectives, {len(kept['constraints'])} constraints"
-    labelled = f"{len(kept['critical'])} labelled facts, the facts, and the run count ({kept['run_count']})"
+    directives = (
+        f"{many(len(kept['objectives']), 'objective')}, {many(len(kept['constraints']), 'constraint')}"
+    )
+    labelled = (
+        f"{many(len(kept['critical']), 'labelled fact')}, the facts, and the run count ({kept['run_count']})"
+    )
     lines = [
-        f"archived: {value['archived']['turns']} turns of the conversation",
+        f"archived: {many(value['archived']['turns'], 'turn')} of the conversation",
         f"kept: {directives}, {labelled}",
-        f"disposed of: {disposed['count']} inputs that wait",
+        f"disposed of: {many(disposed['count'], 'input')} that wait",
         *(f"  {each['kind']} {each['input_id']}  {one_line(each['text'])}" for each in disposed["inputs"]),
     ]
     if value.get("cancelled_turn"):
@@ -286,6 +295,11 @@ def json_out(value: Any) -> None:  # noqa: ANN401 - JSON
     """JSON, indented when somebody looks at it."""
     json.dump(value, sys.stdout, ensure_ascii=False, indent=2, default=str)
     print()
+
+
+def _call(row: Row) -> str:
+    """The call that an entry is about, as the verbs take it."""
+    return f" [{row['call']}]" if row.get("call") else ""
 
 
 def _skipped(row: Row) -> str:

@@ -14,22 +14,15 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 import structlog
-from anchorwatch.bus.port import Stored
 from anchorwatch.bus.sim import Faults
 from anchorwatch.bus.sim.clock import EPOCH_MS, SimClock
 from anchorwatch.bus.sim.loop import run as run_virtual
-from anchorwatch.codec import decode
-from anchorwatch.core.letters import DeadLetter, LetterState
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.edges import Edge
-from anchorwatch.journal.letters import read_letter
-from anchorwatch.journal.schedule_records import read_schedule
 from anchorwatch.packs import registry
 from anchorwatch.testing import storm
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import Life
-from anchorwatch.topology.streams import DEAD, EVENTS, TICKS, journal_stream
-from anchorwatch.topology.subjects import DEAD_LETTER, INPUT, SCHEDULE, SessionSubjects
 from anchorwatch_planner import look
 from anchorwatch_planner import main as planner
 
@@ -37,6 +30,7 @@ from tests.sim.whole import model, provider, receivers
 from tests.sim.whole.judge import judge
 from tests.sim.whole.pack import HEARTBEAT_S, WorldPack, world_agent
 from tests.sim.whole.people import People
+from tests.sim.whole.rest import is_quiet, is_slowed, letters
 from tests.sim.whole.services import TOKEN, Disk, Front
 
 TURNS_MIN = 3
@@ -244,16 +238,18 @@ class Scene:
             key = self.mesh.history(ref).claims_of(call)[0].claimed.effect_key
             note = self.provider.notes.get(key)
             await self._people.settle(f"{ref.session}/{call}", done=note is not None and note.done > 0)
-        return await self._rest()
+        return await self._rest() or await self._rest_of_the_slowed()
+
+    async def _rest_of_the_slowed(self) -> bool:
+        """What waits in a session without progress waits ever longer, and goes along with what a person wants at once."""
+        slowed = [ref for ref in self.refs if is_slowed(self.mesh, ref)]
+        for ref in slowed:
+            await self._people.trigger(ref, f"slowed-{ref.session}")
+        return bool(slowed) and await self._rest()
 
     async def _retry_letters(self, key: str) -> None:
-        for number, letter in enumerate(self._letters("open")):
+        for number, letter in enumerate(letters(self.mesh, "open")):
             await self._people.retry(letter.address.letter_id, f"{key}-{number}")
-
-    def _letters(self, *states: LetterState) -> list[DeadLetter]:
-        found = self.mesh.server.stream(DEAD).lasts([DEAD_LETTER.filter()], 2**53).messages
-        letters = [letter for each in found if (letter := read_letter(each).letter)]
-        return [letter for letter in letters if letter.state in states]
 
     def _unknown(self) -> list[tuple[SessionRef, CallId]]:
         """The effects that are unknown, and that nobody has settled."""
@@ -272,43 +268,10 @@ class Scene:
         calm = 0
         for _ in range(round(REST_S_MAX)):
             await asyncio.sleep(1.0)
-            calm = calm + 1 if self._quiet() else 0
+            calm = calm + 1 if is_quiet(self.mesh, self.refs) else 0
             if calm == 3:
                 return True
         return False
-
-    def _quiet(self) -> bool:
-        server = self.mesh.server
-        for stream in (journal_stream(), EVENTS, TICKS):
-            for state in server.consumers.states(stream).values():
-                if state.pending or state.ack_pending:
-                    return False
-        registers = server.stream(journal_stream()).lasts([SCHEDULE.filter()], 2**53).messages
-        if self._letters("failing", "retried"):
-            return False
-        return all(map(self._is_idle, self.refs)) and not any(
-            read_schedule(each).living for each in registers
-        )
-
-    def _is_idle(self, ref: SessionRef) -> bool:
-        anchor = self.mesh.anchor_now(ref)
-        store = self.mesh.server.stream(journal_stream())
-        inputs = store.lasts(
-            [INPUT.filter(shard=ref.shard, workspace=ref.workspace, session=ref.session)], 2**53
-        )
-        scheduled = self.mesh.server.stream(TICKS).lasts([SessionSubjects(ref).tick_schedule], 2**53).messages
-        if anchor is None or anchor.status != "idle" or not scheduled:
-            return False
-        joined = set(anchor.inputs_joined)
-        return all(
-            each.sequence <= anchor.inputs_through or each.sequence in joined or _is_settled(each)
-            for each in inputs.messages
-        )
-
-
-def _is_settled(stored: Stored) -> bool:
-    """Whether no turn is to take an input: a slot that was skipped, say."""
-    return ".in.slot-" in stored.subject and "settled" in decode(stored.payload).body
 
 
 def _troubles(chance: random.Random, kinds: Sequence[K]) -> dict[K, float]:

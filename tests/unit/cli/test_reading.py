@@ -169,6 +169,23 @@ def test_the_history_of_the_anchor_shows_what_changed_when_and_by_whom(run: Run,
     assert "run_id: 0 -> 1" in ran.out
 
 
+def test_the_timeline_names_calls_as_the_verbs_take_them_and_wakes_say_what_they_are(
+    run: Run, remote: Gateway
+) -> None:
+    at = "2026-03-17T18:56:43+00:00"
+    entry = {"sequence": 9, "at": at, "what": "fire is unknown", "call": "fleet/3.1.1"}
+    remote.answer("GET /api/sessions/fleet/timeline", page(entry))
+    assert "fire is unknown [fleet/3.1.1]" in run("timeline", "fleet").out
+    wakes = [
+        {"sequence": n, "accepted_at": at, "kind": kind, "text": "", "type": ""}
+        for n, kind in enumerate(("tick", "control", "canary"))
+    ]
+    remote.answer("GET /api/sessions/fleet/wakes", page(*wakes))
+    remote.answer("GET /api/schedules", page())
+    out = run("wakes", "fleet").out
+    assert all(said in out for said in ("time to look again", "an order", "behind a reset"))
+
+
 def test_hostile_content_stays_within_its_line(run: Run, remote: Gateway) -> None:
     row = {"sequence": 1, "at": "2026-03-17T18:56:43+00:00", "what": "a\nfake line\x1b[2J" + "x" * 500}
     remote.answer("GET /api/sessions/fleet/timeline", page(row))
