@@ -150,3 +150,14 @@ async def test_a_stream_tells_which_sequences_it_does_not_hold(world: World, bus
     assert list(await bus.holes(world.stream())) == [(1, 8)]
     with pytest.raises(StreamMissing):
         await bus.holes(world.stream("NOPE"))
+
+
+async def test_how_many_messages_each_subject_has_is_told(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    for name in ("a.x", "a.x", "a.y", "b.x"):
+        await bus.publish(Message(world.subject(f"s.{name}"), b""))
+    counted = await bus.counts(stream, world.subject("s.a.*"))
+    assert counted == {world.subject("s.a.x"): 2, world.subject("s.a.y"): 1}
+    assert await bus.counts(stream, world.subject("s.c.*")) == {}
+    with pytest.raises(StreamMissing):
+        await bus.counts(world.stream("NOPE"), ">")

@@ -67,10 +67,11 @@ async def test_a_session_whose_last_record_is_so_damaged_refuses_to_run_and_veri
 ) -> None:
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     await ensure_topology(bus)
+    heads: dict[str, int] = {}
     for session in ("bad", "well"):
         shelf = Shelf(bus, session)
         state = await shelf.created()
-        await shelf.do(state, acquire(state, f"planner-1:{session}"))
+        heads[session] = (await shelf.do(state, acquire(state, f"planner-1:{session}"))).head
     await bus.close()
     server.stop()
     damage(tmp_path, journal_stream(), b'"execution_id":"planner-1:bad"')
@@ -82,8 +83,30 @@ async def test_a_session_whose_last_record_is_so_damaged_refuses_to_run_and_veri
             await bad.load()
         assert (await well.load()).head > 0
         found = await verify(bus, journal_stream(), bad.journal, bad.ref)
-        assert [each.trouble for each in found.open] == ["lost"]
+        assert [(each.trouble, each.sequence) for each in found.open] == [("lost", heads["bad"])]
         assert found.unloadable
         assert (await verify(bus, journal_stream(), well.journal, well.ref)).open == []
+    finally:
+        await bus.close()
+
+
+async def test_an_input_in_the_midst_that_is_so_damaged_is_found_and_named(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    await ensure_topology(bus)
+    shelf = Shelf(bus, "s")
+    await shelf.created()
+    receipts = [await shelf.say(f"k{n}", f"the input {n}") for n in range(3)]
+    await bus.close()
+    server.stop()
+    damage(tmp_path, journal_stream(), b"the input 1")
+    server.start()
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    try:
+        shelf = Shelf(bus, "s")
+        found = await verify(bus, journal_stream(), shelf.journal, shelf.ref)
+        lost = receipts[1].sequence
+        assert [(each.trouble, each.sequence, each.through) for each in found.open] == [("lost", lost, lost)]
     finally:
         await bus.close()

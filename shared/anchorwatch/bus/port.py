@@ -368,6 +368,14 @@ class Bus(Protocol):
         """
         ...
 
+    async def counts(self, stream: str, filter_: str) -> Mapping[str, int]:
+        """How many messages the stream has of each subject that matches, by its own account: also of what it cannot read.
+
+        Raises:
+            StreamMissing: there is no such stream.
+        """
+        ...
+
     async def purge(self, stream: str, subject: str, keep_from: int | None = None) -> int:
         """Remove the messages of a subject filter (below ``keep_from``); returns how many."""
         ...

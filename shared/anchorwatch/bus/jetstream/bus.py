@@ -84,6 +84,9 @@ class JetStreamBus:
     async def holes(self, stream: str) -> list[tuple[int, int]]:
         return await self._streams.holes(stream)
 
+    async def counts(self, stream: str, filter_: str) -> dict[str, int]:
+        return await self._streams.counts(stream, filter_)
+
     async def purge(self, stream: str, subject: str, keep_from: int | None = None) -> int:
         return await self._streams.purge(stream, subject, keep_from)
 

@@ -172,6 +172,11 @@ class SimBus:
             f"$JS.API.STREAM.INFO.{stream}", lambda server: server.stream(stream).holes()
         )
 
+    async def counts(self, stream: str, filter_: str) -> dict[str, int]:
+        return await self.calls.call(
+            f"$JS.API.STREAM.INFO.{stream}", lambda server: server.stream(stream).counts(filter_)
+        )
+
     async def purge(self, stream: str, subject: str, keep_from: int | None = None) -> int:
         return await self.calls.call(
             f"$JS.API.STREAM.PURGE.{stream}", lambda server: server.stream(stream).purge(subject, keep_from)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -218,6 +218,11 @@ class StreamStore:
         """The sequences up to the last that are not there, as ranges."""
         self.expire()
         return ranges(set(range(1, self.last_sequence + 1)) - self.messages.keys())
+
+    def counts(self, filter_: str) -> dict[str, int]:
+        """How many messages each subject that matches has."""
+        self.expire()
+        return dict(Counter(self.messages[at].subject for at in self._sequences(filter_, 1)))
 
     def _sequences(self, filter_: str, from_sequence: int) -> Iterator[int]:
         if self.last_sequence - from_sequence < TAIL:

@@ -6,6 +6,7 @@ all that stands before.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -55,6 +56,7 @@ class Examiner:
     repairs: list[Repair] = field(default_factory=list)
     families: Families = field(default_factory=Families)
     state: SessionState = field(default_factory=SessionState)
+    subjects: Counter[str] = field(default_factory=Counter)
     records: int = 0
     first: int = 0
     last: int = 0
@@ -76,6 +78,7 @@ class Examiner:
     def take(self, stored: Stored) -> None:
         """The next record."""
         self.records += 1
+        self.subjects[stored.subject] += 1
         self.first = self.first or stored.sequence
         self.last = stored.sequence
         place = place_of(self.ref, stored)

@@ -23,20 +23,46 @@ async def verify(bus: Bus, stream: str, sessions: SessionJournal, ref: SessionRe
         NotFound: there is no record of such a session. Unavailable: no answer reached so far.
     """
     examiner = Examiner(ref)
+    # Before anything is read: registers only grow.
+    counted = await bus.counts(stream, SessionSubjects(ref).everything)
     try:
         through, unreadable = await _read(bus, stream, examiner, await sessions.newest(ref)), ""
     except Damaged as error:
         through, unreadable = await _read_what_can_be(bus, stream, examiner), error.message
     if not examiner.records:
         raise NotFound(f"there is no session {ref.session}", hint="`anchorwatch sessions` lists them")
-    examiner.miss(await bus.holes(stream))
-    if unreadable:
+    read = examiner.subjects
+    is_short = any(read[subject] < count for subject, count in counted.items())
+    holes = await (_unread(bus, stream) if is_short else bus.holes(stream))
+    examiner.miss(holes)
+    if unreadable and not any(last > examiner.last for _, last in holes):
         examiner.miss_last(unreadable)
     try:
         await sessions.load(ref, examiner.last)
     except Damaged as error:
         return Examination(examiner, through, unloadable=error.message)
     return Examination(examiner, through)
+
+
+async def _unread(bus: Bus, stream: str) -> list[tuple[int, int]]:
+    """The sequences that nobody can read, whatever the server says of them: by reading all that there is."""
+    end, at, holes = (await bus.stream_state(stream)).last_sequence, 0, list[tuple[int, int]]()
+    limit = PAGE
+    while at < end:
+        try:
+            page = await bus.range(stream, ">", at + 1, limit=limit, reach=0)
+        except Damaged:
+            # What is last here cannot be read: the rest is taken one by one.
+            if limit == 1:
+                break
+            limit = 1
+            continue
+        for stored in page.messages:
+            holes += [(at + 1, stored.sequence - 1)] if stored.sequence > at + 1 else []
+            at = stored.sequence
+        if not page.more:
+            break
+    return [*holes, (at + 1, end)] if at < end else holes
 
 
 async def _read_what_can_be(bus: Bus, stream: str, examiner: Examiner) -> int:
