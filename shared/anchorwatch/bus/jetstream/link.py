@@ -112,7 +112,8 @@ class Link:
                 await client.publish(subject, payload, reply, dict(headers) if headers else None)
         except (nats_errors.BadSubjectError, nats_errors.BadHeaderError) as error:
             raise BadInput(f"cannot publish to {subject[:200]!r}: {error}") from error
-        except (nats_errors.Error, OSError) as error:
+        # RuntimeError: what uvloop says of a connection that was just lost.
+        except (nats_errors.Error, OSError, RuntimeError) as error:
             raise Disconnected(f"cannot publish to {subject}: {error}") from error
 
     async def round_trip(self) -> None:
@@ -123,7 +124,7 @@ class Link:
         """
         try:
             await self._connection.round_trip()
-        except (nats_errors.Error, OSError) as error:
+        except (nats_errors.Error, OSError, RuntimeError) as error:
             raise Disconnected(f"the connection to NATS was lost: {error}") from error
 
     async def call(
@@ -195,7 +196,7 @@ class Link:
                 listening = True
         except nats_errors.BadSubjectError as error:
             raise BadInput(f"cannot subscribe to {subject[:200]!r}") from error
-        except (nats_errors.Error, OSError) as error:
+        except (nats_errors.Error, OSError, RuntimeError) as error:
             raise Disconnected(f"cannot subscribe to {subject}: {error}") from error
         finally:
             if not listening:

@@ -1,0 +1,33 @@
+"""The bus on the loop that services run on, which says otherwise than asyncio's that a connection is closed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import uvloop
+from anchorwatch.bus import jetstream
+from anchorwatch.bus.port import Message
+from anchorwatch.core.errors import Unavailable
+from anchorwatch.topology.streams import StreamSpec
+
+from tests.support.eventually import persist
+from tests.support.nats_server import running_server
+
+
+def test_a_write_into_a_connection_that_was_just_lost_is_unavailable(tmp_path: Path) -> None:
+    async def body(url: str) -> None:
+        bus = await jetstream.connect(url, user=None, password=None, name="n")
+        try:
+            await bus.ensure_stream(StreamSpec("S", ("s.>",)))
+            socket = bus._link._connection.client._transport._io_writer  # type: ignore[union-attr]  # noqa: SLF001
+            # The reader notices in the next round of the loop, and this is still the same.
+            socket.transport.abort()
+            with pytest.raises(Unavailable):
+                await bus.publish(Message("s.1", b"x", "m"))
+            await persist(lambda: bus.publish(Message("s.1", b"x", "m")), 10.0)
+        finally:
+            await bus.close()
+
+    with running_server(tmp_path) as server:
+        uvloop.run(body(server.url))
