@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,12 @@ def test_a_write_into_a_connection_that_was_just_lost_is_unavailable(tmp_path: P
         bus = await jetstream.connect(url, user=None, password=None, name="n")
         try:
             await bus.ensure_stream(StreamSpec("S", ("s.>",)))
-            socket = bus._link._connection.client._transport._io_writer  # type: ignore[union-attr]  # noqa: SLF001
-            # The reader notices in the next round of the loop, and this is still the same.
-            socket.transport.abort()
+            client = bus._link._connection.client  # noqa: SLF001
+            # nats-py's flusher ends when it meets a closed socket; then each publish writes by itself.
+            client._flusher_task.cancel()  # type: ignore[union-attr]  # noqa: SLF001
+            await asyncio.sleep(0)
+            # The reader notices in a later round of the loop, and this is still the same.
+            client._transport._io_writer.transport.abort()  # type: ignore[union-attr]  # noqa: SLF001
             with pytest.raises(Unavailable):
                 await bus.publish(Message("s.1", b"x", "m"))
             await persist(lambda: bus.publish(Message("s.1", b"x", "m")), 10.0)
