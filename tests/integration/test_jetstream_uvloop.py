@@ -35,3 +35,25 @@ def test_a_write_into_a_connection_that_was_just_lost_is_unavailable(tmp_path: P
 
     with running_server(tmp_path) as server:
         uvloop.run(body(server.url))
+
+
+def test_what_was_sent_as_the_connection_was_lost_is_nobody_s_fault(tmp_path: Path) -> None:
+    async def body(url: str) -> None:
+        bus = await jetstream.connect(url, user=None, password=None, name="n")
+        faults: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+        try:
+            client = bus._link._connection.client  # noqa: SLF001
+            # Nobody notices that the socket is closed, as for a moment in life.
+            client._reading_task.cancel()  # type: ignore[union-attr]  # noqa: SLF001
+            client._transport._io_writer.transport.abort()  # type: ignore[union-attr]  # noqa: SLF001
+            await asyncio.sleep(0.01)
+            assert client.is_connected
+            await bus.announce("s.1", b"x")
+            await asyncio.sleep(0.01)
+        finally:
+            await bus.close()
+        assert faults == []
+
+    with running_server(tmp_path) as server:
+        uvloop.run(body(server.url))

@@ -182,7 +182,8 @@ async def _close_client(client: Client) -> None:
     tasks = [client._reading_task, client._flusher_task, client._ping_interval_task]  # noqa: SLF001
     tasks += [client._reconnection_task]  # noqa: SLF001
     tasks += [each._wait_for_msgs_task for each in client._subs.values()]  # noqa: SLF001
-    with contextlib.suppress(TimeoutError, OSError, nats_errors.Error, AssertionError):
+    # RuntimeError: what uvloop says of a connection that was just lost.
+    with contextlib.suppress(TimeoutError, OSError, RuntimeError, nats_errors.Error, AssertionError):
         async with asyncio.timeout(CLOSE_S_MAX):
             await client.close()
     await _cancel([task for task in tasks if task is not None])
