@@ -80,6 +80,18 @@ def main(service: str, run: Run | None = None) -> int:
         return CRASHED
 
 
+async def work_of(run: Run, context: ServiceContext) -> None:
+    """The service's own work; begun anew where the bus goes away before it was ready, which is no fault of its own."""
+    while True:
+        try:
+            return await run(context)
+        except (Unavailable, ExceptionGroup) as error:
+            if context.ready.is_set() or context.stopping.is_set() or not _only_unavailable(error):
+                raise
+            context.log.warning("waiting for the bus", url=context.settings.nats_url, reason=str(error))
+        await asyncio.sleep(BUS_RETRY_S)
+
+
 class _Process:
     """One service at work."""
 
@@ -154,7 +166,7 @@ class _Process:
             stopping=self._stopping,
         )
         self._log.info("started", incarnation=self._identity.incarnation)
-        work = asyncio.create_task(self._begun(context), name="work")
+        work = asyncio.create_task(work_of(self._run, context), name="work")
         told = asyncio.create_task(self._tell_ready(context), name="ready")
         replaced = asyncio.create_task(presence.replaced.wait(), name="replaced")
         await asyncio.wait({work, stop, replaced}, return_when=asyncio.FIRST_COMPLETED)
@@ -168,17 +180,6 @@ class _Process:
         self._stopping.set()
         await self._drain(work)
         return CRASHED
-
-    async def _begun(self, context: ServiceContext) -> None:
-        """The service's own work; begun anew where the bus goes away before it was ready, which is no fault of its own."""
-        while True:
-            try:
-                return await self._run(context)
-            except (Unavailable, ExceptionGroup) as error:
-                if context.ready.is_set() or self._stopping.is_set() or not _only_unavailable(error):
-                    raise
-                self._log.warning("waiting for the bus", url=self._settings.nats_url, reason=str(error))
-            await asyncio.sleep(BUS_RETRY_S)
 
     async def _drain(self, work: asyncio.Future[None]) -> int:
         """Let the service put its work down, for a bounded time."""

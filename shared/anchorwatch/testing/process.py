@@ -20,7 +20,7 @@ from anchorwatch.bus.sim.loop import SimTask, in_order
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.service.context import Identity, ServiceContext
 from anchorwatch.service.presence import Presence
-from anchorwatch.service.runner import BUS_RETRY_S, DRAIN_S_MAX
+from anchorwatch.service.runner import BUS_RETRY_S, DRAIN_S_MAX, work_of
 from anchorwatch.settings import Settings
 
 Run = Callable[[ServiceContext], Awaitable[None]]
@@ -225,7 +225,7 @@ async def _be_present(presence: Presence) -> None:
 
 
 async def _work(run: Run, context: ServiceContext, presence: Presence) -> None:
-    work = asyncio.ensure_future(run(context))
+    work = asyncio.ensure_future(work_of(run, context))
     replaced = asyncio.ensure_future(presence.replaced.wait())
     try:
         await asyncio.wait({work, replaced}, return_when=asyncio.FIRST_COMPLETED)
