@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Mapping
 from itertools import pairwise
 from types import SimpleNamespace
@@ -129,6 +130,13 @@ def test_messages_are_taken_out_wherever_the_socket_cuts(
     assert behind.seen == b"".join(each if isinstance(each, bytes) else _wire(*each) for each in rest)
 
 
+class Receiver:
+    """Something that takes messages, and can be seen to be gone."""
+
+    def __call__(self, message: Msg) -> None:
+        del message
+
+
 async def test_one_odd_message_does_not_end_the_reading() -> None:
     here = Client()
     subscription = Subscription(here, 1)
@@ -141,6 +149,27 @@ async def test_one_odd_message_does_not_end_the_reading() -> None:
     here.hand_over(subscription, receive, told.append)
     assert here.deliver(1, b"s", b"", b"x", b"")
     assert [str(error) for error in told] == ["s"]
+
+
+@given(st.binary(max_size=12), st.binary(max_size=12), st.binary(max_size=24))
+def test_whatever_bytes_a_publisher_puts_into_a_message_it_is_handed_over(
+    subject: bytes, reply: bytes, rest: bytes
+) -> None:
+    here, taken = Client(), list[Msg]()
+    here._subs[1] = Subscription(here, 1)  # noqa: SLF001
+    here.hand_over(here._subs[1], taken.append, pytest.fail)  # type: ignore[arg-type]  # noqa: SLF001
+    assert here.deliver(1, subject, reply, b"x", b"NATS/1.0" + rest)
+    assert [each.data for each in taken] == [b"x"]
+
+
+async def test_nothing_is_kept_of_a_subscription_that_has_ended() -> None:
+    here = Client()
+    here._subs[1] = Subscription(here, 1)  # noqa: SLF001
+    gone = weakref.ref(receive := Receiver())
+    here.hand_over(here._subs[1], receive, pytest.fail)  # type: ignore[arg-type]  # noqa: SLF001
+    here._remove_sub(1)  # noqa: SLF001 - as nats-py does when it unsubscribes
+    del receive
+    assert gone() is None
 
 
 async def test_what_a_connection_that_was_lost_does_not_take_waits_for_the_next() -> None:

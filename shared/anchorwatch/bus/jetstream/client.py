@@ -12,7 +12,7 @@ from nats.aio import client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from anchorwatch.bus.jetstream.wire import Tap, read_headers, write_message
+from anchorwatch.bus.jetstream.wire import Tap, read_headers, text, write_message
 
 UNSENT_BYTES_MAX = 65_536
 """Above this nats-py's own way is taken, which waits for the socket."""
@@ -43,13 +43,10 @@ class Client(client.Client):
         taker = self._receivers.get(sid)
         if taker is None:
             return False
-        if sid not in self._subs:
-            del self._receivers[sid]
-            return False
         receive, failed = taker
         self.stats["in_msgs"] += 1
         self.stats["in_bytes"] += len(data)
-        message = Msg(self, subject.decode(), reply.decode(), data, read_headers(headers))
+        message = Msg(self, text(subject), text(reply), data, read_headers(headers))
         try:
             receive(message)
         except Exception as error:  # noqa: BLE001 - one odd message must not end the reading of all
@@ -104,6 +101,10 @@ class Client(client.Client):
             transport = writer.transport
             transport.set_protocol(Tap(transport.get_protocol(), self.deliver))
         await super()._read_loop()
+
+    def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
+        super()._remove_sub(sid, max_msgs)
+        self._receivers.pop(sid, None)
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         if not self.deliver(sid, subject, reply, data, headers):

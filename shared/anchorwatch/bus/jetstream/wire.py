@@ -109,6 +109,11 @@ def _read_line(line: bytes) -> tuple[int, bytes, bytes, int, int] | None:
     return int(arguments[2]), arguments[1], arguments[3] if replied else b"", int(sizes[0]), int(sizes[1])
 
 
+def text(raw: bytes) -> str:
+    """What a publisher wrote, whatever it is: the server does not check it, and nobody's message may end the reading of all."""
+    return raw.decode("utf-8", "replace")
+
+
 def read_headers(raw: bytes) -> dict[str, str] | None:
     """The headers of a message; of one that is a status, that too. None: there are none."""
     if not raw:
@@ -116,11 +121,11 @@ def read_headers(raw: bytes) -> dict[str, str] | None:
     first, _, lines = raw.partition(_NEWLINE)
     headers = read_lines(lines)
     if len(first) > _STATUS_AT:
-        status = first[_STATUS_AT : _STATUS_AT + _STATUS_CHARS].strip().decode()
+        status = first[_STATUS_AT : _STATUS_AT + _STATUS_CHARS].strip()
         if status.isdigit():
-            headers["Status"] = status
+            headers["Status"] = status.decode()
         if words := first[_STATUS_AT + _STATUS_CHARS + 1 :]:
-            headers["Description"] = words.decode()
+            headers["Description"] = text(words)
     return headers
 
 
@@ -133,7 +138,7 @@ def read_lines(raw: bytes) -> dict[str, str]:
             key = name.strip().decode()
             # None with white space within.
             if "".join(key.split()) == key:
-                headers[key] = value.strip().decode("utf-8", "replace")
+                headers[key] = text(value.strip())
     return headers
 
 
