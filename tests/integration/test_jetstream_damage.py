@@ -62,13 +62,14 @@ async def test_a_last_message_that_cannot_be_read_is_damage_and_no_other_subject
         await bus.close()
 
 
+@pytest.mark.parametrize("last", ["well", "bad"], ids=["others follow", "none follows"])
 async def test_a_session_whose_last_record_is_so_damaged_refuses_to_run_and_verifying_says_so(
-    server: NatsServer, tmp_path: Path
+    server: NatsServer, tmp_path: Path, last: str
 ) -> None:
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     await ensure_topology(bus)
     heads: dict[str, int] = {}
-    for session in ("bad", "well"):
+    for session in sorted(("bad", "well"), key=last.__eq__):
         shelf = Shelf(bus, session)
         state = await shelf.created()
         heads[session] = (await shelf.do(state, acquire(state, f"planner-1:{session}"))).head
@@ -83,7 +84,8 @@ async def test_a_session_whose_last_record_is_so_damaged_refuses_to_run_and_veri
             await bad.load()
         assert (await well.load()).head > 0
         found = await verify(bus, journal_stream(), bad.journal, bad.ref)
-        assert [(each.trouble, each.sequence) for each in found.open] == [("lost", heads["bad"])]
+        lost = heads["bad"]
+        assert [(each.trouble, each.sequence, each.through) for each in found.open] == [("lost", lost, lost)]
         assert found.unloadable
         assert (await verify(bus, journal_stream(), well.journal, well.ref)).open == []
     finally:

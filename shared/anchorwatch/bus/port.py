@@ -325,7 +325,7 @@ class Bus(Protocol):
 
         ``reach``: it is enough for the caller that the answer reaches up to there. When the messages
         themselves do, the bus spares the second question, how far beyond the last of them nothing
-        follows (a round trip).
+        follows (a round trip). Then ``more`` may tell of nothing beyond ``reach``.
 
         Where more than 1024 subjects match, ``up_to`` is the last message's sequence, or
         ``from_sequence - 1`` when there is none: let ``filter_`` match what the decision depends on.

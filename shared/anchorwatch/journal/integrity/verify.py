@@ -50,12 +50,12 @@ async def _unread(bus: Bus, stream: str) -> list[tuple[int, int]]:
     limit = PAGE
     while at < end:
         try:
-            page = await bus.range(stream, ">", at + 1, limit=limit, reach=0)
+            page = await bus.range(stream, ">", at + 1, limit=limit, reach=end)
         except Damaged:
-            # What is last here cannot be read: the rest is taken one by one.
+            # What is last here cannot be read: shorter and shorter pages end before it.
             if limit == 1:
                 break
-            limit = 1
+            limit //= 2
             continue
         for stored in page.messages:
             holes += [(at + 1, stored.sequence - 1)] if stored.sequence > at + 1 else []
