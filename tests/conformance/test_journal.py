@@ -23,7 +23,9 @@ from anchorwatch.core.session.decide import (
     TakeOver,
     decide,
 )
+from anchorwatch.journal import sessions
 from anchorwatch.journal.commit import Committer, Write
+from anchorwatch.journal.reading import STALE_ATTEMPTS_MAX
 from anchorwatch.topology.streams import STREAMS, journal_stream
 from anchorwatch.topology.subjects import SessionSubjects
 
@@ -55,6 +57,18 @@ async def test_what_was_appended_is_what_is_loaded(shelf: Shelf) -> None:
     assert (loaded.head, loaded.head_digest, loaded.anchor) == (state.head, state.head_digest, state.anchor)
     anchor, sequence = await shelf.journal.read_anchor(shelf.ref, state.anchor_sequence)
     assert (anchor, sequence) == (state.anchor, state.anchor_sequence)
+
+
+async def test_however_many_answers_they_come_in_all_inputs_up_to_one_are_read(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "PAGE", 2)
+    state = await shelf.created()
+    given = [(await shelf.say(f"i{number}")).sequence for number in range(2 * STALE_ATTEMPTS_MAX + 4)]
+    for reads in (shelf.journal.with_inputs(shelf.ref, state, given[-1]), shelf.load()):
+        read = await reads
+        assert [each.sequence for each in read.pending] == given
+        assert read.read_through >= given[-1]
 
 
 async def test_a_control_wakes_planners_with_the_write_that_is_the_control_and_a_turn_of_their_own_does_not(

@@ -169,8 +169,8 @@ _HOLDERS = (
     _one(
         "of the inputs below the one in hand a turn knows nothing",
         _SESSIONS,
-        "state = self.fold(state, [each for each in page.messages if each.sequence != newest.sequence])",
-        "pass",
+        "            SessionSubjects(ref).inputs, state, state.read_through + 1, at_least, limit=1",
+        "            SessionSubjects(ref).inputs, state, at_least, at_least, limit=1",
         "tests/sim/test_planner_reads.py::test_a_turn_takes_all_inputs_up_to_the_message_in_hand",
     ),
     _one(

@@ -73,7 +73,7 @@ class Reading:
             return None
         if not self._is_due(self._sessions.fold(known, [newest])):
             return None
-        return await self._sessions.with_inputs(ref, known, newest)
+        return await self._sessions.with_inputs(ref, known, newest.sequence)
 
     def _is_due(self, state: SessionState) -> bool:
         return isinstance(due(state, self._clock.now_ms(), self._windows), Due)

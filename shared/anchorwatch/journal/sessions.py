@@ -54,43 +54,42 @@ class SessionJournal:
             start = min(through, known.read_through) + 1
         else:
             start = known.read_through + 1
-        state, attempts = known, 0
-        while True:
-            page = await self._bus.range(
-                self._committer.stream, SessionSubjects(ref).everything, start, limit=PAGE, reach=at_least
-            )
-            state = self.fold(state, page.messages)
-            if page.more:
-                start = page.messages[-1].sequence + 1
-                continue
-            if page.up_to >= at_least:
-                return state.reading_through(page.up_to)
-            attempts += 1
-            if attempts > STALE_ATTEMPTS_MAX:
-                raise Unavailable(f"no server has answered up to sequence {at_least}")
+        return await self._read_on(SessionSubjects(ref).everything, known, start, at_least)
 
-    async def with_inputs(self, ref: SessionRef, state: SessionState, newest: Stored) -> SessionState:
-        """The state with all inputs up to ``newest``, and taken to be complete so far.
+    async def with_inputs(self, ref: SessionRef, state: SessionState, at_least: int) -> SessionState:
+        """The state with all inputs up to ``at_least``, and taken to be complete so far.
 
         That nobody has written anything else is the caller's to prove, by a fence on the state's head.
 
         Raises:
             as `load`.
         """
-        if newest.sequence <= state.read_through:
+        if at_least <= state.read_through:
             return state
-        start, limit = state.read_through + 1, 1
-        state = self.fold(state, [newest])
-        for _ in range(STALE_ATTEMPTS_MAX):
-            # Mostly there is this one alone.
+        # Mostly there is one alone.
+        return await self._read_on(
+            SessionSubjects(ref).inputs, state, state.read_through + 1, at_least, limit=1
+        )
+
+    async def _read_on(
+        self, subject: str, state: SessionState, start: int, at_least: int, limit: int | None = None
+    ) -> SessionState:
+        """The state with what stands there from ``start`` on. ``limit``: of the first answer alone. Errors as `load`."""
+        stale = 0
+        while stale <= STALE_ATTEMPTS_MAX:
             page = await self._bus.range(
-                self._committer.stream, SessionSubjects(ref).inputs, start, limit=limit, reach=newest.sequence
+                self._committer.stream, subject, start, limit=limit or PAGE, reach=at_least
             )
-            state = self.fold(state, [each for each in page.messages if each.sequence != newest.sequence])
-            if page.up_to >= newest.sequence:
+            limit = None
+            state = self.fold(state, page.messages)
+            if page.messages:
+                start = page.messages[-1].sequence + 1
+            if page.more:
+                continue
+            if page.up_to >= at_least:
                 return state.reading_through(page.up_to)
-            start, limit = page.up_to + 1, PAGE
-        raise Unavailable(f"no server has answered up to sequence {newest.sequence}")
+            stale += 1
+        raise Unavailable(f"no server has answered up to sequence {at_least}")
 
     async def newest(self, ref: SessionRef) -> int:
         """What a decision on the newest state must reach: the sequence of the planner family's last record; 0: there is none.
