@@ -54,15 +54,6 @@ def known(world: World, planner: Planner) -> SessionState:
     return session_known(world.journal, planner.read, planner.own)
 
 
-def is_mine(state: SessionState, me: str) -> bool:
-    anchor = state.anchor
-    return (
-        state.turn is not None
-        and anchor is not None
-        and (anchor.status, anchor.execution_id) == ("active", me)
-    )
-
-
 def look(setup: Setup, world: World, me: str, planner: Planner) -> Planner:
     """What `Looker._round` does with the state that the planner knows."""
     state = known(world, planner)

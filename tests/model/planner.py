@@ -14,7 +14,7 @@ from tests.model.journal import (
     record_at,
     session,
 )
-from tests.model.looking import is_mine, known, look, name, supposes
+from tests.model.looking import known, look, name, supposes
 from tests.model.rules import Setup
 from tests.model.search import Move
 from tests.model.world import (
@@ -80,7 +80,7 @@ def _takes(setup: Setup, world: World, index: int, planner: Planner) -> Iterator
         if not setup.cures.acks_last:
             taken = taken._replace(wakes=acked(world.wakes, at))
         busy = planner._replace(phase="reads", cause=(kind, at, attempt))
-        if kind == "done" and is_mine(known(world, planner), me):
+        if kind == "done" and known(world, planner).is_held_by(me):
             # What the cached turn waited for came by itself: nothing has to be read.
             told = busy if at <= busy.read or at in busy.own else busy._replace(own=(*busy.own, at))
             if (state := known(world, told)).turn and state.turn.settled:
@@ -132,7 +132,7 @@ def _fenced(world: World, me: str, planner: Planner, write: Write) -> Planner:
     if write.family not in (PLANNERS, ANCHOR):
         # The tick stands already: its message is the one to hold.
         return planner._replace(phase="reads", cause=("start", last_of(world.journal, write.family), 1))
-    mine = is_mine(known(world, planner), me)
+    mine = known(world, planner).is_held_by(me)
     return planner._replace(phase="reads", spent=planner.spent or mine)
 
 
@@ -142,7 +142,7 @@ def _wrote(setup: Setup, after: World, me: str, planner: Planner, write: Write) 
     first = len(after.journal) - len(write.numbers) + 1
     planner = planner._replace(own=(*planner.own, *range(first, len(after.journal) + 1)))
     state = known(after, planner)
-    if is_mine(state, me):
+    if state.is_held_by(me):
         return look(setup, after, me, planner)
     # The turn has ended: look again, at least up to its end.
     return planner._replace(phase="reads" if setup.cures.looks_again else "acks")
@@ -151,7 +151,7 @@ def _wrote(setup: Setup, after: World, me: str, planner: Planner, write: Write) 
 def _astray(world: World, planner: Planner, me: str) -> str:
     """A planner that has just written knows what its turn took; otherwise inputs are lost, or looked at twice."""
     state, truth = known(world, planner), session(world.journal)
-    if is_mine(state, me) and state.turn and truth.turn and state.turn.inputs != truth.turn.inputs:
+    if state.is_held_by(me) and state.turn and truth.turn and state.turn.inputs != truth.turn.inputs:
         return f"{me} goes on without knowing which inputs its turn took"
     return ""
 
@@ -168,7 +168,7 @@ def _answers(world: World, index: int, planner: Planner) -> Iterator[Move[World]
 def _answered(world: World, index: int, planner: Planner) -> World:
     """The message in hand is acked, or comes again later; what the planner knows of a turn of its own it keeps."""
     at = planner.cause[1]
-    mine = is_mine(known(world, planner), name(index, planner))
+    mine = known(world, planner).is_held_by(name(index, planner))
     keeps = mine or planner.remembers
     rested = planner._replace(phase="", cause=("", 0, 0), spent=False) if keeps else Planner(planner.life)
     wakes = world.wakes
@@ -179,7 +179,7 @@ def _answered(world: World, index: int, planner: Planner) -> World:
 
 def _crashes(setup: Setup, world: World, index: int, planner: Planner) -> Iterator[Move[World]]:
     dead = spend(world, "crashes")
-    if dead is None or not (planner.phase or is_mine(known(world, planner), name(index, planner))):
+    if dead is None or not (planner.phase or known(world, planner).is_held_by(name(index, planner))):
         return
     if planner.phase:
         dead = dead._replace(wakes=marked(dead.wakes, planner.cause[1], AGAIN))

@@ -85,7 +85,7 @@ class Looker:
 
     async def look(self, ref: SessionRef, causes: Sequence[Cause]) -> Verdict:
         """Do what is to be done now for this session, and say what becomes of the messages in hand."""
-        at_least = _newest(causes)
+        at_least, me = _newest(causes), self._identity.execution_id
         for cause in causes:
             if cause.kind == "tick" and not cause.again:
                 self._schedules.rang(bell_of_session(ref), cause.rang_ms)
@@ -101,7 +101,7 @@ class Looker:
                 verdict, again = await act(ref, state, causes, evidence)
                 known = self._cache.get(ref)
             except Fenced:
-                if (held := self._cache.get(ref)) and self._reading.is_mine(held):
+                if (held := self._cache.get(ref)) and held.is_held_by(me):
                     # By what this look took the turn it does not take it again: whoever has it now came later.
                     evidence = []
                 verdict, again, known = None, True, None
@@ -114,9 +114,7 @@ class Looker:
                 return verdict
             # A turn that this process has just taken further needs no reading: whatever else was written meanwhile, by a
             # person or a planner, the fence of its next record tells. At rest, inputs count that nobody looked at.
-            state = (
-                known if known and self._reading.is_mine(known) else await self._reading.whole(ref, at_least)
-            )
+            state = known if known and known.is_held_by(me) else await self._reading.whole(ref, at_least)
         return Later(REPLACED_RETRY_S)
 
     async def reread(self, ref: SessionRef, at_least: int) -> None:
@@ -130,7 +128,8 @@ class Looker:
 
     def _is_at_hand(self, state: SessionState, call: CallId) -> bool:
         """Whether the next step that this process decides shows the call."""
-        return self._reading.is_mine(state) and state.turn is not None and state.turn.run_id == call.run
+        mine = state.is_held_by(self._identity.execution_id)
+        return mine and state.turn is not None and state.turn.run_id == call.run
 
     async def _round(
         self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], evidence: Sequence[Cause]

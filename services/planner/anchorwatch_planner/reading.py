@@ -30,15 +30,6 @@ class Reading:
         self._clock = clock
         self._windows = windows
 
-    def is_mine(self, state: SessionState) -> bool:
-        """Whether this process runs the session's turn."""
-        return (
-            state.turn is not None
-            and state.anchor is not None
-            and state.anchor.status == "active"
-            and state.anchor.execution_id == self._execution_id
-        )
-
     async def whole(self, ref: SessionRef, at_least: int) -> SessionState:
         """The session, complete up to ``at_least``.
 
@@ -54,7 +45,11 @@ class Reading:
     def told(self, ref: SessionRef, causes: Sequence[Cause]) -> SessionState | None:
         """The state of a turn of ours, when the messages in hand are all that it waited for; then nothing has to be read."""
         known = self._cache.get(ref)
-        if known is None or not self.is_mine(known) or any(cause.kind != "done" for cause in causes):
+        if (
+            known is None
+            or not known.is_held_by(self._execution_id)
+            or any(cause.kind != "done" for cause in causes)
+        ):
             return None
         state = self._sessions.fold(known, [cause.stored for cause in causes if cause.stored])
         if state.turn is None or not state.turn.settled:

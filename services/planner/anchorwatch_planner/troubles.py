@@ -136,7 +136,7 @@ class Troubles:
         state = await self._sessions.load(ref, 0)
         if state.anchor is None or state.anchor.status != "active":
             return not state.pending
-        mine = state.anchor.execution_id == self._execution_id
+        mine = state.is_held_by(self._execution_id)
         return mine and state.turn is not None and not state.turn.settled
 
     async def _close(self, ref: SessionRef) -> None:
