@@ -43,10 +43,13 @@ class Cause:
 
 
 def takeover_reason(turn: Turn, causes: Sequence[Cause], *, holder_gone: bool) -> str | None:
-    """Why the turn may be taken over; None when it may not."""
+    """Why the turn may be taken over; None when it may not.
+
+    A message is evidence once for each delivery: not again, where a look has seen to it.
+    """
     if holder_gone:
         return "its planner is gone"
-    for cause in causes:
+    for cause in (each for each in causes if not each.again):
         if cause.sequence and cause.sequence == turn.woken_by and cause.attempt > 1:
             return f"message {cause.sequence}, which its planner held, was delivered again"
         settles = cause.kind == "done" and _is_of(turn, cause)

@@ -48,5 +48,5 @@ def left_to_holder(turn: Turn, causes: Sequence[Cause]) -> Held:
     What it holds is its own to answer: acked here, the message would not come again when it dies; asked for again, its coming
     would be evidence against a planner that is at work.
     """
-    replaced = any(cause.kind == "done" or cause.attempt > 1 for cause in causes)
+    replaced = any(not each.again and (each.kind == "done" or each.attempt > 1) for each in causes)
     return Held(turn.woken_by, REPLACED_RETRY_S if replaced else None)

@@ -8,6 +8,7 @@ from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.session.state import Call, Step, Turn
 from anchorwatch.topology.subjects import DONE, SessionSubjects
 from anchorwatch_planner.evidence import Cause, holder, takeover_reason
+from anchorwatch_planner.verdict import REPLACED_RETRY_S, Held, left_to_holder
 
 SETTLED = Step(1, "", (Call(1, "launch", {}, state="succeeded"),))
 WAITING = Step(1, "", (Call(1, "launch", {}, state="succeeded"), Call(2, "launch", {})))
@@ -30,6 +31,9 @@ def test_the_message_that_its_planner_holds_came_again() -> None:
         Cause("control", 11, attempt=3),
         Cause("tick", 0, attempt=2),
         Cause("sweep"),
+        Cause("in", 7, attempt=2).seen_to(),
+        Cause("done", 12).seen_to(),
+        Cause("resumed", 12).seen_to(),
     ],
 )
 def test_nothing_else_that_is_delivered_is_evidence(cause: Cause) -> None:
@@ -60,6 +64,14 @@ def test_two_planners_do_not_take_over_from_each_other_for_ever() -> None:
     assert takeover_reason(after_takeover, [Cause("done", 12, attempt=2)], holder_gone=False), (
         "its own message came again"
     )
+
+
+def test_what_was_seen_to_by_a_turn_that_has_ended_does_not_come_again_while_another_planner_goes_on() -> (
+    None
+):
+    again, done = Cause("in", 6, attempt=2), Cause("done", 12)
+    assert left_to_holder(turn(), [again, done]) == Held(7, REPLACED_RETRY_S)
+    assert left_to_holder(turn(), [again.seen_to(), done.seen_to()]) == Held(7, None)
 
 
 def test_a_holder_that_is_gone() -> None:
