@@ -32,9 +32,9 @@ from tests.sim.whole.pack import HEARTBEAT_S, WorldPack, world_agent
 from tests.sim.whole.people import People
 from tests.sim.whole.rest import is_quiet, is_slowed, letters
 from tests.sim.whole.services import TOKEN, Disk, Front
+from tests.sim.whole.wants import SPAN_S, Wants
 
 TURNS_MIN = 3
-SPAN_S = 12.0
 REST_S_MAX = 400.0
 LIMIT_S = 40_000.0
 LIMITED, SHARING = 0.4, 0.15
@@ -157,65 +157,8 @@ class Scene:
 
     async def work(self) -> None:
         """Let people and the world want things, while the storm blows."""
-        count = self.chance.choice((3, 4, 6, 8))
-        tasks = [self._want(number) for number in range(count)]
-        await asyncio.gather(*tasks)
-
-    async def _want(self, number: int) -> None:
-        await asyncio.sleep(self.chance.uniform(0, SPAN_S))
-        ref = self.chance.choice(self.refs)
-        match self.chance.choice(
-            (
-                "say",
-                "say",
-                "trigger",
-                "event",
-                "event",
-                "api event",
-                "alarm",
-                "pause",
-                "control",
-                "schedule",
-                "gone",
-            )
-        ):
-            case "say":
-                await self._people.say(ref, f"say-{number}")
-            case "trigger":
-                await self._people.trigger(ref, f"trigger-{number}")
-            case "event":
-                await self._people.publish(f"event-{number}")
-            case "api event":
-                await self._people.publish_by_api(f"api-event-{number}")
-            case "alarm":
-                self.provider.alarms += 1
-            case "schedule":
-                await self._people.keep_schedule(ref, f"schedule-{number}")
-            case "gone":
-                await self._people.abandon(self._agent.name, f"gone-{number}")
-            case "pause":
-                await self._people.pause(ref, f"hold-{number}", self.chance.choice((0.5, 2.0)))
-            case _:
-                await self._control(ref, f"control-{number}")
-
-    async def _control(self, ref: SessionRef, key: str) -> None:
-        anchor = self.mesh.anchor_now(ref)
-        turn = str(anchor.run_id if anchor else 0)
-        match self.chance.choice(("cancel", "steer", "objectives", "wakes/clear", "reset", "kill-switch")):
-            case "cancel":
-                await self._people.order(ref, "cancel", key, {"turn": turn})
-            case "steer":
-                await self._people.order(ref, "steer", key, {"turn": turn, "text": "more slowly"})
-            case "objectives":
-                await self._people.order(ref, "objectives", key, {"change": "add", "items": [key]})
-            case "kill-switch":
-                await self._people.turn_switch(key)
-            case "wakes/clear":
-                await self._people.order(ref, "wakes/clear", key)
-            case _:
-                await self._people.order(ref, "reset", key, {"confirmation": None})
-                if self.chance.random() < 0.5:
-                    await self._people.order(ref, "undo-reset", f"{key}-undo")
+        wants = Wants(self.chance, self.mesh, self._people, self.provider, self._agent.name, self.refs)
+        await wants.all()
 
     async def settle(self) -> bool:
         """End all faults, and wait until nothing moves; False: it does not come to rest."""
