@@ -1,0 +1,62 @@
+"""Writers behind one record go one after the other, and nobody who leaves holds the others up."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from anchorwatch.bus.sim.loop import run as run_virtual
+from anchorwatch.core.errors import Unavailable
+from anchorwatch.journal.lanes import Lanes
+
+WORK_S = 1.0
+
+
+async def come(lanes: Lanes, what: str, within_s: float = 60.0) -> asyncio.Task[float]:
+    """Somebody who is alone at it for a second, and says when that began; whoever comes next is behind."""
+
+    async def work() -> float:
+        async with lanes.turn(what, within_s):
+            began = asyncio.get_running_loop().time()
+            await asyncio.sleep(WORK_S)
+            return began
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0.01)
+    return task
+
+
+def test_they_go_in_the_order_of_their_coming_and_beside_those_of_another_record() -> None:
+    async def main() -> None:
+        lanes, at = Lanes(), asyncio.get_running_loop().time()
+        coming = [await come(lanes, what) for what in ("a", "a", "b", "a")]
+        assert [round(await each - at) for each in coming] == [0, 1, 0, 2]
+
+    run_virtual(main())
+
+
+def test_who_waits_too_long_or_gives_up_leaves_the_lane_to_the_others() -> None:
+    async def main() -> None:
+        lanes, at = Lanes(), asyncio.get_running_loop().time()
+        await come(lanes, "a")
+        given_up = await come(lanes, "a")
+        late = await come(lanes, "a", within_s=WORK_S / 2)
+        last = await come(lanes, "a")
+        given_up.cancel()
+        with pytest.raises(Unavailable, match="many order the same thing at once"):
+            await late
+        assert round(await last - at) == 1
+        assert lanes._lanes == {}, "nothing is left behind"  # noqa: SLF001
+
+    run_virtual(main())
+
+
+def test_a_fault_within_a_turn_ends_it() -> None:
+    async def main() -> None:
+        lanes = Lanes()
+        with pytest.raises(ZeroDivisionError):
+            async with lanes.turn("a", WORK_S):
+                raise ZeroDivisionError
+        await (await come(lanes, "a", within_s=WORK_S / 2))
+
+    run_virtual(main())
