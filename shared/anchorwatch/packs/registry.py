@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from anchorwatch.core.errors import NotFound
@@ -26,13 +26,23 @@ def load(name: str) -> Pack:
     """The pack of that name.
 
     Raises:
-        NotFound: there is none; the hint lists those that are.
+        NotFound: there is none; the hint lists those that are. Or its module cannot be imported.
     """
     if name not in _known:
         for entry in entry_points(group=GROUP):
             if entry.name == name:
-                _known[name] = cast("Pack", entry.load())
+                _known[name] = _import(entry)
                 break
         else:
             raise NotFound(f"there is no pack {name!r}", hint=f"installed: {', '.join(names()) or 'none'}")
     return _known[name]
+
+
+def _import(entry: EntryPoint) -> Pack:
+    try:
+        return cast("Pack", entry.load())
+    except Exception as error:
+        raise NotFound(
+            f"the pack {entry.name!r} cannot be loaded: {type(error).__name__}: {error}",
+            hint=f"see that {entry.value} can be imported; a process finds what was installed before it was started",
+        ) from error
