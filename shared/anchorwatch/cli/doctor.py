@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from anchorwatch.cli import doctor_bus, doctor_wakes
 from anchorwatch.cli.checks import Check, failed, note, passed
@@ -22,6 +23,7 @@ from anchorwatch.mesh import control, nats_server
 from anchorwatch.mesh.credentials import SYSTEM
 from anchorwatch.mesh.files import DataDir
 from anchorwatch.mesh.lock import held_by
+from anchorwatch.mesh.roster import SCALABLE
 from anchorwatch.models import catalog
 from anchorwatch.models import registry as models
 from anchorwatch.settings import Settings, load
@@ -128,13 +130,20 @@ def _model(settings: Settings) -> Check:
 
 
 def _running(data: DataDir) -> Check:
-    status = control.ask(data, {"verb": "status"})
+    return judge_mesh(control.ask(data, {"verb": "status"}), data)
+
+
+def judge_mesh(status: dict[str, Any], data: DataDir) -> Check:
+    """Whether all that was started is ready, and of each service there is one at least."""
     late = [each["instance"] for each in status["processes"] if not each["ready"]]
     if late:
         return failed("mesh", f"not ready: {', '.join(late)}", f"see their logs in {data.logs}")
-    return passed(
-        "mesh", f"{len(status['processes'])} processes ready, since {local_time(status['started_at'])}"
-    )
+    ready = f"{len(status['processes'])} processes ready, since {local_time(status['started_at'])}"
+    present = {each["service"] for each in status["processes"]}
+    if none := [service for service in SCALABLE if service not in present]:
+        words = ", ".join(f"no {service} (`anchorwatch scale {service} 1`)" for service in none)
+        return note("mesh", f"{ready}; there is {words}: its work waits")
+    return passed("mesh", ready)
 
 
 def _attempt(name: str, look: Callable[[], Check]) -> Check:

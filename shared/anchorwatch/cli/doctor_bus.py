@@ -133,4 +133,4 @@ async def _yard(bus: Bus) -> Check:
     told = await fleet.status(bus)
     if told["instances"] is None:
         return note("fleet", "the yard does not answer (without the local fleet it need not)")
-    return passed("fleet", f"the yard answers: {many(len(told['instances']), 'instance')}")
+    return passed("fleet", f"the yard answers: {many(told['facts']['instances_live'], 'live instance')}")

@@ -5,8 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
+from anchorwatch.cli.doctor import judge_mesh
 from anchorwatch.cli.doctor_bus import judge
 from anchorwatch.mesh.files import DataDir
+from anchorwatch.mesh.roster import SCALABLE
 
 from tests.unit.cli.conftest import Run
 
@@ -47,6 +49,20 @@ def test_one_server_of_three_that_syncs_now_and_then_is_enough_to_lose_its_copy(
 @pytest.mark.parametrize("answer", [{}, {"data": {}}, {"data": {"config": {}}}, {"error": {"code": 503}}])
 def test_a_server_that_does_not_say_is_not(answer: dict[str, object]) -> None:
     assert judge([answer], replicas=1).state == "failed"
+
+
+def services(*names: str, ready: bool = True) -> dict[str, object]:
+    processes = [{"service": name, "instance": f"{name}-1", "ready": ready} for name in names]
+    return {"processes": processes, "started_at": "2026-03-17T18:56:43+00:00"}
+
+
+def test_a_mesh_without_a_service_is_not_simply_well(tmp_path: Path) -> None:
+    data = DataDir(tmp_path)
+    assert judge_mesh(services(*SCALABLE), data).state == "passed"
+    check = judge_mesh(services("observer", "planner", "notifier"), data)
+    assert check.state == "note"
+    assert "no executor (`anchorwatch scale executor 1`)" in check.detail
+    assert judge_mesh(services(*SCALABLE, ready=False), data).state == "failed"
 
 
 def test_without_a_mesh_it_says_so_and_exits_1(run: Run) -> None:
