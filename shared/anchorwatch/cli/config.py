@@ -62,7 +62,8 @@ def markdown_table() -> str:
     """The table of docs/settings.md."""
     rows = ["| setting | default | what it does |", "| --- | --- | --- |"]
     for name, field in Settings.model_fields.items():
-        default = "" if field.default is None else f"`{field.default}`" if field.default != "" else ""
+        written = "" if field.default is None else _as_given(field.default)
+        default = f"`{written}`" if written else ""
         files = f" (or `{PREFIX}{name.upper()}{SECRET_FILE_SUFFIX}`)" if name in secret_names() else ""
         rows.append(f"| `{PREFIX}{name.upper()}`{files} | {default} | {field.description} |")
     return "\n".join(rows) + "\n"
@@ -108,7 +109,12 @@ def _source(name: str) -> str:
 
 
 def _text(value: Any) -> str:  # noqa: ANN401 - a setting's
-    return "-" if value is None or value == "" else str(value)
+    return "-" if value is None else _as_given(value) or "-"
+
+
+def _as_given(value: Any) -> str:  # noqa: ANN401 - a setting's
+    """A value as a person writes it: a list has commas."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _as_json(shown: Shown) -> dict[str, Any]:

@@ -72,6 +72,17 @@ TIMELINE: Sequence[Column] = (
     ),
 )
 _WAKES_SAID = {"tick": "time to look again", "control": "an order", "canary": "behind a reset"}
+
+
+def _wake(row: Row) -> str | None:
+    """What a wake is: an event, an order or a schedule by its name, and what it says."""
+    kind, type_, text = row.get("kind"), row.get("type"), row.get("text")
+    name = type_ if kind == "control" or not text else ""
+    if row.get("source"):
+        name = f"{row['source']}.{type_}" if kind == "event" else f"{row['source']} {type_}"
+    return " - ".join(filter(None, (name, text))) or _WAKES_SAID.get(str(kind))
+
+
 WAKES: Sequence[Column] = (
     ("accepted", _time("accepted_at")),
     ("seq", _field("sequence")),
@@ -79,7 +90,7 @@ WAKES: Sequence[Column] = (
     ("kind", _field("kind")),
     ("disposition", _field("disposition")),
     ("run", _field("run_id")),
-    ("what", lambda row: row.get("text") or row.get("type") or _WAKES_SAID.get(str(row.get("kind")))),
+    ("what", _wake),
 )
 EFFECTS: Sequence[Column] = (
     ("call", _field("call")),
@@ -183,9 +194,8 @@ def history(changes: Sequence[Row], *, as_json: bool) -> None:
         json_out(changes)
         return
     for change in changes:
-        print(
-            f"{local_time(change['at'])}  seq {change['sequence']}  {change['kind']}  by {change['by']}  {change['reason']}"
-        )
+        said = f"{change['kind']}  by {change['by']}  {change['reason']}"
+        print(f"{local_time(change['at'])}  seq {change['sequence']}  {said}".rstrip())
         for name, values in change["changes"].items():
             print(f"    {name}: {json.dumps(values.get('from'))} -> {json.dumps(values.get('to'))}")
 
@@ -212,9 +222,9 @@ def receipt(value: Row, *, as_json: bool) -> None:
 
 def control(value: Row, *, as_json: bool) -> None:
     """Proof that an order was carried out."""
-    kind = str(value["kind"]).replace("_", " ")
     text = (
-        f"{value['session']}: {kind} (journal sequence {value['sequence']}); it is {value['session_status']}"
+        f"{value['session']}: {_done(value)} (journal sequence {value['sequence']});"
+        f" it is {value['session_status']}"
     )
     if value.get("replayed"):
         text += "; it had been done before"
@@ -225,6 +235,13 @@ def control(value: Row, *, as_json: bool) -> None:
         f"too late for {each['call']} {each['tool']}: {each['note']}" for each in value.get("too_late", ())
     ]
     say(value, "\n".join(lines), as_json=as_json)
+
+
+def _done(value: Row) -> str:
+    """What an order did, in words: ``paused``, ``constraints changed``."""
+    if (which := value.get("more", {}).get("which")) is not None:
+        return f"{which} changed"
+    return str(value["kind"]).replace("_", " ")
 
 
 def schedule(value: Row, *, as_json: bool) -> None:

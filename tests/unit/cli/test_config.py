@@ -48,6 +48,13 @@ def test_the_source_of_each_value_is_told(run: Run, monkeypatch: pytest.MonkeyPa
     assert (told["port"]["value"], told["port"]["source"]) == (8420, "default")
 
 
+def test_a_list_is_shown_as_it_is_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANCHORWATCH_POOLS", "default,slow")
+    shown = {line.split()[0]: line.split()[1] for line in run("config").out.splitlines()}
+    assert shown["ANCHORWATCH_POOLS"] == "default,slow"
+    assert shown["ANCHORWATCH_MODEL_FALLBACKS"] == "-"
+
+
 def test_a_misspelt_variable_is_pointed_at(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANCHORWATCH_HARTBEAT_S", "9")
     assert "ANCHORWATCH_HARTBEAT_S is set, and is no setting" in run("config").out

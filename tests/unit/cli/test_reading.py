@@ -186,6 +186,25 @@ def test_the_timeline_names_calls_as_the_verbs_take_them_and_wakes_say_what_they
     assert all(said in out for said in ("time to look again", "an order", "behind a reset"))
 
 
+def test_a_wake_is_named_before_what_it_says(run: Run, remote: Gateway) -> None:
+    at = "2026-03-17T18:56:43+00:00"
+    event = {"kind": "event", "source": "fleet", "type": "instance.dead", "text": '{"id": "w-7"}'}
+    slot = {"kind": "tick", "source": "schedule", "type": "morning", "text": "2026-03-17T07:30 UTC"}
+    order = {"kind": "control", "source": "", "type": "paused", "text": "it rains"}
+    word = {"kind": "message", "source": "", "type": "", "text": "more comes at noon"}
+    rows = [{"sequence": n, "accepted_at": at, **each} for n, each in enumerate((event, slot, order, word))]
+    remote.answer("GET /api/sessions/fleet/wakes", page(*reversed(rows)))
+    remote.answer("GET /api/schedules", page())
+    said = run("wakes", "fleet").out.splitlines()[1:]
+    ends = (
+        'fleet.instance.dead - {"id": "w-7"}',
+        "schedule morning - 2026-03-17T07:30 UTC",
+        "  paused - it rains",
+        "  more comes at noon",
+    )
+    assert all(line.endswith(end) for line, end in zip(said, ends, strict=True))
+
+
 def test_hostile_content_stays_within_its_line(run: Run, remote: Gateway) -> None:
     row = {"sequence": 1, "at": "2026-03-17T18:56:43+00:00", "what": "a\nfake line\x1b[2J" + "x" * 500}
     remote.answer("GET /api/sessions/fleet/timeline", page(row))

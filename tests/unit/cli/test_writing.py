@@ -218,6 +218,15 @@ def test_a_constraint_is_removed_by_its_number_as_the_words_that_it_had(run: Run
     assert run("constraint", "remove", "fleet", "3").code == 4
 
 
+@pytest.mark.parametrize(("verb", "which"), [("objective", "objectives"), ("constraint", "constraints")])
+def test_what_was_changed_is_said_in_a_persons_words(
+    run: Run, remote: Gateway, verb: str, which: str
+) -> None:
+    told = {**CONTROL, "kind": "directives", "more": {"which": which, "change": "add"}}
+    remote.answer(f"POST /api/sessions/fleet/{which}", (200, told))
+    assert run(verb, "add", "fleet", "be kind").out.startswith(f"fleet: {which} changed (journal sequence")
+
+
 def test_a_reset_without_a_confirmation_says_where_to_get_one(run: Run, remote: Gateway) -> None:
     ran = run("reset", "fleet")
     assert (ran.code, remote.asked) == (2, [])
