@@ -25,17 +25,20 @@ def server(tmp_path: Path) -> Iterator[NatsServer]:
         yield made
 
 
-def damage(directory: Path, stream: str, payload: bytes) -> None:
-    """Change one byte of a stored payload."""
-    [block] = (path for path in directory.rglob(f"{stream}/msgs/*.blk") if payload in path.read_bytes())
+def damage(server: NatsServer, stream: str, payload: bytes) -> None:
+    """Change one byte of a stored payload, while the server is down."""
+    server.stop()
+    blocks = server.directory.rglob(f"{stream}/msgs/*.blk")
+    [block] = (path for path in blocks if payload in path.read_bytes())
     content = bytearray(block.read_bytes())
     content[content.index(payload)] ^= 1
     block.write_bytes(content)
+    server.start()
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["of the first subject", "of a later subject"])
 async def test_a_last_message_that_cannot_be_read_is_damage_and_no_other_subject_suffers(
-    server: NatsServer, tmp_path: Path, *, first: bool
+    server: NatsServer, *, first: bool
 ) -> None:
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     await bus.ensure_stream(STREAM)
@@ -43,9 +46,7 @@ async def test_a_last_message_that_cannot_be_read_is_damage_and_no_other_subject
         await bus.publish(Message(subject, b"before", f"b-{n}"))
         await bus.publish(Message(subject, f"the last of {subject}".encode(), f"l-{n}"))
     await bus.close()
-    server.stop()
-    damage(tmp_path, STREAM.name, b"the last of s.bad")
-    server.start()
+    damage(server, STREAM.name, b"the last of s.bad")
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     try:
         for filters in (["s.bad"], ["s.*"], ["s.well", "s.bad"], ["s.none", "s.bad"]):
@@ -64,7 +65,7 @@ async def test_a_last_message_that_cannot_be_read_is_damage_and_no_other_subject
 
 @pytest.mark.parametrize("last", ["well", "bad"], ids=["others follow", "none follows"])
 async def test_a_session_whose_last_record_is_so_damaged_refuses_to_run_and_verifying_says_so(
-    server: NatsServer, tmp_path: Path, last: str
+    server: NatsServer, last: str
 ) -> None:
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     await ensure_topology(bus)
@@ -74,9 +75,7 @@ async def test_a_session_whose_last_record_is_so_damaged_refuses_to_run_and_veri
         state = await shelf.created()
         heads[session] = (await shelf.do(state, acquire(state, f"planner-1:{session}"))).head
     await bus.close()
-    server.stop()
-    damage(tmp_path, journal_stream(), b'"execution_id":"planner-1:bad"')
-    server.start()
+    damage(server, journal_stream(), b'"execution_id":"planner-1:bad"')
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     try:
         bad, well = Shelf(bus, "bad"), Shelf(bus, "well")
@@ -92,18 +91,14 @@ async def test_a_session_whose_last_record_is_so_damaged_refuses_to_run_and_veri
         await bus.close()
 
 
-async def test_an_input_in_the_midst_that_is_so_damaged_is_found_and_named(
-    server: NatsServer, tmp_path: Path
-) -> None:
+async def test_an_input_in_the_midst_that_is_so_damaged_is_found_and_named(server: NatsServer) -> None:
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     await ensure_topology(bus)
     shelf = Shelf(bus, "s")
     await shelf.created()
     receipts = [await shelf.say(f"k{n}", f"the input {n}") for n in range(3)]
     await bus.close()
-    server.stop()
-    damage(tmp_path, journal_stream(), b"the input 1")
-    server.start()
+    damage(server, journal_stream(), b"the input 1")
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     try:
         shelf = Shelf(bus, "s")

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from anchorwatch.packs.port import (
     OutcomeUnknown,
-    PackEnvironment,
     Reconciled,
     ToolContext,
     ToolFailed,
     ToolResult,
 )
 
-from tests.support.packs import Sink
 from tests.support.told import ToldPack, ToldRuntime
 
 
@@ -33,10 +30,8 @@ class CarelessPack(ToldPack):
     """`set` is declared idempotent, and its provider ignores the key; `build` is declared reconcilable, and nobody is asked."""
 
     name = "careless"
-
-    async def connect(self, environment: PackEnvironment) -> CarelessRuntime:
-        agent = environment.agent
-        return CarelessRuntime(Sink(Path(agent.config["directory"])), honour=False, agent=agent.name)
+    runtime = CarelessRuntime
+    honour = False
 
 
 CARELESS = CarelessPack()
@@ -57,10 +52,7 @@ class HastyPack(ToldPack):
     """Takes no answer for "not done". Only a living executor shows it: behind a dead one such a word counts for nothing."""
 
     name = "hasty"
-
-    async def connect(self, environment: PackEnvironment) -> HastyRuntime:
-        agent = environment.agent
-        return HastyRuntime(Sink(Path(agent.config["directory"])), honour=True, agent=agent.name)
+    runtime = HastyRuntime
 
 
 HASTY = HastyPack()

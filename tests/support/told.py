@@ -44,9 +44,11 @@ class ToldRuntime(BenchRuntime):
 
 
 class ToldPack(BenchPack):
-    """``told``."""
+    """``told``. ``runtime``: what is connected; ``honour``: whether its provider does once what has one key."""
 
     name = "told"
+    runtime: type[ToldRuntime] = ToldRuntime
+    honour = True
 
     def rules(self, situation: Situation) -> StepDecision:
         done = len(situation.steps)
@@ -58,7 +60,7 @@ class ToldPack(BenchPack):
 
     async def connect(self, environment: PackEnvironment) -> ToldRuntime:
         agent = environment.agent
-        return ToldRuntime(Sink(Path(agent.config["directory"])), honour=True, agent=agent.name)
+        return self.runtime(Sink(Path(agent.config["directory"])), honour=self.honour, agent=agent.name)
 
 
 def _steps(wake: Mapping[str, Any]) -> list[Step]:
