@@ -226,6 +226,19 @@ async def test_who_may_only_be_stopped_stays_in_doubt_whatever_a_later_attempt_s
     assert (await held.take_up(doubt=True)).state == "unknown"
 
 
+@pytest.mark.parametrize("set_s", [-3600, 3600])
+async def test_a_clock_that_is_set_neither_prolongs_nor_shortens_the_time_to_settle(set_s: int) -> None:
+    clock = SteppingClock()
+
+    def set_clock() -> None:
+        clock.set_ms += set_s * 1000
+
+    told = Told(iter([LOST]), iter([Reconciled("not_done")] * 3), asking=set_clock)
+    await attempts(EffectClass.RECONCILABLE, told, clock, may_go_on=False).run()
+    assert told.said == ["run k", "ask k", "ask k", "fence"]
+    assert clock.elapsed_s() == 10
+
+
 @pytest.mark.parametrize(("rejects", "settle_s", "state"), [(True, 10, "unknown"), (False, 0, "failed")])
 async def test_a_dead_owner_s_command_that_may_not_go_on_is_not_run(
     settle_s: float, state: str, *, rejects: bool
