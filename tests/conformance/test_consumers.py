@@ -57,6 +57,19 @@ async def test_a_delivery_is_the_whole_message(world: World, bus: Bus) -> None:
     assert (got.message_id, got.headers["K"]) == ("m", "v")
 
 
+async def test_a_publisher_s_word_is_not_taken_for_the_server_s(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    for status in ("404", "408", "409", "503"):
+        await bus.publish(Message(world.subject("s.a"), b"", headers={"Status": status}))
+    consumer = await consume(world, bus, stream)
+    assert [each.stored.headers["Status"] for each in await consumer.fetch(4, SOON_S)] == [
+        "404",
+        "408",
+        "409",
+        "503",
+    ]
+
+
 async def test_nothing_there_is_an_empty_list_after_the_timeout(world: World, bus: Bus) -> None:
     consumer = await consume(world, bus, await world.make_stream(bus))
     assert await consumer.fetch(1, NOT_YET_S) == []

@@ -31,6 +31,28 @@ async def test_last_gives_each_subjects_last_message_in_sequence_order(world: Wo
     assert (page.up_to, page.more) == (5, False)
 
 
+async def test_a_publisher_s_word_is_not_taken_for_the_server_s(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus)
+    for status in ("404", "204", "503"):
+        await bus.publish(Message(world.subject(f"s.{status}"), b"", headers={"Status": status}))
+    await bus.publish(Message(world.subject("s.z"), b"x"))
+    for page in (
+        await bus.range(stream, world.subject("s.*"), 1),
+        await bus.last(stream, [world.subject("s.*")]),
+    ):
+        assert [(each.sequence, each.headers.get("Status")) for each in page.messages] == [
+            (1, "404"),
+            (2, "204"),
+            (3, "503"),
+            (4, None),
+        ]
+        assert (page.up_to, page.more) == (4, False)
+    for sequence, status in enumerate(("404", "204", "503"), 1):
+        subject = world.subject(f"s.{status}")
+        alone = await bus.range(stream, subject, 1, limit=1, reach=sequence)
+        assert [each.sequence for each in alone.messages] == [sequence]
+
+
 async def test_last_takes_several_filters_and_gives_no_message_twice(world: World, bus: Bus) -> None:
     stream = await fill(world, bus, "abcd")
     page = await bus.last(stream, [world.subject("s.a"), world.subject("s.d"), world.subject("s.none")])

@@ -91,7 +91,8 @@ class JetStreamConsumer:
 
     def receive(self, message: Msg) -> None:
         headers: Mapping[str, str] = message.headers or {}
-        status = None if message.data else headers.get(STATUS_HEADER)
+        # What is to be acked is a message, whatever its publisher has written into it.
+        status = None if message.data or message.reply else headers.get(STATUS_HEADER)
         if status is None:
             self._arrived.append(_delivery(message, self._link))
         elif message.subject == self._reply:

@@ -94,14 +94,13 @@ class Reader:
 
     async def _get(self, stream: str, subject: str, request: bytes, timeout_s: float) -> Stored | None:
         reply = await self._link.call(subject, request, timeout_s)
-        headers = reply.headers or {}
-        status = headers.get(STATUS_HEADER)
+        status = _status(reply)
         if status == NO_RESPONDERS:
             raise await self.why_unanswered(stream)
         if status == _NONE:
             return None
         if status is not None:
-            raise _bad_status(stream, headers)
+            raise _bad_status(stream, reply.headers or {})
         return _stored(reply)
 
     async def _quiet_until(self, stream: str, filter_: str, sequence: int, deadline: float) -> int:
@@ -232,8 +231,14 @@ class Reader:
         return away
 
 
+def _status(message: Msg) -> str | None:
+    """What the server says in place of a message. None: it is one, whatever its publisher has written into it."""
+    headers = message.headers or {}
+    return None if message.data or "Nats-Sequence" in headers else headers.get(STATUS_HEADER)
+
+
 def _has_status(message: Msg) -> bool:
-    return not message.data and bool(message.headers) and STATUS_HEADER in (message.headers or {})
+    return _status(message) is not None
 
 
 def _stored(message: Msg) -> Stored:
