@@ -113,13 +113,15 @@ class Streams:
 
     async def counts(self, name: str, filter_: str) -> dict[str, int]:
         """How many messages each subject that matches has, as the server counts them."""
-        found: dict[str, int] = {}
+        found, offset = dict[str, int](), 0
         while True:
-            question = {"subjects_filter": filter_, "offset": len(found)}
+            question = {"subjects_filter": filter_, "offset": offset}
             info = await api(self._link, f"STREAM.INFO.{name}", question, f"stream {name}")
             page: dict[str, int] = info["state"].get("subjects") or {}
             found |= page
-            if not page or len(found) >= int(info.get("total", 0)):
+            # Not the length of what was found: a subject that is new meanwhile moves others into the next page, again.
+            offset += len(page)
+            if not page or offset >= int(info.get("total", 0)):
                 return found
 
     async def leader(self, name: str) -> str:
