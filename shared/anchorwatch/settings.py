@@ -33,7 +33,8 @@ FILE = "anchorwatch.toml"
 SECRET_FILE_SUFFIX = "_FILE"
 DAY_S = 86_400
 PRICE_MAX = 1_000_000_000
-_NATS_SCHEMES = ("nats", "tls", "ws", "wss")
+# nats-py speaks over websockets only with another library, which is not asked for.
+_NATS_SCHEMES = ("nats", "tls")
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?")
 
 
@@ -52,9 +53,7 @@ def _nats_urls(value: str) -> str:
     for number, part in enumerate(parts, 1):
         if not _is_nats_url(part.strip()):
             which = "it" if len(parts) == 1 else f"part {number} of {len(parts)}"
-            raise ValueError(
-                f"{which} is no address of a NATS server; write nats://HOST:PORT (or tls, ws, wss)"
-            )
+            raise ValueError(f"{which} is no address of a NATS server; write nats://HOST:PORT, or tls://")
     return value
 
 
@@ -90,7 +89,7 @@ class Settings(BaseSettings):
 
     nats_url: Annotated[str, AfterValidator(_nats_urls)] = Field(
         "nats://127.0.0.1:4222",
-        description="the NATS server that a service connects to (`nats://`, `tls://`, `ws://` or `wss://`); several with commas",
+        description="the NATS server that a service connects to (`nats://` or `tls://`); several with commas",
     )
     nats_user: str | None = Field(None, description="NATS user")
     nats_password: SecretStr | None = Field(None, description="NATS password")

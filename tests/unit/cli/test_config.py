@@ -96,6 +96,7 @@ def test_an_empty_variable_counts_as_not_set(run: Run, monkeypatch: pytest.Monke
     ("NATS_URL", "zzz"),
     ("NATS_URL", "nats://a:4222,,nats://b"),
     ("NATS_URL", "http://127.0.0.1:4222"),
+    ("NATS_URL", "ws://127.0.0.1:8080"),
     ("NATS_URL", "127.0.0.1:4222"),
     ("NATS_URL", "nats://"),
     ("NATS_URL", "nats://a b:4222"),
@@ -116,8 +117,8 @@ def test_what_no_part_could_use_is_refused_in_one_line(
     "nats://127.0.0.1:4222",
     "nats://nats",
     "tls://n1.example.org:4222, tls://n2.example.org:4222",
-    "ws://[::1]:8080",
-    "wss://user:p%40ss@nats.example.org/",
+    "nats://[::1]:8080",
+    "tls://user:p%40ss@nats.example.org/",
 ])  # fmt: skip
 def test_addresses_of_nats_servers(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("ANCHORWATCH_NATS_URL", value)
