@@ -92,7 +92,7 @@ def test_an_effect_that_nobody_can_tell_of_is_no_health_until_it_is_settled(tmp_
         ref = await mesh.session("s", agent(tmp_path, rules, heartbeat_s=3600))
         await mesh.until_rest(ref, 1)
         assert (await states(mesh))["effects"] == "failed"
-        assert "default/s/1.1.1" in await detail(mesh, "effects")
+        assert ": s/1.1.1 of workspace default" in await detail(mesh, "effects")
         await settle(mesh, ref)
         await asyncio.sleep(10)
         assert await states(mesh) == WELL

@@ -123,7 +123,8 @@ async def _effects(bus: Bus) -> Check:
             ref = SessionRef(workspace, entry.session)
             # An entry says that an effect may be unknown; the effect says whether it is.
             if (await effects.look(ref, entry.pool, entry.call, newest)).unknown:
-                unknown.append(f"{workspace}/{entry}")
+                # The call stands as the verbs take it.
+                unknown.append(f"{entry} of workspace {workspace}")
     if not unknown:
         return passed(EFFECTS, "none is unknown and blocks its resource")
     hint = "find out what became of each, and say so: `anchorwatch effects resolve CALL done|not-done`"
