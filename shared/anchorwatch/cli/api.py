@@ -27,7 +27,8 @@ from anchorwatch.core.errors import (
     Unavailable,
 )
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 20.0
+"""Longer than the gateway waits for any other part, so that it can say which one does not answer."""
 SILENCE_S_MAX = 60.0
 # A service that was killed is back within a second or two: worth waiting for, while a person looks on.
 RETRY_S_MAX = 8.0
@@ -194,6 +195,11 @@ class Api:
     def _away(self, error: Exception | None) -> Unavailable:
         if isinstance(error, Unavailable):
             return error
+        if isinstance(error, httpx2.ReadTimeout):
+            return Unavailable(
+                f"the gateway at {self._url} is there, and gave no answer in time",
+                hint="`anchorwatch doctor` says what does not answer",
+            )
         return Unavailable(f"no gateway answers at {self._url}", hint="is the mesh up? `anchorwatch status`")
 
 

@@ -1,10 +1,13 @@
 """Every error is one line on stderr that says the way out, with the exit code of its kind; never a traceback."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from anchorwatch.cli.api import Api
+from anchorwatch.core.errors import Unavailable
 
 from tests.unit.cli.conftest import Ran, Run
 from tests.unit.cli.gateways import Gateway
@@ -104,6 +107,16 @@ def test_a_gateway_that_does_not_answer_is_unreachable(run: Run, monkeypatch: py
     assert ran.code == 3
     assert is_one_line(ran)
     assert "no gateway answers at http://127.0.0.1:1" in ran.err
+
+
+def test_a_gateway_that_is_there_and_silent_is_not_called_away() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with (
+            Api(url, "x", retry_s=0.0) as api,
+            pytest.raises(Unavailable, match="is there, and gave no answer"),
+        ):
+            api.post("/api/sessions/fleet/trigger", {}, timeout_s=0.05)
 
 
 @pytest.mark.parametrize(
