@@ -125,11 +125,11 @@ def _ready(front: Front, data: DataDir, settings: Settings, wish: Wish) -> int:
             if not front.stopping:
                 sys.stderr.write(f"anchorwatch: the fleet agent could not be set up: {error}\n")
                 failed = error.exit_code
-    print(greeting(mesh, data, settings, detach=wish.detach), flush=True)
+    print(greeting(mesh, data, settings, fleet=wish.fleet, detach=wish.detach), flush=True)
     return failed
 
 
-def greeting(mesh: MeshFile, data: DataDir, settings: Settings, *, detach: bool) -> str:
+def greeting(mesh: MeshFile, data: DataDir, settings: Settings, *, fleet: bool, detach: bool) -> str:
     """What is printed when it is ready: where things are, whether there is an LLM, and what to do next."""
     command = "anchorwatch"
     if Path(sys.argv[0]).name == command and not _on_path(command):
@@ -137,12 +137,18 @@ def greeting(mesh: MeshFile, data: DataDir, settings: Settings, *, detach: bool)
     where = "" if data.root == DataDir.at(Path(".anchorwatch")).root else f" --data-dir {data.root}"
     if settings.model == "rules":
         model = (
-            "no LLM is configured: the fleet's own rules decide\n"
+            f"no LLM is configured: the {'fleet' if fleet else 'pack'}'s own rules decide\n"
             "           (ANCHORWATCH_MODEL=openai, ANCHORWATCH_MODEL_NAME, ANCHORWATCH_MODEL_URL, ANCHORWATCH_MODEL_KEY)"
         )
     else:
         model = f"{settings.model_name or 'an LLM'} at {settings.model_url}"
     stop = f"{command} down{where}" + ("" if detach else "          (or Ctrl-C)")
+    first = (
+        f"add work   {command} fleet jobs add 1000{where}\n  watch      {command} tail fleet{where}"
+        if fleet
+        else f"an agent   {command} agents apply FILE{where}\n"
+        f"  a session  {command} sessions create NAME --agent AGENT{where}"
+    )
     return f"""\
 Anchor Watch is ready.
   api      {mesh.api_url}
@@ -151,8 +157,7 @@ Anchor Watch is ready.
   access   {data.mesh} (tokens and passwords, for programs)
   model    {model}
 Try:
-  add work   {command} fleet jobs add 1000{where}
-  watch      {command} tail fleet{where}
+  {first}
   stop       {stop}"""
 
 
