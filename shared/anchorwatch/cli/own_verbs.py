@@ -94,7 +94,7 @@ def crash_test(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the data, and say where.")] = False,  # noqa: FBT002
     as_json: JsonOption = False,  # noqa: FBT002
 ) -> int:
-    """Kill a mesh of its own at every durable edge, and count what came of it; exit 1 if a promise is broken. About a minute."""
+    """Kill a mesh of its own at every durable edge, and count what came of it; exit 1 if a promise is broken. A minute a seed."""
     from anchorwatch.cli.crash_test import running
 
     return running.run(running.Wish(pack, agent, seeds, seed, data_dir, keep, as_json))
