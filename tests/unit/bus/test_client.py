@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from anchorwatch.bus.jetstream.client import Client
+from anchorwatch.bus.jetstream.client import UNSENT_BYTES_MAX, Client
 from anchorwatch.bus.jetstream.wire import Tap, read_headers, read_lines, write_headers, write_message
 from hypothesis import given
 from hypothesis import strategies as st
@@ -183,3 +183,27 @@ async def test_what_a_connection_that_was_lost_does_not_take_waits_for_the_next(
         await asyncio.sleep(0)
         assert here.pending_data_size > 0
         assert not here.send_soon("s", b"x", "", b"")
+
+
+async def test_what_a_slow_socket_does_not_take_is_not_piled_up_and_what_it_took_arrives_in_order() -> None:
+    reads, seen = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    async def serve(reader: asyncio.StreamReader, there: asyncio.StreamWriter) -> None:
+        await reads.wait()
+        seen.set_result(await reader.read(-1))
+        there.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        here = Client()
+        here._transport = cast("Transport", SimpleNamespace(_io_writer=writer))  # noqa: SLF001 - as nats-py holds it
+        here._status = Client.CONNECTED  # noqa: SLF001
+        sent = list[bytes]()
+        while here.send_soon("s", payload := b"%04d" % len(sent) + bytes(UNSENT_BYTES_MAX), "", b""):
+            sent.append(write_message("s", "", b"", payload))
+            assert len(sent) < 1_000, "nobody reads, and it goes on"
+            await asyncio.sleep(0)
+        assert here.pending_data_size == 0
+        reads.set()
+        writer.close()
+        assert await seen == b"".join(sent)
