@@ -68,14 +68,14 @@ def effects(
     if context.invoked_subcommand is not None:
         refuse_before(context.invoked_subcommand, session, state, as_json, data_dir, url, token)
         return
-    from anchorwatch.cli import views
+    from anchorwatch.cli import columns, views
     from anchorwatch.cli.target import open_api
 
     with open_api(data_dir, url, token) as api:
         found = api.pages("/api/effects", limit, newest=True, session=session, state=state)
     of, how = f" of {session}" if session else "", f" is {state}" if state else " is known"
     empty = f"no effect{of}{how}" if session or state else "nothing was done yet"
-    views.show(found, views.EFFECTS, as_json=as_json, empty=empty)
+    views.show(found, columns.EFFECTS, as_json=as_json, empty=empty)
 
 
 @EFFECTS.command(SHOW)

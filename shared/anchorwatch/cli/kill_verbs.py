@@ -40,12 +40,12 @@ def switches(
     if context.invoked_subcommand is not None:
         refuse_before(context.invoked_subcommand, as_json, data_dir, url, token)
         return
-    from anchorwatch.cli import views
+    from anchorwatch.cli import columns, views
     from anchorwatch.cli.target import open_api
 
     with open_api(data_dir, url, token) as api:
         found = api.all(PATH)
-    views.show(found, views.SWITCHES, as_json=as_json, empty="no kill switch was ever turned")
+    views.show(found, columns.SWITCHES, as_json=as_json, empty="no kill switch was ever turned")
 
 
 @KILL.command("on")

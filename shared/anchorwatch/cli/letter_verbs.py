@@ -70,12 +70,12 @@ def list_letters(
     token: TokenOption = None,
 ) -> None:
     """List the letters, the last changed last."""
-    from anchorwatch.cli import views
+    from anchorwatch.cli import columns, views
     from anchorwatch.cli.target import open_api
 
     with open_api(data_dir, url, token) as api:
         found = api.pages(PATH, limit, newest=True, state=state, service=service, session=session)
-    views.show(found, views.DEAD_LETTERS, as_json=as_json, empty="there are no dead letters")
+    views.show(found, columns.DEAD_LETTERS, as_json=as_json, empty="there are no dead letters")
 
 
 @LETTERS.command("show")

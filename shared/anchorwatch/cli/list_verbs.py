@@ -51,12 +51,12 @@ def list_agents(
     token: TokenOption = None,
 ) -> None:
     """List the agents."""
-    from anchorwatch.cli import views
+    from anchorwatch.cli import columns, views
     from anchorwatch.cli.target import open_api
 
     with open_api(data_dir, url, token) as api:
         found = api.all("/api/agents")
-    views.show(found, views.AGENTS, as_json=as_json, empty="there are no agents")
+    views.show(found, columns.AGENTS, as_json=as_json, empty="there are no agents")
 
 
 @AGENTS.command("show")
@@ -104,12 +104,12 @@ def deliveries(
     token: TokenOption = None,
 ) -> None:
     """Show who was told what, the newest last."""
-    from anchorwatch.cli import views
+    from anchorwatch.cli import columns, views
     from anchorwatch.cli.target import open_api
 
     with open_api(data_dir, url, token) as api:
         found = api.pages("/api/deliveries", limit, newest=True, session=session, state=state)
-    views.show(found, views.DELIVERIES, as_json=as_json, empty="nobody was told anything yet")
+    views.show(found, columns.DELIVERIES, as_json=as_json, empty="nobody was told anything yet")
 
 
 def publish(  # noqa: PLR0913, PLR0917 - options of the command line

@@ -50,12 +50,12 @@ def list_models(
     token: TokenOption = None,
 ) -> None:
     """List the models."""
-    from anchorwatch.cli import views
+    from anchorwatch.cli import columns, views
     from anchorwatch.cli.target import open_api
 
     with open_api(data_dir, url, token) as api:
         found = api.all("/api/models")
-    views.show(found, views.MODELS, as_json=as_json, empty="no agent asks a model: there are no agents")
+    views.show(found, columns.MODELS, as_json=as_json, empty="no agent asks a model: there are no agents")
 
 
 @MODELS.command("probe")

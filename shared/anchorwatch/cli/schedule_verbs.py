@@ -55,12 +55,12 @@ def list_schedules(
     token: TokenOption = None,
 ) -> None:
     """List the schedules."""
-    from anchorwatch.cli import views
+    from anchorwatch.cli import columns, views
     from anchorwatch.cli.target import open_api
 
     with open_api(data_dir, url, token) as api:
         found = api.all(PATH, session=session)
-    views.show(found, views.SCHEDULES, as_json=as_json, empty="there are no schedules")
+    views.show(found, columns.SCHEDULES, as_json=as_json, empty="there are no schedules")
 
 
 @SCHEDULE.command("show")

@@ -46,12 +46,15 @@ def sessions(
     if context.invoked_subcommand is not None:
         refuse_before(context.invoked_subcommand, as_json, data_dir, url, token)
         return
-    from anchorwatch.cli import views
+    from anchorwatch.cli import columns, views
     from anchorwatch.cli.target import open_api
 
     with open_api(data_dir, url, token) as api:
         views.show(
-            api.pages("/api/sessions", limit), views.SESSIONS, as_json=as_json, empty="there are no sessions"
+            api.pages("/api/sessions", limit),
+            columns.SESSIONS,
+            as_json=as_json,
+            empty="there are no sessions",
         )
 
 
@@ -129,13 +132,13 @@ def timeline(
     token: TokenOption = None,
 ) -> None:
     """Show what happened and why, the newest last."""
-    from anchorwatch.cli import looking, views
+    from anchorwatch.cli import columns, looking, views
     from anchorwatch.cli.target import open_api
 
     with open_api(data_dir, url, token) as api:
         path = f"/api/sessions/{looking.name(session)}/timeline"
         found = api.pages(path, limit, newest=True, turn=turn)
-    views.show(found, views.TIMELINE, as_json=as_json, empty="nothing has happened yet")
+    views.show(found, columns.TIMELINE, as_json=as_json, empty="nothing has happened yet")
 
 
 def tail(
@@ -188,7 +191,7 @@ def wakes(  # noqa: PLR0913, PLR0917 - options of the command line
     token: TokenOption = None,
 ) -> None:
     """Show every reason to look, and what became of it."""
-    from anchorwatch.cli import looking, views
+    from anchorwatch.cli import columns, looking, views
     from anchorwatch.cli.target import open_api
 
     if cleared is not None:
@@ -201,7 +204,7 @@ def wakes(  # noqa: PLR0913, PLR0917 - options of the command line
     with open_api(data_dir, url, token) as api:
         found = api.pages(f"/api/sessions/{looking.name(session)}/wakes", limit, newest=True)
         coming = [] if as_json else api.all("/api/schedules", session=session)
-    views.show(found, views.WAKES, as_json=as_json, empty="there was no wake yet")
+    views.show(found, columns.WAKES, as_json=as_json, empty="there was no wake yet")
     views.coming(coming)
 
 

@@ -34,7 +34,7 @@ def context(
     token: TokenOption = None,
 ) -> None:
     """Show what the next request to the model would hold, block by block. Nothing is sent."""
-    from anchorwatch.cli import looking, views
+    from anchorwatch.cli import columns, looking, views
     from anchorwatch.cli.target import open_api
 
     with open_api(data_dir, url, token) as api:
@@ -48,7 +48,7 @@ def context(
     )
     if shown["first"]:
         print(f"first: {shown['first']}")
-    views.show(shown["blocks"], views.BLOCKS, as_json=False, empty="")
+    views.show(shown["blocks"], columns.BLOCKS, as_json=False, empty="")
     if full:
         for block in shown["blocks"]:
             print(f"\n--- {block['name']} ({block['tokens']} tokens)\n{block['text']}")
@@ -63,7 +63,7 @@ def costs(
     token: TokenOption = None,
 ) -> None:
     """Show what a session's model calls used: in all, by day, and in its last turns. Costs are in the unit of the prices."""
-    from anchorwatch.cli import looking, views
+    from anchorwatch.cli import columns, looking, views
     from anchorwatch.cli.target import open_api
 
     path = f"/api/sessions/{looking.name(session)}"
@@ -85,7 +85,7 @@ def costs(
         for turn in turns
     ]
     rows += [{"what": each["day"], **each} for each in reversed(used["days"])]
-    views.show([*rows, {"what": "in all", **used["ever"]}], views.SPENDING, as_json=False, empty="")
+    views.show([*rows, {"what": "in all", **used["ever"]}], columns.SPENDING, as_json=False, empty="")
 
 
 def replay(
