@@ -5,12 +5,13 @@ from __future__ import annotations
 from importlib.metadata import version
 
 import structlog
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.types import ASGIApp
 
 from anchorwatch_gateway import errors
 from anchorwatch_gateway.guard import Guard
 from anchorwatch_gateway.parts import Parts
+from anchorwatch_gateway.query import refuse_unknown
 from anchorwatch_gateway.routes import (
     agents,
     controls,
@@ -74,5 +75,5 @@ def make(log: structlog.stdlib.BoundLogger) -> FastAPI:
         models,
         operations,
     ):
-        app.include_router(module.router)
+        app.include_router(module.router, dependencies=[Depends(refuse_unknown)])
     return app

@@ -140,3 +140,17 @@ async def test_a_gateway_that_stops_ends_its_streams(house: House) -> None:
         await house.services.stop("gateway-1")
         async for _ in stream:
             pass
+
+
+async def test_a_misspelt_parameter_is_refused_and_not_answered_with_everything(house: House) -> None:
+    await house.make_session()
+    told = await house.http.get("/api/sessions/fleet/turns", params={"statsu": "failed"})
+    assert (told.status_code, told.json()["code"]) == (400, "bad_request")
+    assert "'statsu'" in told.json()["message"]
+    assert "status" in told.json()["hint"]
+    told = await house.http.post("/api/sessions/fleet/inputs", params={"foo": "1"}, json={"content": "x"})
+    assert told.status_code == 400
+    assert (await all_pages(house, "/api/sessions/fleet/wakes", kind="message")) == []
+    assert (await house.http.get("/healthz", params={"at": "1"})).status_code == 200, (
+        "probes add what they like"
+    )
