@@ -11,6 +11,7 @@ from anchorwatch.edges import Edge
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.topology.streams import journal_stream
+from anchorwatch_planner.look import SNAPSHOT_AGE
 
 from tests.chaos.case import DEATH_S_MAX, Case
 from tests.chaos.scheduling import Daily
@@ -24,7 +25,7 @@ OVERFLOWS = (Edge.PLANNER_REFUSE_BEFORE, Edge.PLANNER_REFUSE_AFTER)
 WAITING_MAX = 2
 """Here so many inputs may wait in a session that is held."""
 SNAPSHOT_CALLS = 16
-SNAPSHOT_STEPS = 6
+SNAPSHOT_STEPS = SNAPSHOT_AGE // SNAPSHOT_CALLS
 
 
 async def usual(case: Case) -> None:

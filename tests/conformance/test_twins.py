@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 from anchorwatch.bus.port import Bus, Consumer, ConsumerSpec, Expect, KeyValue, Message, Page, Schedule
@@ -90,7 +91,13 @@ class Script:
         filter_ = self.subject(self._random.choice(FILTERS))
         start, limit = self._random.randint(0, self._drawn + 2), self._random.choice((1, 3, 50))
         reach = self._random.choice((None, None, start))
-        return lambda bus: bus.range(self.stream, filter_, start, limit, reach=reach)
+
+        async def read(bus: Bus) -> Page:
+            page = await bus.range(self.stream, filter_, start, limit, reach=reach)
+            # Behind what was to be reached a bus need not look.
+            return page if reach is None or page.up_to < reach else replace(page, more=False)
+
+        return read
 
     def key(self) -> Step:
         pick = self._random
