@@ -16,7 +16,7 @@ from typing import cast
 
 import structlog
 
-from anchorwatch.bus.port import Bus
+from anchorwatch.bus.port import Bus, StreamMissing
 from anchorwatch.core.errors import AnchorWatchError, BadSettings, NotFound, Unavailable
 from anchorwatch.service import failpoints, logs
 from anchorwatch.service.connect import connect
@@ -33,6 +33,8 @@ GROUP = "anchorwatch.services"
 DRAIN_S_MAX = 7.0
 CLOSE_S_MAX = 1.0
 BUS_RETRY_S = 0.25
+NOT_THERE = (Unavailable, StreamMissing)
+"""While a service starts: the bus is away; or, in a cluster, a server has not heard yet of a stream that was just made."""
 CONNECT_S_MAX = 2.0
 CRASHED = 70
 """EX_SOFTWARE: the service ended by itself."""
@@ -85,8 +87,8 @@ async def work_of(run: Run, context: ServiceContext) -> None:
     while True:
         try:
             return await run(context)
-        except (Unavailable, ExceptionGroup) as error:
-            if context.ready.is_set() or context.stopping.is_set() or not _only_unavailable(error):
+        except (*NOT_THERE, ExceptionGroup) as error:
+            if context.ready.is_set() or context.stopping.is_set() or not _only_not_there(error):
                 raise
             context.log.warning("waiting for the bus", url=context.settings.nats_url, reason=str(error))
         await asyncio.sleep(BUS_RETRY_S)
@@ -143,7 +145,7 @@ class _Process:
                 presence = Presence(bus, self._identity, self._settings.lease_s)
                 await presence.start()
                 return bus, presence
-            except Unavailable as error:
+            except NOT_THERE as error:
                 if bus is not None:
                     await bus.close()
                 if not waiting:
@@ -210,9 +212,9 @@ class _Process:
         self._readiness.announce()
 
 
-def _only_unavailable(error: Exception) -> bool:
-    return isinstance(error, Unavailable) or (
-        isinstance(error, ExceptionGroup) and error.split(Unavailable)[1] is None
+def _only_not_there(error: Exception) -> bool:
+    return isinstance(error, NOT_THERE) or (
+        isinstance(error, ExceptionGroup) and error.split(NOT_THERE)[1] is None
     )
 
 

@@ -3,12 +3,17 @@
 import asyncio
 import sys
 
+from anchorwatch.bus.port import StreamMissing
 from anchorwatch.core.errors import BadSettings, Unavailable
 from anchorwatch.service import runner
 from anchorwatch.service.context import ServiceContext
 
 how = sys.argv[2] if len(sys.argv) > 2 else "waits"
-misfortunes = [Unavailable("the bus went away"), ExceptionGroup("two", [Unavailable("and again")])]
+misfortunes = [
+    Unavailable("the bus went away"),
+    ExceptionGroup("two", [Unavailable("and again")]),
+    StreamMissing("this server has not heard of it yet"),
+]
 
 
 async def run(context: ServiceContext) -> None:

@@ -162,7 +162,7 @@ def test_it_waits_for_a_bus_that_comes_later(start: Start, server: NatsServer) -
 def test_a_bus_that_goes_away_while_it_starts_is_waited_for(start: Start) -> None:
     process = start(how="stumbles")
     lines = wait_for(process, "ready")
-    assert [line["event"] for line in lines].count("waiting for the bus") == 2
+    assert [line["event"] for line in lines].count("waiting for the bus") == 3
     process.terminate()
     log_of(process)
     assert process.returncode == 0
