@@ -11,7 +11,7 @@ from anchorwatch.edges import Edge
 from tests.chaos.scene import KILLED, Scene, Told
 from tests.support.waiting import eventually
 
-DEATH_S_MAX = 20.0
+DEATH_S_MAX = 45.0
 LARGE = " " * 40_000
 
 
