@@ -37,7 +37,7 @@ from anchorwatch_planner.verdict import REPLACED_RETRY_S, Ended, Later, Verdict,
 from anchorwatch_planner.writing import Scribe
 
 ROUNDS_MAX = 64
-SNAPSHOT_AGE = 160
+SNAPSHOT_AGE = 96
 """Planner records between two snapshots, some fifty turns. A snapshot takes as much disk as seven turns: twice as many
 would be a sixth more of all, and fewer a longer way to load (docs/performance.md)."""
 SWEEP_PATIENCE_MS = 5_000
