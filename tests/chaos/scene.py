@@ -15,6 +15,7 @@ from anchorwatch.cli.crash_test.actor import Actor
 from anchorwatch.cli.crash_test.collecting import REST_S_MAX, collect, rest
 from anchorwatch.cli.crash_test.mesh import CrashMesh
 from anchorwatch.cli.crash_test.telling import Receivers
+from anchorwatch.core.records import Kind
 from anchorwatch.journal.history import History
 from anchorwatch.packs import recording
 from anchorwatch.packs.port import Stimulus
@@ -27,7 +28,7 @@ from tests.support.waiting import eventually
 
 KILLED = -9
 QUICK = {
-    # Nothing wakes a session by itself but what a scene asks for.
+    # Behind its first turn nothing wakes a session by itself but what a scene asks for.
     "ANCHORWATCH_HEARTBEAT_S": "3600",
     "ANCHORWATCH_PROBE_INTERVAL_S": "0.3",
     "ANCHORWATCH_DEBOUNCE_P0_S": "0",
@@ -106,6 +107,16 @@ class Told(Actor):
         told = cls(scene.mesh, bus, bench_agent(directory, **fields))
         told.scene, told.world = scene, Sink(directory)
         return told
+
+    async def make_and_rest(self) -> None:
+        """Make it, and wait for the end of the first turn, which a session takes of itself."""
+        await self.make()
+
+        async def had_a_turn() -> bool:
+            return bool((await self.journal.history()).of_kind(Kind.TURN_ENDED))
+
+        await eventually(had_a_turn, REST_S_MAX, f"{self.name} has its first turn")
+        await self.rest()
 
     async def say(self, *steps: Step, more: str = "") -> int:
         """A person's message that has these steps done; ``more`` makes it longer. Its sequence."""

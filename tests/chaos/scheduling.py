@@ -24,7 +24,10 @@ UTC_ZONE = zone_of("UTC")
 
 @dataclass
 class Daily:
-    """A schedule with one slot a day, five minutes before now, that was made five minutes before that."""
+    """A schedule with one slot a day, five minutes before now, that was made five minutes before that.
+
+    Its occurrence waits where a turn runs, as the first one of a young session may.
+    """
 
     bus: Bus
     name: str
@@ -37,9 +40,8 @@ class Daily:
         """Make it, of this session; planners see to its slot at once."""
         now = datetime.now(UTC)
         slot, made_ms = now - DUE_BEFORE, round((now - MADE_BEFORE).timestamp() * 1000)
-        definition = Definition(
-            WORKSPACE, self.name, session, f"{slot.minute} {slot.hour} * * *", "UTC", "look"
-        )
+        cron = f"{slot.minute} {slot.hour} * * *"
+        definition = Definition(WORKSPACE, self.name, session, cron, "UTC", "look", overlap="queue-one")
         await self.journal.make(definition, UTC_ZONE, Asked(f"c-{self.name}", "ada", "made"), made_ms)
 
     async def now(self) -> Schedule:

@@ -99,8 +99,7 @@ def is_stopped(pid: int) -> bool:
 async def test_a_process_that_was_replaced_and_goes_on_does_nothing_twice(scene: Scene, edge: Edge) -> None:
     async with scene.mesh.bus() as bus:
         session = scene.actor(bus)
-        await session.make()
-        await session.rest()
+        await session.make_and_rest()
         async with Zombie(scene, edge) as zombie:
             await session.say(STEP)
             await session.publish("a note")
@@ -139,8 +138,7 @@ async def test_whoever_holds_the_lease_of_the_sweep_may_be_stopped(scene: Scene)
     """Another one takes the lease, and finds the turn that nobody is watching."""
     async with scene.mesh.bus() as bus:
         session = scene.actor(bus)
-        await session.make()
-        await session.rest()
+        await session.make_and_rest()
         async with Zombie(scene, Edge.PLANNER_ACQUIRE_AFTER) as zombie:
             leases = await bus.bucket(LEASES_BUCKET)
 

@@ -22,8 +22,14 @@ _BATCH = frozenset({10174, 10175, 10176, 10177, 10178, 10179, 10199, 10200, 1020
 _NO_PEERS = 10005
 # More replicas than one wanted of a server that has no cluster: said as if it were the server's fault.
 _NO_CLUSTER = 10074
+# A stream or a consumer of that name, made otherwise, or being made.
+_NAME_TAKEN = frozenset({10013, 10058, 10148})
 _CLIENT_FAULT = 400
 _MISSING = 404
+
+
+class NameTaken(BadInput):
+    """There is a stream or a consumer of that name; in a cluster it may not be shown yet."""
 
 
 def answer(data: bytes, what: str) -> dict[str, Any]:
@@ -61,6 +67,8 @@ def refusal(error: Mapping[str, Any], what: str) -> AnchorWatchError:
         return Unavailable(text)
     if number == _NO_CLUSTER:
         return BadInput(text, hint="replicas need a cluster: set replicas to 1")
+    if number in _NAME_TAKEN:
+        return NameTaken(text)
     if status == _MISSING:
         return NotFound(text)
     if status == _CLIENT_FAULT:

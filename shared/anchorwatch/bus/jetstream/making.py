@@ -8,10 +8,11 @@ from typing import Any
 
 from anchorwatch.bus.jetstream.api import CALL_TIMEOUT_S, NANOSECONDS, api
 from anchorwatch.bus.jetstream.consumers import PULL_S_MAX, JetStreamConsumer, consumer_info, state_of
+from anchorwatch.bus.jetstream.failures import NameTaken
 from anchorwatch.bus.jetstream.link import Link
 from anchorwatch.bus.jetstream.times import rfc3339
 from anchorwatch.bus.port import ConsumerSpec, ConsumerState, Stored, StreamMissing
-from anchorwatch.core.errors import BadInput, ConfigDiffers, NotFound, Unavailable
+from anchorwatch.core.errors import ConfigDiffers, NotFound, Unavailable
 
 EPHEMERAL_IDLE_S_MAX = 60.0
 KEYS_A_FETCH = 1000
@@ -117,10 +118,11 @@ class Consumers:
             subject += f".{spec.filters[0]}"
         try:
             await api(self._link, subject, request, f"consumer {name} of {spec.stream}")
-        except BadInput:
-            # Somebody else made it in this moment.
+        except NameTaken as taken:
             if spec.durable is None or not await self._attach(spec):
-                raise
+                raise Unavailable(
+                    f"consumer {name} of {spec.stream} is being made by somebody else: {taken}"
+                ) from taken
 
 
 def _config(spec: ConsumerSpec, name: str) -> dict[str, Any]:

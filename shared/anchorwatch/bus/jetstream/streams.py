@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from anchorwatch.bus.jetstream.api import NANOSECONDS, api
+from anchorwatch.bus.jetstream.failures import NameTaken
 from anchorwatch.bus.jetstream.link import Link
 from anchorwatch.bus.port import StreamMissing, StreamState, ranges
-from anchorwatch.core.errors import BadInput, ConfigDiffers
+from anchorwatch.core.errors import BadInput, ConfigDiffers, Unavailable
 from anchorwatch.topology.streams import BucketSpec, Source, StreamSpec
 
 KV_HISTORY_MAX = 64
@@ -64,6 +65,7 @@ class Streams:
 
         Raises:
             ConfigDiffers: it exists and differs; the message names each difference.
+            Unavailable: somebody else is making it, and it is not there yet.
         """
         name = wanted["name"]
         try:
@@ -71,12 +73,8 @@ class Streams:
         except StreamMissing:
             try:
                 found = await api(self._link, f"STREAM.CREATE.{name}", wanted, f"make stream {name}")
-            except BadInput:
-                # Somebody else made it in this moment; if nobody did, it cannot be made.
-                made = await self._info_or_none(name)
-                if made is None:
-                    raise
-                found = made
+            except NameTaken as taken:
+                found = await self._made_by_another(name, taken)
         _compare(wanted, found["config"])
 
     async def ensure_stream(self, spec: StreamSpec) -> None:
@@ -93,11 +91,11 @@ class Streams:
         question = {"deleted_details": True} if details else None
         return await api(self._link, f"STREAM.INFO.{name}", question, f"stream {name}")
 
-    async def _info_or_none(self, name: str) -> dict[str, Any] | None:
+    async def _made_by_another(self, name: str, taken: NameTaken) -> dict[str, Any]:
         try:
             return await self.info(name)
         except StreamMissing:
-            return None
+            raise Unavailable(f"stream {name} is being made by somebody else: {taken}") from taken
 
     async def state(self, name: str) -> StreamState:
         state = (await self.info(name))["state"]
