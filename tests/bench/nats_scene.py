@@ -14,7 +14,7 @@ from nats.aio.client import Client
 from nats.js import JetStreamContext
 
 from tests.bench.processes import Process, cpu_s
-from tests.bench.scene import Scene, Usage
+from tests.bench.scene import TURN_S_MAX, Scene, Usage
 from tests.support.nats_server import NatsServer
 
 
@@ -57,7 +57,8 @@ class NatsScene(Scene):
 
     async def publish(self, session: str, turn: int) -> None:
         subject, payload = self.event(session, turn)
-        await self.js.publish(subject, payload)
+        # The client's own patience is shorter: a disk that takes its time for a sync is measured, and ends nothing.
+        await self.js.publish(subject, payload, timeout=TURN_S_MAX)
 
     @property
     def js(self) -> JetStreamContext:

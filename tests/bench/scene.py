@@ -125,15 +125,16 @@ class Scene:
         """Have an event durably accepted, and wait until its turn's notification has arrived.
 
         Raises:
-            TimeoutError: it did not, and what the workers' logs say.
+            TimeoutError: it did not, and how far it came, and what the workers' logs say.
         """
-        arrived = self.expect_turn(session)
+        arrived, missing = self.expect_turn(session), "an event was not accepted for"
         try:
             async with asyncio.timeout(TURN_S_MAX):
                 await self.publish(session, self._turns[session])
+                missing = "no notification of"
                 await arrived
         except TimeoutError:
-            raise TimeoutError(f"no turn {self._turns[session]} of {session}\n{self.logs()}") from None
+            raise TimeoutError(f"{missing} turn {self._turns[session]} of {session}\n{self.logs()}") from None
 
     def logs(self) -> str:
         """The last that each worker said."""
