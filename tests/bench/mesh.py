@@ -18,7 +18,7 @@ from anchorwatch.core.session.decide import Create, decide
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.service.agents import AgentDirectory
-from anchorwatch.service.runner import ensure_topology
+from anchorwatch.service.made import ensure_topology
 from anchorwatch.topology import subjects
 from anchorwatch.topology.streams import journal_stream
 

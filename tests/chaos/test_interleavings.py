@@ -25,7 +25,7 @@ from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.decide import Control, TakeOver
 from anchorwatch.journal.commit import Committer, Write
 from anchorwatch.service.context import WallClock
-from anchorwatch.service.runner import ensure_topology
+from anchorwatch.service.made import ensure_topology
 from anchorwatch.topology.streams import ANCHORS_BUCKET, TICKS, journal_stream
 from anchorwatch.topology.subjects import SessionSubjects
 from anchorwatch_planner.schedules import Schedules, bell_of_session

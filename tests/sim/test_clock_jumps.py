@@ -10,7 +10,7 @@ from anchorwatch.bus.sim import SimServer
 from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.core.names import SessionRef
 from anchorwatch.edges import Edge
-from anchorwatch.service.runner import ensure_topology
+from anchorwatch.service.made import ensure_topology
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import Life, LoopClock
 from anchorwatch.topology.streams import TICKS

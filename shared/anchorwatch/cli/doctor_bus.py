@@ -14,6 +14,7 @@ from anchorwatch.cli.show import many
 from anchorwatch.core.errors import AnchorWatchError, NotFound
 from anchorwatch.packs.fleet import cli as fleet
 from anchorwatch.service.connect import connect
+from anchorwatch.service.made import check_nothing_gone
 from anchorwatch.settings import Settings
 from anchorwatch.topology.streams import BUCKETS, STREAMS
 
@@ -101,6 +102,10 @@ def judge(answers: Sequence[dict[str, Any]], replicas: int) -> Check:
 
 
 async def _streams(bus: Bus) -> Check:
+    try:
+        await check_nothing_gone(bus)
+    except AnchorWatchError as error:
+        return failed("streams", error.message, error.hint)
     for spec in STREAMS:
         try:
             # Looked for first: to ensure it would make it, and a doctor changes nothing.

@@ -23,10 +23,10 @@ from anchorwatch.service.connect import connect
 from anchorwatch.service.context import Identity, ServiceContext, WallClock
 from anchorwatch.service.identity import identify
 from anchorwatch.service.loops import new_event_loop
+from anchorwatch.service.made import ensure_topology
 from anchorwatch.service.presence import Presence
 from anchorwatch.service.readiness import Readiness
 from anchorwatch.settings import Settings, load
-from anchorwatch.topology.streams import BUCKETS, OBJECT_STORES, STREAMS
 
 GROUP = "anchorwatch.services"
 # The supervisor waits a little longer before it kills.
@@ -134,7 +134,7 @@ class _Process:
 
     async def _start(self) -> tuple[Bus, Presence]:
         """Connect, make or check the streams, and be present. Waits for the bus as long as it takes."""
-        waiting = False
+        waiting_for = ""
         while True:
             bus = None
             try:
@@ -148,9 +148,9 @@ class _Process:
             except NOT_THERE as error:
                 if bus is not None:
                     await bus.close()
-                if not waiting:
+                if waiting_for != error.code:
                     self._log.warning("waiting for the bus", url=self._settings.nats_url, reason=str(error))
-                    waiting = True
+                    waiting_for = error.code
             await asyncio.sleep(BUS_RETRY_S)
 
     def _bus_error(self, text: str) -> None:
@@ -215,14 +215,4 @@ class _Process:
 def _only_not_there(error: Exception) -> bool:
     return isinstance(error, NOT_THERE) or (
         isinstance(error, ExceptionGroup) and error.split(NOT_THERE)[1] is None
-    )
-
-
-async def ensure_topology(bus: Bus) -> None:
-    """Make every stream and bucket, or check that it is so. Each service does it, so that any may come first."""
-    await asyncio.gather(*(bus.ensure_stream(spec) for spec in STREAMS))
-    # Some buckets are views of streams.
-    await asyncio.gather(
-        *(bus.ensure_bucket(spec) for spec in BUCKETS),
-        *(bus.ensure_object_store(name) for name in OBJECT_STORES),
     )

@@ -31,7 +31,8 @@ from anchorwatch.journal.mapping import input_body
 from anchorwatch.journal.orders import Asked, Done, OrderJournal, canary
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.service.agents import AgentDirectory
-from anchorwatch.service.runner import ensure_topology, find
+from anchorwatch.service.made import ensure_topology
+from anchorwatch.service.runner import find
 from anchorwatch.settings import Settings
 from anchorwatch.testing.process import Process, Run, World
 from anchorwatch.testing.watch import EdgeWatch

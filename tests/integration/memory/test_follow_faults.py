@@ -14,7 +14,7 @@ from anchorwatch.bus.port import Message
 from anchorwatch.bus.sim import FaultKind, Faults, SimServer
 from anchorwatch.bus.sim.loop import run
 from anchorwatch.core.agents import AgentSpec
-from anchorwatch.service.runner import ensure_topology
+from anchorwatch.service.made import ensure_topology
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import LoopClock
 from anchorwatch_memory.follow import Follower

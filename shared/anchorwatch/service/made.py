@@ -1,0 +1,73 @@
+"""The streams and buckets that every service needs: made, checked, and never begun anew where a server has lost them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from anchorwatch.bus.port import Bus, StreamMissing
+from anchorwatch.core.errors import Unavailable
+from anchorwatch.topology.streams import (
+    ANCHORS_BUCKET,
+    BUCKETS,
+    EVENTS,
+    JOURNAL_SHARDS,
+    OBJECT_STORES,
+    STREAMS,
+    bucket_stream,
+    journal_stream,
+)
+
+KEPT = (*map(journal_stream, JOURNAL_SHARDS), EVENTS)
+"""The streams that nothing else could bring back."""
+
+
+class StreamGone(Unavailable):
+    """A stream that was there is not served any more, and must not be made anew."""
+
+    code = "stream_gone"
+    retryable = False
+
+
+async def ensure_topology(bus: Bus) -> None:
+    """Make every stream and bucket, or check that it is so. Each service does it, so that any may come first.
+
+    Raises:
+        StreamGone: as `check_nothing_gone`. ConfigDiffers. Unavailable.
+    """
+    await check_nothing_gone(bus)
+    await asyncio.gather(*(bus.ensure_stream(spec) for spec in STREAMS))
+    # Some buckets are views of streams.
+    await asyncio.gather(
+        *(bus.ensure_bucket(spec) for spec in BUCKETS),
+        *(bus.ensure_object_store(name) for name in OBJECT_STORES),
+    )
+
+
+async def check_nothing_gone(bus: Bus) -> None:
+    """See that no stream is missing that was there.
+
+    A server that cannot read a block of a stream when it starts may give up the whole stream, and say that there is none. On
+    a journal that is empty every key is new and every run the first: all would be done again. The view of anchors is only ever
+    made behind the streams: where it is, they were.
+
+    Raises:
+        StreamGone: one is missing. Unavailable.
+    """
+    if not await _is_there(bus, bucket_stream(ANCHORS_BUCKET)):
+        return
+    for name in KEPT:
+        # Behind the view: another service may be making all of them just now.
+        if not await _is_there(bus, name):
+            raise StreamGone(
+                f"the stream {name} was there, and the server has none: it could not read its files when it started",
+                hint="its log says why (`Error recreating stream`); stop the server and bring the stream's directory back from a"
+                " copy (docs/protocol.md, Damage). No service begins it anew",
+            )
+
+
+async def _is_there(bus: Bus, stream: str) -> bool:
+    try:
+        await bus.stream_state(stream)
+    except StreamMissing:
+        return False
+    return True
