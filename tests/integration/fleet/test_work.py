@@ -46,7 +46,7 @@ async def test_a_launched_fleet_loads_runs_and_proves_every_job_once(
     assert {result.instance for result in results} <= set(instances)
 
     async def all_counted() -> bool:
-        return sum(each.jobs_done for each in await yard.client.instances()) == 20
+        return sum(each.jobs_done or 0 for each in await yard.client.instances()) == 20
 
     await until(all_counted, "the workers' own counts add up")
     seen = await cli.status(bus)

@@ -52,7 +52,11 @@ async def test_no_worker_outlives_a_yard_that_is_killed_not_even_one_that_hangs(
     await yard.start()
     states = {each.id: (each.state, each.last_error) for each in await yard.client.instances()}
     assert set(states.values()) == {("exited", "the yard ended, and its workers with it")}
-    facts = (await cli.status(bus))["facts"]
+    shown = await cli.status(bus)
+    # What they had done since the book was last written, nobody heard: unknown, and not zero.
+    assert [each["jobs_done"] for each in shown["instances"]] == [None] * 3
+    assert shown["text"].count(" unknown jobs done") == 3
+    facts = shown["facts"]
     assert (facts["workers_dead"], facts["demand_active"], facts["demand_queued"]) == (True, False, False)
 
 

@@ -139,6 +139,18 @@ async def test_a_launch_that_was_cut_off_half_way_is_completed_and_no_more(world
     assert world.states() == {"w-1": "exited", "w-2": "loading"}
 
 
+async def test_what_the_workers_of_a_yard_that_died_had_done_is_unknown_and_not_zero(world: World) -> None:
+    await world.yard.launch("k", 3, "normal", 6)
+    world.roster.hear(Report("w-1", 1, "running", jobs_done=7))
+    world.roster.hear(Report("w-2", 1, "running", jobs_done=0))
+    world.roster.end("w-2", "exited", "killed by SIGKILL")
+
+    world.restart()
+
+    done = {each.id: each.jobs_done for each in world.roster.listed()}
+    assert done == {"w-1": None, "w-2": 0, "w-3": None}
+
+
 async def test_an_instance_that_the_machine_refuses_to_start_is_listed_with_the_reason(world: World) -> None:
     world.processes.refuses = 1
 

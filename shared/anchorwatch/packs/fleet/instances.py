@@ -25,8 +25,8 @@ LAST_ERROR_CHARS_MAX = 300
 class Instance:
     """One worker of the fleet. Times are Unix milliseconds; ``since_ms``: in this state since.
 
-    ``epoch`` counts its starts, ``jobs_done`` the jobs of this epoch. ``rate_ph``: proofs per hour of work, None before it was
-    measured. ``exited`` means that it ended and nobody had asked it to; ``stopped``, that somebody had.
+    ``epoch`` counts its starts, ``jobs_done`` the jobs of this epoch, None where its worker's word for that is missing.
+    ``rate_ph``: proofs per hour of work, None before it was measured. ``exited`` means that it ended and nobody had asked it to; ``stopped``, that somebody had.
     """
 
     id: str
@@ -36,7 +36,7 @@ class Instance:
     priority: Priority = "normal"
     effect_key: str = ""
     pid: int | None = None
-    jobs_done: int = 0
+    jobs_done: int | None = None
     rate_ph: float | None = None
     job: str | None = None
     job_done_at_ms: int | None = None

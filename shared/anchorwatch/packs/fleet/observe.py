@@ -157,7 +157,7 @@ def describe_instance(instance: Instance, at_ms: int) -> str:
     """One line: id, state, since when, jobs done, rate, what it works on, last error."""
     parts = [
         f"{instance.id}: {instance.state} since {_clock(instance.since_ms)} ({_age(at_ms - instance.since_ms)})",
-        f"{instance.jobs_done} jobs done",
+        f"{_shown(instance.jobs_done)} jobs done",
         f"{_shown(instance.rate_ph)} proofs/h",
     ]
     if instance.job is not None:

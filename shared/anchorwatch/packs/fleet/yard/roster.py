@@ -79,6 +79,7 @@ class Roster:
                 epoch=epoch,
                 priority=before.priority if before else priority,
                 effect_key=effect_key,
+                jobs_done=0,
                 # What it measured of itself before still tells how fast it will be.
                 rate_ph=before.rate_ph if before else None,
             )
@@ -106,6 +107,13 @@ class Roster:
                     exit_signal=signal,
                 )
             )
+
+    def lose(self, instance_id: str, state: State, error: str) -> None:
+        """As `end`, of one whose last reports nobody heard: the book's count of its jobs is of its start, and says nothing."""
+        instance = self._instances.get(instance_id)
+        if instance is not None and instance.live:
+            self._instances[instance_id] = replace(instance, jobs_done=None)
+        self.end(instance_id, state, error)
 
     def hear(self, report: Report) -> None:
         """Take a worker's report. One of an instance or epoch that is over says nothing."""

@@ -60,13 +60,13 @@ class Yard:
             for instance_id, epoch in effect.targets:
                 known = self._roster.find(instance_id)
                 if effect.verb == _STOP:
-                    self._roster.end(instance_id, "stopped", "")
+                    self._roster.lose(instance_id, "stopped", "")
                 elif (instance_id, epoch) in born and (known is None or known.epoch < epoch):
                     self._roster.begin(instance_id, epoch, effect.key, _priority(effect))
             if effect.verb == _STOP or born.issuperset(effect.targets):
                 self._book.note(effect.done(_instances(effect)))
         for each in self._roster.live():
-            self._roster.end(each.id, "exited", "the yard ended, and its workers with it")
+            self._roster.lose(each.id, "exited", "the yard ended, and its workers with it")
 
     # ------------------------------------------------------------ requests with an effect key
 
