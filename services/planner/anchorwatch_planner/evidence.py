@@ -51,12 +51,12 @@ def takeover_reason(turn: Turn, causes: Sequence[Cause], *, holder_gone: bool) -
         return "its planner is gone"
     for cause in (each for each in causes if not each.again):
         if cause.sequence and cause.sequence == turn.woken_by and cause.attempt > 1:
-            return f"message {cause.sequence}, which its planner held, was delivered again"
+            return "the message that its planner held was delivered again"
         settles = cause.kind == "done" and _is_of(turn, cause)
         if settles and cause.sequence > turn.held_since and turn.steps and turn.settled:
-            return f"outcome {cause.sequence} settled the step"
+            return f"the outcome (seq {cause.sequence}) settled the step"
         if cause.kind == "resumed" and cause.sequence > turn.held_since and turn.settled:
-            return f"it was resumed at {cause.sequence}"
+            return "it was resumed"
     return None
 
 

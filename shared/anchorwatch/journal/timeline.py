@@ -16,6 +16,7 @@ from anchorwatch.core.errors import AnchorWatchError, BadInput
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.core.session.wakes import SCHEDULE_SOURCE
+from anchorwatch.core.session.woken import waited_for
 from anchorwatch.core.times import iso
 from anchorwatch.topology.subjects import Register, parse_register
 
@@ -131,8 +132,7 @@ def _anchor_entry(stored: Stored, ref: SessionRef, anchor: Anchor, record: Recor
             what = f"the session was made for agent {anchor.agent}"
         case Kind.ACQUIRED:
             what = f"turn {anchor.run_id} began"
-            woken_by = anchor.turn.woken_by if anchor.turn else 0
-            why = f"woken by the record at {woken_by}" if woken_by else "a sweep found it due"
+            why = why or _woken(anchor)
         case Kind.TAKEN_OVER:
             what = f"turn {anchor.run_id} goes on under another planner"
         case Kind.TURN_ENDED:
@@ -151,6 +151,12 @@ def _anchor_entry(stored: Stored, ref: SessionRef, anchor: Anchor, record: Recor
             what = f"the anchor changed: {clip(record.kind)}"
     who = str(record.body.get("by") or record.writer)
     return Entry(stored.sequence, record.at_ms, ref.workspace, ref.session, record.kind, what, why, who, ids)
+
+
+def _woken(anchor: Anchor) -> str:
+    """What woke a turn whose record does not say it in words: it holds the message alone, which need not have a line."""
+    woken_by = anchor.turn.woken_by if anchor.turn else 0
+    return f"woken by the message at journal sequence {woken_by}" if woken_by else "a sweep found it due"
 
 
 def _changed(record: Record) -> str:
@@ -269,6 +275,8 @@ def _input(body: Mapping[str, Any]) -> str:
             return f"a person said ({priority}): {clip(body.get('text', ''))}"
         case "trigger":
             return "a person asked for a turn"
+        case "canary":
+            return "a canary turn is to run behind the reset"
         case "resolution":
             return clip(body.get("text", ""))
         case "tick" if body.get("source") == SCHEDULE_SOURCE:
@@ -286,8 +294,8 @@ def _due(body: Mapping[str, Any], input_id: str) -> str:
     """Which input a tick was made for: its id names the record; or why no turn is to take it."""
     if "settled" in body:
         return f"{body['settled']}: {clip(body.get('why', ''))}"
-    sequence = input_id.removeprefix("tick-")
-    return f"the one at {sequence}" if body["kind"] == "tick" and sequence.isdecimal() else ""
+    sequence = waited_for(input_id) if body["kind"] == "tick" else None
+    return f"the one at seq {sequence}" if sequence is not None else ""
 
 
 def _called(tool: str, args: Mapping[str, Any]) -> str:

@@ -65,10 +65,21 @@ def test_a_quarantine_is_told_with_its_reason() -> None:
 def test_a_turn_says_what_woke_it() -> None:
     book = Book()
     book.create(FLEET)
-    assert told(book.acquire(FLEET, "turn_a")).why == "woken by the record at 1"
-    book.end(FLEET)
-    found = book.do(FLEET, Acquire("turn_b", AGENT, WRITER, 0, 1, book.now_ms))
-    assert told(found).why == "a sweep found it due"
+    book.say(FLEET, "k-1", "look", by="ada")
+    book.say(FLEET, "ev-1", kind="event", source="fleet", type_="instance.dead")
+    begun = told(book.acquire(FLEET, "turn_a"))
+    assert begun.why == "woken by the event fleet.instance.dead (seq 3) and 1 more"
+
+
+@pytest.mark.parametrize(
+    ("woken_by", "why"), [(1, "woken by the message at journal sequence 1"), (0, "a sweep found it due")]
+)
+def test_a_turn_whose_record_has_no_words_for_it_says_which_message_its_planner_held(
+    woken_by: int, why: str
+) -> None:
+    book = Book()
+    book.create(FLEET)
+    assert told(book.do(FLEET, Acquire("turn_a", AGENT, WRITER, woken_by, 1, book.now_ms))).why == why
 
 
 @pytest.mark.parametrize(
@@ -77,6 +88,7 @@ def test_a_turn_says_what_woke_it() -> None:
         ("message", {"text": "look\n here"}, "a person said (P0): look here"),
         ("trigger", {}, "a person asked for a turn"),
         ("tick", {"type_": "check"}, "the time for a check came"),
+        ("canary", {}, "a canary turn is to run behind the reset"),
         ("event", {"source": "fleet", "type_": "a.b", "priority": 1}, "event fleet.a.b was accepted (P1)"),
     ],
 )
@@ -88,7 +100,7 @@ def test_an_input_says_what_came(kind: str, more: dict[str, Any], what: str) -> 
 
 def test_a_tick_says_which_input_fell_due() -> None:
     entry = told(Book().say(FLEET, "tick-14", "", kind="tick", type_="tick"))
-    assert (entry.what, entry.why) == ("an input that waited fell due", "the one at 14")
+    assert (entry.what, entry.why) == ("an input that waited fell due", "the one at seq 14")
 
 
 def test_the_life_of_a_command_is_told() -> None:

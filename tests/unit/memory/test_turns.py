@@ -184,7 +184,7 @@ def test_the_timeline_has_a_sentence_for_each_record_of_the_turn(projected: Proj
     assert told == [
         ("the session was made for agent keeper@1", "", "test"),
         ("a person said (P0): look", "", "test"),
-        ("turn 1 began", "woken by the record at 2", WRITER),
+        ("turn 1 began", "woken by what a person said (seq 2)", WRITER),
         ("set(n=1) was decided", "to be sure", WRITER),
         ("set refused", "grant: no grant", "executor-1:e"),
         ("report.md was kept", "text/plain", "test"),

@@ -57,6 +57,7 @@ from anchorwatch.core.session.events import (
 )
 from anchorwatch.core.session.rest import refused, rest, told_of
 from anchorwatch.core.session.state import SessionState, Turn, Unsettled
+from anchorwatch.core.session.woken import woken
 from anchorwatch.core.times import iso
 
 __all__ = [
@@ -93,7 +94,7 @@ def decide(state: SessionState, command: Command) -> Sequence[PlannerEvent]:
     anchor = _living(state)
     match command:
         case Acquire():
-            return [_acquire(anchor, command)]
+            return [_acquire(state, anchor, command)]
         case TakeOver():
             return [_take_over(anchor, command)]
         case RefuseInputs():
@@ -150,7 +151,7 @@ def _create(state: SessionState, command: Create) -> Sequence[PlannerEvent]:
     return [AnchorChanged(Kind.CREATED, anchor, command.at_ms, by=command.by, control_id=command.control_id)]
 
 
-def _acquire(anchor: Anchor, command: Acquire) -> AnchorChanged:
+def _acquire(state: SessionState, anchor: Anchor, command: Acquire) -> AnchorChanged:
     if anchor.status != "idle":
         raise Refused(f"the session is {anchor.status}")
     run_id = anchor.run_id + 1
@@ -169,7 +170,9 @@ def _acquire(anchor: Anchor, command: Acquire) -> AnchorChanged:
         ),
         pace=command.pace,
     )
-    return AnchorChanged(Kind.ACQUIRED, after, command.at_ms, by=command.execution_id)
+    taken = [each for each in state.pending if each.sequence <= command.through]
+    reason = woken(taken, command.woken_by)
+    return AnchorChanged(Kind.ACQUIRED, after, command.at_ms, reason, by=command.execution_id)
 
 
 def _refuse(anchor: Anchor, command: RefuseInputs) -> AnchorChanged:
