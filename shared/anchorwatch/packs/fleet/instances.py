@@ -26,7 +26,8 @@ class Instance:
     """One worker of the fleet. Times are Unix milliseconds; ``since_ms``: in this state since.
 
     ``epoch`` counts its starts, ``jobs_done`` the jobs of this epoch, None where its worker's word for that is missing.
-    ``rate_ph``: proofs per hour of work, None before it was measured. ``exited`` means that it ended and nobody had asked it to; ``stopped``, that somebody had.
+    ``rate_ph``: proofs per hour of work, None before it was measured. ``exited`` means that it ended and nobody had asked it to;
+    ``stopped``, that somebody had.
     """
 
     id: str
