@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from anchorwatch.cli import doctor_bus, doctor_wakes
+from anchorwatch.cli import doctor_bus, doctor_wakes, running
 from anchorwatch.cli.checks import Check, failed, note, passed
 from anchorwatch.cli.show import local_time, many
 from anchorwatch.cli.target import bus_settings
 from anchorwatch.core.errors import AnchorWatchError
-from anchorwatch.mesh import control, nats_server
+from anchorwatch.mesh import nats_server
 from anchorwatch.mesh.credentials import SYSTEM
 from anchorwatch.mesh.files import DataDir
 from anchorwatch.mesh.lock import held_by
@@ -130,12 +130,12 @@ def _model(settings: Settings) -> Check:
 
 
 def _running(data: DataDir) -> Check:
-    return judge_mesh(control.ask(data, {"verb": "status"}), data)
+    return judge_mesh(running.status(data), data)
 
 
 def judge_mesh(status: dict[str, Any], data: DataDir) -> Check:
     """Whether all that was started is ready, and of each service there is one at least."""
-    late = [each["instance"] for each in status["processes"] if not each["ready"]]
+    late = [f"{each['instance']} ({running.said(each)})" for each in status["processes"] if not each["ready"]]
     if late:
         return failed("mesh", f"not ready: {', '.join(late)}", f"see their logs in {data.logs}")
     ready = f"{len(status['processes'])} processes ready, since {local_time(status['started_at'])}"

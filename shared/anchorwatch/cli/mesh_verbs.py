@@ -74,7 +74,8 @@ def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     from anchorwatch.cli import running
 
     data = running.data_directory(data_dir)
-    state = running.status(data) | running.attention(data)
+    state = running.status(data)
+    state |= running.attention(data, state)
     typer.echo(json.dumps(state, indent=2) if as_json else running.status_text(state))
 
 

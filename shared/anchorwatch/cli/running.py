@@ -18,6 +18,8 @@ STOP_S_MAX = 30.0
 LOOK_S = 0.05
 SHOWN_MAX = 1_000
 """More are not counted: so many are looked at in the list."""
+ASKED = ("gateway", "memory")
+"""Who must be there for an answer about sessions: one that is stopped would keep everybody waiting."""
 
 
 def data_directory(flag: Path | None) -> DataDir:
@@ -55,24 +57,26 @@ def running_mesh(data: DataDir) -> MeshFile:
 
 
 def status(data: DataDir) -> dict[str, Any]:
-    """What the supervisor says of itself.
+    """What runs, as the supervisor says, and as far as it is heard of now (`heard.add`).
 
     Raises:
         Unavailable: none runs.
     """
-    return control.ask(data, {"verb": "status"})
+    from anchorwatch.cli import heard
+
+    return heard.add(control.ask(data, {"verb": "status"}), data.root)
 
 
-def attention(data: DataDir) -> dict[str, Any]:
+def attention(data: DataDir, state: dict[str, Any]) -> dict[str, Any]:
     """What waits for a person: how many dead letters are open, and which sessions are quarantined or held, by whom and why.
 
-    Null where it cannot be seen now.
+    Null where it cannot be seen now. ``state``: as `status` gives it.
     """
     from anchorwatch.cli.api import Api
 
     found: dict[str, Any] = {"dead_letters_open": None, "quarantined": None, "held": None}
     mesh = read_mesh(data)
-    if mesh is None:
+    if mesh is None or not all(each["ready"] for each in state["processes"] if each["service"] in ASKED):
         return found
     with contextlib.suppress(AnchorWatchError), Api(mesh.api_url, mesh.token, retry_s=0.0) as api:
         found["dead_letters_open"] = len(api.pages("/api/dead-letters", SHOWN_MAX, state="open"))
@@ -95,7 +99,7 @@ def status_text(state: dict[str, Any]) -> str:
     rows = [
         [
             each["instance"],
-            "ready" if each["ready"] else "starting",
+            said(each),
             str(each["pid"] or "-"),
             local_time(each["since"]),
             str(each["restarts"]),
@@ -104,6 +108,8 @@ def status_text(state: dict[str, Any]) -> str:
         for each in state["processes"]
     ]
     head = f"{'ready' if state['ready'] else 'not ready'}: {state['api_url']} · {state['nats_url']} · pid {state['pid']}"
+    if not state["bus"]:
+        head += "\nthe NATS server does not answer: which of the others work is not known"
     if state.get("dead_letters_open"):
         head += f"\ndead letters: {state['dead_letters_open']} open; `anchorwatch dead-letters` shows them"
     for damaged in state.get("quarantined") or []:
@@ -111,6 +117,17 @@ def status_text(state: dict[str, Any]) -> str:
     for each in state.get("held") or []:
         head += f"\nheld: {each['session']}: {one_line(held(each))}"
     return head + "\n" + table(["process", "state", "pid", "since", "restarts", "log"], rows)
+
+
+def said(process: dict[str, Any]) -> str:
+    """What is known now of a process, in words."""
+    from anchorwatch.cli.show import local_time
+
+    if process["ready"]:
+        return "ready"
+    if not process["announced"]:
+        return "starting"
+    return f"not heard of since {local_time(process['heard_at'])}" if process["heard_at"] else "not heard of"
 
 
 def stop(data: DataDir) -> int:

@@ -263,6 +263,7 @@ class Presence:
             "host": socket.gethostname(),
             "started_at": self._started_at,
             "beat": self._beats,
+            "lease_s": self._lease_s,
             "ended": ended,
             "replaced": self._former,
             "crashes": self.crashes + 1 if self._beats < HEALTHY_BEATS else 0,

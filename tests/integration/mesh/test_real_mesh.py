@@ -44,6 +44,10 @@ class RealMesh(SmallMesh):
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
+    def json_of(self, *words: str) -> Any:
+        """Whatever it exits with."""
+        return json.loads(self.verb(*words, "--json").stdout)
+
 
 PROGRAM = (sys.executable, "-m", "anchorwatch.cli.main")
 
@@ -106,6 +110,29 @@ def test_up_then_everything_a_user_does_first(real: RealMesh) -> None:
     assert real.verb("down").returncode == 0
     all_gone(pids)
     assert files_with_secrets(real) == {"credentials.json", "nats.conf"}
+
+
+def test_a_process_that_is_stopped_is_not_called_ready(real: RealMesh) -> None:
+    assert real.run("--detach").returncode == 0
+    assert real.json("status")["ready"]
+    planner = real.mesh.pids["planner"][0]
+
+    os.kill(planner, signal.SIGSTOP)
+    seen = until(lambda: None if (state := real.json("status"))["ready"] else state, 30)
+
+    assert seen
+    rows = {each["instance"]: each for each in seen["processes"]}
+    assert [name for name, row in rows.items() if not row["ready"]] == ["planner-1"]
+    assert rows["planner-1"]["announced"]
+    assert rows["planner-1"]["heard_at"]
+    said = real.verb("status").stdout
+    assert said.startswith("not ready:")
+    assert "planner-1   not heard of since" in said
+    told = next(each for each in real.json_of("doctor")["checks"] if each["name"] == "mesh")
+    assert (told["state"], "planner-1 (not heard of since" in told["detail"]) == ("failed", True)
+
+    os.kill(planner, signal.SIGCONT)
+    until(lambda: real.json("status")["ready"], 30)
 
 
 def files_with_secrets(real: RealMesh) -> set[str]:

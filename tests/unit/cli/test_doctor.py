@@ -52,7 +52,8 @@ def test_a_server_that_does_not_say_is_not(answer: dict[str, object]) -> None:
 
 
 def services(*names: str, ready: bool = True) -> dict[str, object]:
-    processes = [{"service": name, "instance": f"{name}-1", "ready": ready} for name in names]
+    of = {"ready": ready, "announced": ready, "heard_at": None}
+    processes = [{"service": name, "instance": f"{name}-1", **of} for name in names]
     return {"processes": processes, "started_at": "2026-03-17T18:56:43+00:00"}
 
 

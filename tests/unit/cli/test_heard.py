@@ -1,0 +1,79 @@
+"""What `status` calls ready: what is heard of now, on the server's own clock."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from anchorwatch.bus.port import Stored
+from anchorwatch.bus.sim import SimBus, SimServer, run
+from anchorwatch.cli.heard import Heard, judge, look
+from anchorwatch.cli.running import said
+from anchorwatch.service.context import Identity
+from anchorwatch.service.presence import Presence
+from anchorwatch.topology.streams import BUCKETS, STREAMS
+
+LEASE_S = 6.0
+
+
+def row(service: str = "planner", *, ready: bool = True, pid: int | None = None) -> dict[str, Any]:
+    return {"service": service, "instance": f"{service}-1", "ready": ready, "pid": pid or os.getpid()}
+
+
+def shown(process: dict[str, Any], heard: Heard | None) -> str:
+    """The state that a person is told."""
+    return said({**process, "announced": process["ready"], **judge(process, heard)})
+
+
+async def a_planner() -> tuple[SimBus, SimBus, Presence]:
+    """One that is present, by its bus; and the bus of whoever looks."""
+    server = SimServer()
+    for stream in STREAMS:
+        server.ensure_stream(stream)
+    for bucket in BUCKETS:
+        server.ensure_bucket(bucket)
+    bus, mine = server.connect(name="a"), server.connect(name="status")
+    identity = Identity("planner", "planner-1", "a")
+    presence = Presence(bus, identity, LEASE_S, monotonic=asyncio.get_running_loop().time)
+    await presence.start()
+    return bus, mine, presence
+
+
+def test_a_process_is_ready_as_long_as_it_is_heard_of_and_then_since_when_it_is_not_is_told() -> None:
+    async def main() -> None:
+        bus, mine, _ = await a_planner()
+        await asyncio.sleep(10 * LEASE_S)
+        assert shown(row(), await look(mine, [row()])) == "ready"
+        bus.kill()
+        await asyncio.sleep(LEASE_S / 2)
+        assert shown(row(), await look(mine, [row()])) == "ready"
+        await asyncio.sleep(LEASE_S)
+        silent = await look(mine, [row()])
+        assert shown(row(), silent).startswith("not heard of since 2")
+        assert judge(row(), silent)["ready"] is False
+
+    run(main(), 0)
+
+
+def test_what_ended_or_another_process_of_its_name_said_tells_nothing_of_it() -> None:
+    async def main() -> None:
+        _, mine, presence = await a_planner()
+        other = row(pid=os.getpid() + 1)
+        assert shown(other, await look(mine, [other])) == "not heard of"
+        assert shown(row(ready=False), await look(mine, [row()])) == "starting"
+        await presence.stop()
+        assert shown(row(), await look(mine, [row()])) == "not heard of"
+
+    run(main(), 0)
+
+
+def test_while_the_server_does_not_answer_nobody_is_called_ready() -> None:
+    assert shown(row(), None) == "not heard of"
+    assert shown(row("nats"), None) == "not heard of"
+    assert shown(row("nats"), Heard({}, 1)) == "ready"
+
+
+def test_an_entry_that_cannot_be_read_is_no_sign_of_life() -> None:
+    for payload in (b"", b"[]", b'{"pid": 1}', b"\xff"):
+        assert shown(row(), Heard({"planner-1": Stored("s", 1, 1, payload)}, 1)) == "not heard of"
