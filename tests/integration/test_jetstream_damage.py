@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import Iterator
@@ -9,14 +10,18 @@ from pathlib import Path
 
 import pytest
 from anchorwatch.bus import jetstream
-from anchorwatch.bus.port import Message, StreamMissing
+from anchorwatch.bus.port import Expect, Message, StreamMissing, WrongLastSequence
 from anchorwatch.core.errors import Damaged
+from anchorwatch.journal.blocks import BlockJournal
+from anchorwatch.journal.heads import head_of
+from anchorwatch.journal.integrity.repair import Order, Repairer
 from anchorwatch.journal.integrity.verify import verify
+from anchorwatch.journal.quarantine import quarantine
 from anchorwatch.service.made import StreamGone, check_nothing_gone, ensure_topology
 from anchorwatch.topology.streams import StreamSpec, journal_stream
 
 from tests.support.nats_server import NatsServer, running_server
-from tests.support.shelf import Shelf, acquire
+from tests.support.shelf import P1, P2, Shelf, acquire
 
 COMPRESSED = b"cmp"
 STREAM = StreamSpec("S", ("s.>",), atomic_batches=True)
@@ -149,5 +154,80 @@ async def test_a_journal_that_the_server_gave_up_is_never_begun_anew(
     try:
         await ensure_topology(bus)
         assert (await bus.stream_state(journal_stream())).messages == 80
+    finally:
+        await bus.close()
+
+
+async def test_of_a_last_message_that_it_cannot_read_a_server_compares_zero_until_one_stands_behind_it(
+    server: NatsServer,
+) -> None:
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    await bus.ensure_stream(STREAM)
+    first = await bus.publish(Message("s.p.a", b"before"))
+    last = await bus.publish(Message("s.p.b", b"the last of all"))
+    await bus.close()
+    damage(server, STREAM.name, b"the last of all")
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    try:
+        for subject in ("s.p.>", "s.p.b"):
+            for sequence in (first.sequence, last.sequence):
+                with pytest.raises(WrongLastSequence):
+                    await bus.publish(Message("s.p.a", b"x", expect=Expect(subject, sequence)))
+        behind = await bus.publish(Message("s.p.a", b"behind", expect=Expect("s.p.>", 0)))
+        with pytest.raises(WrongLastSequence):
+            await bus.publish(Message("s.p.a", b"x", expect=Expect("s.p.>", 0)))
+        await bus.publish(Message("s.p.a", b"y", expect=Expect("s.p.>", behind.sequence)))
+        with pytest.raises(Damaged):
+            await bus.last("S", ["s.p.>"])
+        head = await head_of(bus, "S", "s.p.>")
+        assert (head.sequence, head.damage) == (behind.sequence + 1, None)
+    finally:
+        await bus.close()
+
+
+@pytest.mark.parametrize("lost", ["anchor", "log"])
+async def test_a_session_whose_last_planner_record_is_lost_is_quarantined_and_repaired_once(
+    server: NatsServer, lost: str
+) -> None:
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    await ensure_topology(bus)
+    shelf = Shelf(bus, "s")
+    state = await shelf.created()
+    if lost == "log":
+        await shelf.journal.snapshot(shelf.ref, state, 1_000)
+    else:
+        await shelf.do(state, acquire(state, P1))
+    head = await shelf.journal.newest(shelf.ref)
+    await bus.close()
+    damage(server, journal_stream(), b'"execution_id":"planner-1:aa"' if lost == "anchor" else b"snapshot")
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    try:
+        shelf = Shelf(bus, "s")
+
+        async def read(at_least: int) -> None:
+            await shelf.journal.load(shelf.ref, at_least)
+
+        async def pack_of(*_: str) -> str:
+            return "scripted"
+
+        with pytest.raises(Damaged):
+            await shelf.do(state, acquire(state, P2))
+        verdicts = await asyncio.gather(
+            *(quarantine(bus, shelf.committer, shelf.ref, read, at_ms=5, writer=f"p{n}") for n in range(4)),
+        )
+        assert sorted(verdicts) == ["stands", "stands", "stands", "written"]
+        blocks = BlockJournal(bus, shelf.committer, "test")
+        repairs = Repairer(bus, shelf.committer, shelf.journal, blocks, "test", pack_of)
+        plan = await repairs.plan(shelf.ref)
+        assert ("lost", head) in [(each.finding.trouble, each.finding.sequence) for each in plan.remedies]
+        order = Order(plan.digest, "ann", "the disk was replaced", 10_000)
+        done = await repairs.carry_out(shelf.ref, order)
+        state = await shelf.load()
+        assert state.anchor is not None
+        assert (state.anchor.status, state.head) == ("idle", done.sequence)
+        assert state.anchor.fence.run > state.anchor.run_id >= (1 if lost == "anchor" else 0)
+        state = await shelf.do(state, acquire(state, P2))
+        assert (await shelf.load()).head == state.head
+        assert (await verify(bus, journal_stream(), shelf.journal, shelf.ref)).open == []
     finally:
         await bus.close()

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anchorwatch.bus.port import BatchRefused, Bus, Expect, Message, Stored, WrongLastSequence
-from anchorwatch.core.errors import Fenced, Unavailable
+from anchorwatch.core.errors import Damaged, Fenced, Unavailable
 from anchorwatch.journal.grouping import Grouping
 
 DEADLINE_S = 15.0
@@ -47,12 +47,23 @@ class Committer:
         self._new_id = new_id
         self._grouping = Grouping(bus, ATTEMPT_TIMEOUT_S)
 
-    async def commit(self, writes: Sequence[Write], fence: Expect, deadline_s: float = DEADLINE_S) -> int:
+    async def commit(
+        self,
+        writes: Sequence[Write],
+        fence: Expect,
+        deadline_s: float = DEADLINE_S,
+        *,
+        behind: int | None = None,
+    ) -> int:
         """Append ``writes`` in order, all or none, if the fence holds; returns the last one's sequence (they follow on).
+
+        ``behind``: the last record of the fenced family that can be read, where the server cannot read the one behind it,
+        and says in a fence that there is none.
 
         Raises:
             Fenced: another writer's record stands behind ``fence.sequence``, or behind a write's own fence; nothing of
             ours was stored.
+            Damaged: the server cannot read what stands behind the fence; nothing was stored.
             Unavailable: not known to be stored within ``deadline_s``. It may be stored later; its fence
             keeps it harmless.
         """
@@ -69,14 +80,14 @@ class Committer:
         ]
         try:
             async with asyncio.timeout(deadline_s):
-                return await self._until_known(messages, fence)
+                return await self._until_known(messages, fence, behind)
         except TimeoutError:
             raise Unavailable(
                 f"the journal did not confirm a write to {writes[0].subject} within {deadline_s:g} s",
                 hint="is the NATS server up? `anchorwatch status`",
             ) from None
 
-    async def _until_known(self, messages: Sequence[Message], fence: Expect) -> int:
+    async def _until_known(self, messages: Sequence[Message], fence: Expect, behind: int | None) -> int:
         while True:
             try:
                 ack = await self._grouping.send(messages)
@@ -84,7 +95,10 @@ class Committer:
                     return ack.sequence
             except (WrongLastSequence, BatchRefused, Unavailable):
                 pass
-            landed = await self._landed(messages, fence)
+            if behind is None:
+                landed = await self._landed(messages, fence)
+            else:
+                landed = await self._landed_behind_the_lost(messages, replace(fence, sequence=behind))
             if landed is not None:
                 return landed
             await asyncio.sleep(RETRY_PAUSE_S)
@@ -103,6 +117,13 @@ class Committer:
         if not _is(first, messages[0]):
             raise Fenced(f"{first.subject} was written at {first.sequence} by another writer")
         return first.sequence + len(messages) - 1
+
+    async def _landed_behind_the_lost(self, messages: Sequence[Message], fence: Expect) -> int | None:
+        try:
+            return await self._landed(messages, fence)
+        except Damaged:
+            # Still nothing that can be read.
+            return None
 
     async def _check_own_fences(self, messages: Sequence[Message]) -> None:
         for message in messages:

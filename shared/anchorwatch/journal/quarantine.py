@@ -1,15 +1,16 @@
 """Quarantine in the journal: the anchor that says that its session refuses to run, since which record, and why.
 
-It is written directly behind the last planner record, whatever that is, and holds what the last anchor that can be read
-says. Where that is not the register's last, the fence is as high as anything in the journal demands.
+It is written directly behind the last planner record, whatever that is, also where the server itself cannot read it; and holds
+what the last anchor that can be read says. Where that is not the register's last, the fence is as high as anything in the
+journal demands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Literal
 
-from anchorwatch.bus.port import Bus, Expect, Stored
+from anchorwatch.bus.port import Bus, Stored
 from anchorwatch.codec import decode, decode_anchor, encode_anchor, sha256_hex
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import BadInput, Damaged, Fenced, NewerSchema
@@ -17,9 +18,9 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.core.session.quarantine import Lost, quarantined, rebuilt
 from anchorwatch.journal.commit import Committer, Write
+from anchorwatch.journal.heads import Head, commit_behind, head_of, readable, unread
 from anchorwatch.topology.subjects import SessionSubjects, parse_register
 
-PAGE = 512
 ATTEMPTS_MAX = 5
 REASON_CHARS_MAX = 500
 _RUN_OF_FX, _RUN_OF_LATE = 2, 1
@@ -44,20 +45,19 @@ async def quarantine(
     """
     subjects = SessionSubjects(ref)
     for _ in range(ATTEMPTS_MAX):
-        last = (await bus.last(committer.stream, [subjects.planner_family])).messages
-        head = max(last, key=lambda stored: stored.sequence, default=None)
-        damage = await _damage(read, head.sequence if head else 0)
+        head = await head_of(bus, committer.stream, subjects.planner_family)
+        # What the server cannot read at the end of the family is damage, whatever a reader of the rest may say.
+        damage = head.damage or await _damage(read, head.sequence)
         if damage is None:
             return "whole"
-        if head is None:
+        if head.stored is None:
             raise damage
-        anchor = await _believed(bus, committer.stream, ref, last)
-        if anchor.status in ("quarantined", "deleted"):
+        anchor = await _believed(bus, committer.stream, ref)
+        if anchor.status == "deleted" or (anchor.status == "quarantined" and head.damage is None):
             return "stands"
         try:
-            fence = Expect(subjects.planner_family, head.sequence)
             write = Write(subjects.anchor, _record(anchor, damage, head, at_ms, writer))
-            await committer.commit([write], fence)
+            await commit_behind(committer, [write], subjects.planner_family, head.sequence)
             return "written"
         except Fenced:
             continue
@@ -74,10 +74,11 @@ async def _damage(read: Read, at_least: int) -> Damaged | None:
     return None
 
 
-def _record(anchor: Anchor, damage: Damaged, head: Stored, at_ms: int, writer: str) -> bytes:
+def _record(anchor: Anchor, damage: Damaged, head: Head, at_ms: int, writer: str) -> bytes:
     reason = damage.message[:REASON_CHARS_MAX]
     body = {"reason": reason, "damage": {"sequence": damage.sequence, "register": damage.register}}
-    record = Record(Kind.QUARANTINED, at_ms, writer, body, link(head))
+    previous = "" if head.damage or head.stored is None else link(head.stored)
+    record = Record(Kind.QUARANTINED, at_ms, writer, body, previous)
     return encode_anchor(quarantined(anchor), record)[0]
 
 
@@ -117,38 +118,30 @@ def lost_behind(base: int, messages: Iterable[Stored]) -> Lost:
     return Lost(tuple(unreadable), frozenset(runs))
 
 
-async def _believed(bus: Bus, stream: str, ref: SessionRef, last: Sequence[Stored]) -> Anchor:
+async def _believed(bus: Bus, stream: str, ref: SessionRef) -> Anchor:
     """The session's anchor; where the last one cannot be read, what is safe to believe."""
-    subjects = SessionSubjects(ref)
-    newest = [stored for stored in last if stored.subject == subjects.anchor]
-    if newest:
+    subject = SessionSubjects(ref).anchor
+    try:
+        for stored in (await bus.last(stream, [subject])).messages:
+            return decode_anchor(stored.payload)[0]
+    except NewerSchema:
+        raise
+    except Damaged:
+        pass
+    base: tuple[Anchor, int] | None = None
+    everything = [stored async for stored in readable(bus, stream, SessionSubjects(ref).everything)]
+    anchors = [stored for stored in everything if stored.subject == subject]
+    for stored in anchors:
         try:
-            return decode_anchor(newest[0].payload)[0]
+            base = decode_anchor(stored.payload)[0], stored.sequence
         except NewerSchema:
             raise
         except Damaged:
-            pass
-    base: tuple[Anchor, int] | None = None
-    everything = await read_all(bus, stream, subjects.everything)
-    for stored in everything:
-        if stored.subject == subjects.anchor:
-            try:
-                base = decode_anchor(stored.payload)[0], stored.sequence
-            except NewerSchema:
-                raise
-            except Damaged:
-                continue
+            continue
     if base is None:
         raise Damaged(f"no anchor of {ref} can be read", hint="`anchorwatch journal verify`")
-    return rebuilt(base[0], lost_behind(base[1], everything))
-
-
-async def read_all(bus: Bus, stream: str, filter_: str) -> list[Stored]:
-    """Every message that matches, in order."""
-    found, start = list[Stored](), 1
-    while True:
-        page = await bus.range(stream, filter_, start, limit=PAGE)
-        found += page.messages
-        if not page.more:
-            return found
-        start = found[-1].sequence + 1
+    lost = lost_behind(base[1], everything)
+    gone = (await bus.counts(stream, subject)).get(subject, 0) - len(anchors)
+    if gone > 0:
+        lost = lost.also(gone, await unread(bus, stream, base[1] + 1))
+    return rebuilt(base[0], lost)

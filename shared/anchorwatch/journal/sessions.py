@@ -23,6 +23,7 @@ from anchorwatch.core.session.events import (
     StepDecided,
 )
 from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
+from anchorwatch.journal.heads import commit_behind, head_of
 from anchorwatch.journal.mapping import event_body, read_session_record
 from anchorwatch.journal.reading import STALE_ATTEMPTS_MAX, newest
 from anchorwatch.topology.subjects import SessionSubjects
@@ -98,9 +99,16 @@ class SessionJournal:
         certain age has too many subjects for a server to say of all of them that nothing follows.
 
         Raises:
-            Unavailable.
+            Damaged: it is behind all that can be read. Unavailable.
         """
-        found = await newest(self._bus, self._committer.stream, [SessionSubjects(ref).planner_family])
+        family = SessionSubjects(ref).planner_family
+        try:
+            found = await newest(self._bus, self._committer.stream, [family])
+        except Damaged:
+            head = await head_of(self._bus, self._committer.stream, family)
+            if head.damage:
+                raise
+            return head.sequence
         return max((stored.sequence for stored in found.values()), default=0)
 
     async def records(self, ref: SessionRef) -> list[Recorded]:
@@ -171,17 +179,41 @@ class SessionJournal:
             Fenced: another planner or a control was first, or the receipt was given before; load and decide again.
             Unavailable. TooLarge.
         """
-        writes, digests, previous = [], [], state.head_digest
+        writes, digests = self._writes(ref, state, events, at_ms, receipt, also)
+        fence = Expect(SessionSubjects(ref).planner_family, state.head)
+        last = await self._committer.commit(writes, fence, deadline_s)
+        return _with_events(state, events, digests, last - len(writes) + 1)
+
+    async def append_behind_the_lost(
+        self,
+        ref: SessionRef,
+        state: SessionState,
+        events: Sequence[PlannerEvent],
+        at_ms: int,
+        *,
+        receipt: Mapping[str, Any],
+    ) -> SessionState:
+        """As `append`, also where the server has a planner record behind what ``state`` knows, and cannot read it."""
+        writes, digests = self._writes(ref, state, events, at_ms, receipt, ())
+        last = await commit_behind(self._committer, writes, SessionSubjects(ref).planner_family, state.head)
+        return _with_events(state, events, digests, last - len(writes) + 1)
+
+    def _writes(
+        self,
+        ref: SessionRef,
+        state: SessionState,
+        events: Sequence[PlannerEvent],
+        at_ms: int,
+        receipt: Mapping[str, Any] | None,
+        also: Sequence[Write],
+    ) -> tuple[list[Write], list[str]]:
+        """What records the events, chained to the state's head, and the digest of each."""
+        writes, digests, previous = list[Write](), list[str](), state.head_digest
         for event in events:
             write, previous = self._write(ref, event, previous, at_ms)
             writes.append(write)
             digests.append(previous)
-        fence = Expect(SessionSubjects(ref).planner_family, state.head)
-        writes += [*self._control(ref, events, receipt, at_ms), *also]
-        last = await self._committer.commit(writes, fence, deadline_s)
-        for offset, (event, digest) in enumerate(zip(events, digests, strict=True)):
-            state = apply(state, Recorded(last - len(writes) + 1 + offset, event, digest))
-        return state
+        return [*writes, *self._control(ref, events, receipt, at_ms), *also], digests
 
     def _control(
         self, ref: SessionRef, events: Sequence[PlannerEvent], receipt: Mapping[str, Any] | None, at_ms: int
@@ -247,6 +279,14 @@ class SessionJournal:
                 head, digest = stored.sequence, recorded.digest
             records.append(recorded)
         return replay(state, records)
+
+
+def _with_events(
+    state: SessionState, events: Sequence[PlannerEvent], digests: Sequence[str], first: int
+) -> SessionState:
+    for sequence, (event, digest) in enumerate(zip(events, digests, strict=True), first):
+        state = apply(state, Recorded(sequence, event, digest))
+    return state
 
 
 def _anchor_in(stored: Stored) -> Anchor:

@@ -244,6 +244,7 @@ class SimServer:
         page = store.range(filter_, from_sequence, limit, seen)
         up_to = page.messages[-1].sequence if page.messages else from_sequence - 1
         if not page.more and (reach is None or up_to < reach) and not store.is_wide(filter_):
+            store.check_quiet(filter_, up_to + 1)
             up_to = max(up_to, seen)
         return dataclasses.replace(page, up_to=up_to)
 

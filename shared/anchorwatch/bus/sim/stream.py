@@ -12,7 +12,7 @@ from itertools import islice
 from anchorwatch.bus.port import MESSAGE_ID_HEADER, Page, Stored, StreamState, ranges
 from anchorwatch.bus.sim.compare import dedupe_window_s
 from anchorwatch.bus.sim.index import SubjectIndex
-from anchorwatch.core.errors import BadInput, TooLarge
+from anchorwatch.core.errors import BadInput, Damaged, TooLarge
 from anchorwatch.topology.streams import StreamSpec
 from anchorwatch.topology.subjects import matches
 
@@ -46,6 +46,7 @@ class StreamStore:
         self.messages: OrderedDict[int, Stored] = OrderedDict()
         self.on_stored: list[Callable[[Stored], None]] = []
         self.on_removed: list[Callable[[int], None]] = []
+        self.unreadable: dict[int, Stored] = {}  # counted, and damaged on the disk
         self.replaced: dict[str, Stored] = {}  # what stood at a subject before, for stale reads
         self._now_ms = now_ms
         self._index = SubjectIndex()
@@ -103,6 +104,12 @@ class StreamStore:
         stored = self.messages[sequence]
         self.messages[sequence] = replace(stored, payload=payload)
         self._bytes += len(payload) - len(stored.payload)
+
+    def lose(self, sequence: int) -> None:
+        """Have the disk damage a message so that the server cannot read it; it counts it all the same."""
+        self.unreadable[sequence] = self.messages.pop(sequence)
+        for tell in self.on_removed:
+            tell(sequence)
 
     def announce(self, stored: Stored) -> None:
         for tell in self.on_stored:
@@ -163,13 +170,15 @@ class StreamStore:
     def last_of(self, filter_: str) -> int:
         """The last sequence of what matches, 0 for none."""
         self.expire()
-        return self._index.last(filter_)
+        last = self._index.last(filter_)
+        # The real server takes a last message that it cannot read for none.
+        return 0 if last in self.unreadable else last
 
     def lasts(self, filters: Iterable[str], up_to: int, subjects_max: int = LAST_SUBJECTS_MAX) -> Page:
         """The last message up to ``up_to`` of every subject that matches.
 
         Raises:
-            TooLarge: more than ``subjects_max`` subjects match.
+            TooLarge: more than ``subjects_max`` subjects match. Damaged: one of them is unreadable.
         """
         self.expire()
         found: set[int] = set()
@@ -182,7 +191,22 @@ class StreamStore:
                 raise TooLarge(
                     f"more than {subjects_max} subjects match {filter_!r}", hint="use a narrower filter"
                 )
+        self._check_readable(found)
         return Page(tuple(self.messages[sequence] for sequence in sorted(found)), up_to)
+
+    def check_quiet(self, filter_: str, from_sequence: int) -> None:
+        """As the real bus finds out that nothing follows: by the last message of each subject, from a sequence on.
+
+        Raises:
+            Damaged: one of them is unreadable.
+        """
+        if self.unreadable:
+            lasts = (sequences[-1] for sequences in self._index.match(filter_))
+            self._check_readable(last for last in lasts if last >= from_sequence)
+
+    def _check_readable(self, lasts: Iterable[int]) -> None:
+        if not self.unreadable.keys().isdisjoint(lasts):
+            raise Damaged(f"the last message of a subject of {self.spec.name} cannot be read by the server")
 
     def range(self, filter_: str, from_sequence: int, limit: int, up_to: int) -> Page:
         """Matching messages in order, from a sequence on, as far as ``up_to``."""
@@ -191,6 +215,8 @@ class StreamStore:
         for sequence in self._sequences(filter_, from_sequence):
             if sequence > up_to:
                 break
+            if sequence in self.unreadable:
+                continue
             if len(chosen) == limit:
                 return Page(tuple(chosen), up_to, more=True)
             chosen.append(self.messages[sequence])
@@ -212,22 +238,24 @@ class StreamStore:
     def state(self) -> StreamState:
         self.expire()
         first = next(iter(self.messages), self.last_sequence + 1 if self.last_sequence else 0)
-        return StreamState(first, self.last_sequence, len(self.messages), self._bytes)
+        count = len(self.messages) + len(self.unreadable)
+        return StreamState(first, self.last_sequence, count, self._bytes)
 
     def holes(self) -> list[tuple[int, int]]:
         """The sequences up to the last that are not there, as ranges."""
         self.expire()
-        return ranges(set(range(1, self.last_sequence + 1)) - self.messages.keys())
+        return ranges(set(range(1, self.last_sequence + 1)) - self.messages.keys() - self.unreadable.keys())
 
     def counts(self, filter_: str) -> dict[str, int]:
         """How many messages each subject that matches has."""
         self.expire()
-        return dict(Counter(self.messages[at].subject for at in self._sequences(filter_, 1)))
+        there = self.messages | self.unreadable
+        return dict(Counter(there[at].subject for at in self._sequences(filter_, 1)))
 
     def _sequences(self, filter_: str, from_sequence: int) -> Iterator[int]:
         if self.last_sequence - from_sequence < TAIL:
             tail = range(from_sequence, self.last_sequence + 1)
-            found = ((sequence, self.messages.get(sequence)) for sequence in tail)
+            found = ((at, self.messages.get(at) or self.unreadable.get(at)) for at in tail)
             return iter([at for at, stored in found if stored and matches(filter_, stored.subject)])
         return heapq.merge(
             *(sequences[bisect_left(sequences, from_sequence) :] for sequences in self._index.match(filter_))

@@ -5,6 +5,7 @@ A fence is never invented lower than anything that the journal shows: a run, onc
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from anchorwatch.core.anchor import Anchor, Fence, Status
@@ -33,6 +34,11 @@ class Lost:
 
     unreadable: tuple[int, ...]
     runs: frozenset[int]
+
+    def also(self, count: int, holes: Iterable[tuple[int, int]]) -> Lost:
+        """With ``count`` further anchors that the server lost, somewhere in the ``holes`` (first, last) of its stream."""
+        places = [at for first, last in holes for at in range(first, min(last, first + count) + 1)][:count]
+        return replace(self, unreadable=tuple(sorted({*self.unreadable, *places})))
 
 
 def rebuilt(base: Anchor, lost: Lost) -> Anchor:

@@ -7,7 +7,7 @@ all that stands before.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,7 +23,7 @@ from anchorwatch.journal.effect_mapping import read_effect
 from anchorwatch.journal.integrity.anchors import wrong_with
 from anchorwatch.journal.integrity.families import Families
 from anchorwatch.journal.integrity.findings import Finding
-from anchorwatch.journal.integrity.reading import Place, place_of, read
+from anchorwatch.journal.integrity.reading import PREFIX_TOKENS, Place, place_of, read
 from anchorwatch.journal.mapping import read_session_record
 from anchorwatch.journal.timeline import ODD, Opened
 from anchorwatch.topology.subjects import WAKE, Register
@@ -95,13 +95,34 @@ class Examiner:
         if place.path[0] == "p":
             self.head = stored
 
-    def miss(self, holes: Iterable[tuple[int, int]]) -> None:
-        """Sequences that the stream does not hold; what stood before this session's first record was none of its."""
-        for first, through in holes:
-            if through > self.first:
-                what = "it is gone from the journal, which removes nothing"
-                self.findings.append(Finding(first, "", "", "lost", what, through=through))
+    def miss(self, holes: Iterable[tuple[int, int]], short: Mapping[str, int] | None = None) -> None:
+        """Sequences that nobody can read; what stood before this session's first record was none of its.
+
+        ``short``: how many messages the server counts of a subject beyond those that were read.
+        """
+        lost = [(first, through) for first, through in holes if through > self.first]
+        what = "it is gone from the journal, which removes nothing"
+        if short:
+            registers = sorted(".".join(subject.split(".")[PREFIX_TOKENS:]) for subject in short)
+            what += f"; of this session the server cannot read what it has of {', '.join(registers)}"
+        for first, through in lost:
+            self.findings.append(Finding(first, "", "", "lost", what, through=through))
         self.findings.sort(key=lambda finding: finding.sequence)
+        for subject, count in (short or {}).items():
+            self._lose(Register(self.ref, tuple(subject.split(".")[PREFIX_TOKENS:])), count, lost)
+        self.families.suspect(lost)
+
+    def _lose(self, register: Register, count: int, lost: Sequence[tuple[int, int]]) -> None:
+        """What follows from records of a register that the server counts, and cannot read."""
+        if register.kind == "p.anchor":
+            behind = [(max(first, self.anchor_sequence + 1), last) for first, last in lost]
+            places = Lost((), frozenset()).also(count, behind).unreadable
+            self._unread_anchors = sorted({*self._unread_anchors, *places})
+        elif register.path[0] == "fx":
+            call = _call_in(register)
+            if call is not None:
+                self._runs.add(call.run)
+                self.families.lose(register.pool, call, register.kind, lost)
 
     def miss_last(self, why: str) -> None:
         """The server has a last record of some register behind all that were read, and cannot read it; it does not say where."""
@@ -166,7 +187,7 @@ class Examiner:
                 return self._change(recorded.sequence, event, opened.record.at_ms)
             case CommandDecided() as event:
                 self._runs.add(event.call.run)
-                return self.families.decide(event)
+                return self.families.decide(event, recorded.sequence)
             case _:
                 return ""
 
@@ -185,9 +206,11 @@ class Examiner:
 
 def _call_of(place: Place) -> CallId | None:
     """The command that a record is about by its subject."""
-    if place.path[0] != "fx":
-        return None
+    return _call_in(Register(SessionRef("", ""), place.path)) if place.path[0] == "fx" else None
+
+
+def _call_in(register: Register) -> CallId | None:
     try:
-        return Register(SessionRef("", ""), place.path).call
+        return register.call
     except (ValueError, IndexError):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from anchorwatch.core.effect.state import Claimed, EffectEvent, EffectState, Outcome, apply_effect
@@ -11,7 +12,7 @@ from anchorwatch.core.session.events import CommandDecided
 
 @dataclass(slots=True)
 class Family:
-    """One command's records. ``head``: sequence of the last, readable or not.
+    """One command's records. ``head``: sequence of the last that the server can read, whether or not it can be trusted.
 
     ``unread``: one behind the last outcome cannot be read. ``command``: what was decided, where that can be read.
     """
@@ -41,13 +42,14 @@ class Families:
 
     by_call: dict[tuple[str, CallId], Family] = field(default_factory=dict)
     commands: dict[tuple[str, CallId], CommandDecided] = field(default_factory=dict)
+    decided_at: dict[tuple[str, CallId], int] = field(default_factory=dict)
 
-    def decide(self, command: CommandDecided) -> str:
+    def decide(self, command: CommandDecided, sequence: int) -> str:
         """A command stands in the journal; what is wrong with that."""
         key = command.pool, command.call
         if key in self.commands:
             return f"the command {command.call} was decided before"
-        self.commands[key] = command
+        self.commands[key], self.decided_at[key] = command, sequence
         if key in self.by_call:
             self.by_call[key].command = command
         return ""
@@ -58,6 +60,23 @@ class Families:
         family.head, family.unread = sequence, True
         if register == "fx.claim":
             family.claims.add(sequence)
+
+    def lose(self, pool: str, call: CallId, register: str, holes: Sequence[tuple[int, int]]) -> None:
+        """The server counts a record of a family that it cannot read, in one of the ``holes`` (first, last) of its stream."""
+        family = self._of(pool, call)
+        # An outcome that can be read is all that counts.
+        family.unread = family.state.outcome is None
+        if register == "fx.claim":
+            family.claims.add(_place(holes, self.decided_at.get((pool, call), 0)))
+
+    def suspect(self, holes: Sequence[tuple[int, int]]) -> None:
+        """Of a command that nobody is known to have taken up, the claim may have stood where nobody can read any more."""
+        for (pool, call), decided_at in self.decided_at.items():
+            family = self.by_call.get((pool, call))
+            if family is not None and (family.state.outcome is not None or family.may_have_run):
+                continue
+            if any(last > decided_at for _, last in holes):
+                self.lose(pool, call, "fx.claim", holes)
 
     def take(self, pool: str, call: CallId, sequence: int, at_ms: int, event: EffectEvent) -> str:
         """A record of a family; what is wrong with it."""
@@ -81,6 +100,10 @@ class Families:
         if key not in self.by_call:
             self.by_call[key] = Family(pool, call, command=self.commands.get(key))
         return self.by_call[key]
+
+
+def _place(holes: Sequence[tuple[int, int]], behind: int) -> int:
+    return next((max(first, behind + 1) for first, last in holes if last > behind), behind + 1)
 
 
 def _wrong(family: Family, call: CallId, event: EffectEvent) -> str:

@@ -20,7 +20,7 @@ from anchorwatch.journal.timeline import ODD, Opened, open_record
 from anchorwatch.topology.subjects import Register
 
 WHAT_CHARS_MAX: Final = 300
-_PREFIX_TOKENS: Final = 5
+PREFIX_TOKENS: Final = 5
 _KINDS: Final[Mapping[str, frozenset[str]]] = {
     "in": frozenset({Kind.INPUT}),
     "p.log": frozenset({Kind.STEP, Kind.SNAPSHOT, Kind.COMPACTION}),
@@ -57,7 +57,7 @@ class Place:
 
 def place_of(ref: SessionRef, stored: Stored) -> Place:
     """The place of a message of this session, whatever its subject looks like behind that."""
-    path = tuple(stored.subject.split(".")[_PREFIX_TOKENS:])
+    path = tuple(stored.subject.split(".")[PREFIX_TOKENS:])
     try:
         return Place(stored, path, Register(ref, path).kind)
     except IndexError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from anchorwatch.bus.port import Bus, Expect
+from anchorwatch.bus.port import Bus
 from anchorwatch.codec import decode, encode
 from anchorwatch.core.effect.state import Outcome
 from anchorwatch.core.errors import ChangedSince, Fenced
@@ -22,6 +22,7 @@ from anchorwatch.core.session.quarantine import at_rest, repaired
 from anchorwatch.journal.blocks import BlockJournal, Entry, Resource
 from anchorwatch.journal.commit import Committer, Write
 from anchorwatch.journal.effect_mapping import effect_body
+from anchorwatch.journal.heads import commit_behind
 from anchorwatch.journal.integrity.families import Family
 from anchorwatch.journal.integrity.plan import Plan, plan
 from anchorwatch.journal.integrity.report import Examination
@@ -139,7 +140,9 @@ class Repairer:
         )
         behind = SessionState(head=agreed.head, head_digest=agreed.head_digest)
         receipt = {"by": order.by, "body_sha256": order.plan}
-        after = await self._sessions.append(agreed.ref, behind, events, order.at_ms, receipt=receipt)
+        after = await self._sessions.append_behind_the_lost(
+            agreed.ref, behind, events, order.at_ms, receipt=receipt
+        )
         return Repaired(after.head, order.by, replayed=False)
 
     async def _settle(self, agreed: Plan, family: Family, order: Order) -> None:
@@ -165,10 +168,10 @@ class Repairer:
         register, kind, body = effect_body(done)
         payload, _ = encode(Record(kind, order.at_ms, self._writer, body))
         subjects = SessionSubjects(ref)
-        fence = Expect(subjects.effect_family(family.pool, family.call), family.head)
+        write = Write(subjects.effect(family.pool, family.call, register), payload)
         try:
-            await self._committer.commit(
-                [Write(subjects.effect(family.pool, family.call, register), payload)], fence
+            await commit_behind(
+                self._committer, [write], subjects.effect_family(family.pool, family.call), family.head
             )
         except Fenced:
             # Somebody had more to say of it: then the plan is of what was, and is not carried out.
