@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from anchorwatch.bus.port import Stored
+from anchorwatch.core.memo import OfEach
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.state import PastTurn
@@ -16,6 +17,8 @@ from anchorwatch_planner.cache import Cache
 from anchorwatch_planner.evidence import Cause
 
 _OPEN = ("pending", "unknown")
+KNOWN = 2_048
+"""Of how many conversations it is remembered which of their turns an outcome may yet come to."""
 
 
 class Reading:
@@ -86,8 +89,13 @@ def is_closed(state: SessionState) -> bool:
     """Whether the session is at rest, and no outcome can come any more: of a turn that was cancelled, or one settled by hand."""
     if state.anchor is None or state.anchor.status != "idle" or state.unsettled:
         return False
-    return not (_any_open(state.history) or any(_any_open(hidden.turns) for hidden in state.archives))
+    pasts = (state.history, *(hidden.turns for hidden in state.archives))
+    return not any(any(_are_open(past)) for past in pasts)
 
 
-def _any_open(turns: Iterable[PastTurn]) -> bool:
-    return any(call.state in _OPEN for turn in turns for step in turn.steps for call in step.calls)
+def _is_open(turn: PastTurn) -> bool:
+    return any(call.state in _OPEN for step in turn.steps for call in step.calls)
+
+
+# A turn that is over stays the same object, until an outcome comes to it.
+_are_open = OfEach(_is_open, KNOWN)

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anchorwatch.codec import canonical_json
-from anchorwatch.core.memo import ByIdentity
-from anchorwatch.models.port import PAST_REMEMBERED, TOOLS_REMEMBERED, WHOLE_PASTS_REMEMBERED, ModelRequest
+from anchorwatch.core.memo import ByIdentity, OfEach
+from anchorwatch.models.port import TOOLS_REMEMBERED, WHOLE_PASTS_REMEMBERED, ModelRequest
 
 List = Sequence[Mapping[str, Any]]
 
@@ -37,7 +37,7 @@ def request_digest(request: ModelRequest) -> str:
 
 
 def _beginning(request: ModelRequest) -> Sequence[bytes]:
-    parts = filter(None, (_inside(request.opening), *map(_past_bytes, request.past)))
+    parts = filter(None, (_inside(request.opening), *_past_bytes(request.past)))
     return b'{"messages":[', b",".join(parts)
 
 
@@ -51,7 +51,7 @@ def _inside(messages: List) -> bytes:
     return canonical_json(list(messages))[1:-1]
 
 
-_past_bytes: ByIdentity[List, bytes] = ByIdentity(_inside, PAST_REMEMBERED)
+_past_bytes: OfEach[List, bytes] = OfEach(_inside, WHOLE_PASTS_REMEMBERED)
 _tools_bytes: ByIdentity[List, bytes] = ByIdentity(_inside, TOOLS_REMEMBERED)
 _begun: ByIdentity[Sequence[List], dict[bytes, hashlib._Hash]] = ByIdentity(
     lambda _: {}, WHOLE_PASTS_REMEMBERED

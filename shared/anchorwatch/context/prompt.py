@@ -16,7 +16,7 @@ from anchorwatch.context import template
 from anchorwatch.context.ladder import Rung, folded, steps_shown, summary_shown
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.facts import Observation
-from anchorwatch.core.memo import ByIdentity
+from anchorwatch.core.memo import ByIdentity, OfEach
 from anchorwatch.core.session.outputs import stand_in
 from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, Step, Summary, Turn
 from anchorwatch.core.session.wakes import SCHEDULE_SOURCE, shown, tally
@@ -125,6 +125,10 @@ def _summary(summary: Summary, rung: Rung) -> str:
     source = "a model" if summary.source == "model" else "the records"
     label = template.SUMMARY.format(through=summary.through_run, turns=summary.turns, source=source)
     return f"{label}\n{template.quoted(summary_shown(summary, rung))}"
+
+
+def _shown(past: PastTurn | tuple[PastTurn, ...]) -> tuple[Chat, ...]:
+    return _folded(past) if isinstance(past, tuple) else _past_turn(past)
 
 
 def _folded(turns: Sequence[PastTurn]) -> tuple[Chat, ...]:
@@ -274,13 +278,9 @@ def _now(observation: Observation, critical: str) -> str:
     )
 
 
-# A turn that is over stays the same object, so it is the same messages in every later request; so it is with an agent's tools,
-# and, while a turn runs, with all that were before it.
+# A turn that is over stays the same object, so it is the same messages in every later request; so it is with an agent's tools.
 _past_turn = ByIdentity(past_messages, PAST_REMEMBERED)
-_past: ByIdentity[tuple[PastTurn | tuple[PastTurn, ...], ...], tuple[tuple[Chat, ...], ...]] = ByIdentity(
-    lambda shown: tuple(_folded(each) if isinstance(each, tuple) else _past_turn(each) for each in shown),
-    WHOLE_PASTS_REMEMBERED,
-)
+_past = OfEach(_shown, WHOLE_PASTS_REMEMBERED)
 _tools: ByIdentity[Sequence[ToolSpec], tuple[Chat, ...]] = ByIdentity(
     lambda tools: tuple(map(_tool, tools)), TOOLS_REMEMBERED
 )

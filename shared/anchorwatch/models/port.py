@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.core.facts import Facts, Observation
 
-PAST_REMEMBERED, WHOLE_PASTS_REMEMBERED, TOOLS_REMEMBERED = 8_192, 256, 512
+PAST_REMEMBERED, WHOLE_PASTS_REMEMBERED, TOOLS_REMEMBERED = 8_192, 512, 512
 """On how many turns of the past, conversations, and sets of tools, whoever works on requests remembers its work."""
 Chat = Mapping[str, Any]
 """A message in the form of chat.completions."""

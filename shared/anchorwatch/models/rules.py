@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from anchorwatch.core.agents import RULES
-from anchorwatch.core.memo import ByIdentity
+from anchorwatch.core.memo import ByIdentity, OfEach
 from anchorwatch.models.port import (
-    PAST_REMEMBERED,
     TOOLS_REMEMBERED,
     WHOLE_PASTS_REMEMBERED,
     Chat,
@@ -41,8 +40,8 @@ class RulesModel:
         Nothing is sent, so nothing depends on the exact number, which would be a tenth of what a turn by rules costs.
         """
         messages = sum(map(_chars, (*request.opening, *request.now)))
-        past = _chars_of_whole_past(request.past)
-        return math.ceil((messages + past + _chars_of_tools(request.tools)) / CHARS_A_TOKEN)
+        past = _chars_of_past(request.past)
+        return math.ceil((messages + sum(past) + _chars_of_tools(request.tools)) / CHARS_A_TOKEN)
 
     async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:  # noqa: ARG002 - rules take no time
         """Decide. Raises nothing of its own: what a pack's rules raise is a fault of the pack, and passes through."""
@@ -68,8 +67,5 @@ def _schemas(tools: Sequence[Mapping[str, Any]]) -> int:
     return sum(len(json.dumps(tool, ensure_ascii=False)) for tool in tools)
 
 
-_chars_of_past: ByIdentity[Sequence[Chat], int] = ByIdentity(_whole, PAST_REMEMBERED)
-_chars_of_whole_past: ByIdentity[Sequence[Sequence[Chat]], int] = ByIdentity(
-    lambda past: sum(map(_chars_of_past, past)), WHOLE_PASTS_REMEMBERED
-)
+_chars_of_past: OfEach[Sequence[Chat], int] = OfEach(_whole, WHOLE_PASTS_REMEMBERED)
 _chars_of_tools: ByIdentity[Sequence[Mapping[str, Any]], int] = ByIdentity(_schemas, TOOLS_REMEMBERED)

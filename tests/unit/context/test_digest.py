@@ -26,3 +26,18 @@ def test_requests_that_share_a_past_have_each_the_digest_of_the_whole(
         whole = canonical_json({"messages": list(request.messages), "tools": list(request.tools)})
         assert request_bytes(request) == whole
         assert request_digest(request) == sha256_hex(whole)
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=12), st.integers(1, 4), st.data())
+def test_a_conversation_that_goes_on_has_at_each_turn_the_digest_of_the_whole(
+    turns: list[tuple[Chat, ...]], shown: int, data: st.DataObject
+) -> None:
+    for through in range(1, len(turns) + 1):
+        past = list(turns[max(0, through - shown) : through])
+        if data.draw(st.booleans()):
+            # What became of a call was heard after its turn was over.
+            past[data.draw(st.integers(0, len(past) - 1))] = ({"role": "user", "content": f"late {through}"},)
+        request = ModelRequest((), (), SITUATION, (), tuple(past))
+        assert request_digest(request) == sha256_hex(request_bytes(request))
+        whole = canonical_json({"messages": list(request.messages), "tools": []})
+        assert request_bytes(request) == whole

@@ -1,10 +1,10 @@
-"""A memo by identity: it never mistakes one value for another, and stays bounded."""
+"""Memos by identity: they never mistake one value for another, and stay bounded."""
 
 from __future__ import annotations
 
 import weakref
 
-from anchorwatch.core.memo import ByIdentity
+from anchorwatch.core.memo import ByIdentity, OfEach
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,4 +49,75 @@ def test_what_came_last_is_known_however_many_came_before(size_max: int, order: 
 def test_it_holds_no_more_than_twice_its_size() -> None:
     count = ByIdentity[Value, int](id, 10)
     seen = [weakref.ref(value) for value in (Value() for _ in range(1_000)) if count(value)]
+    assert sum(each() is not None for each in seen) <= 20
+
+
+class Turn:
+    """A value that is equal to others, and is worked on all the same."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Turn)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def number_of(turn: Turn) -> tuple[int]:
+    return (turn.number,)
+
+
+CHANGES = st.sampled_from(["grow", "slide", "cut", "revise", "revise the last", "empty", "again", "a copy"])
+
+
+@given(
+    st.integers(1, 4),
+    st.lists(st.tuples(st.integers(0, 2), CHANGES, st.integers(0, 7)), max_size=60),
+)
+def test_of_each_is_what_it_would_be_anew_however_a_sequence_changes(
+    size_max: int, changes: list[tuple[int, str, int]]
+) -> None:
+    of_each = OfEach(number_of, size_max)
+    pasts: list[tuple[Turn, ...]] = [(), (), ()]
+    for count, (which, change, index) in enumerate(changes):
+        past, new = pasts[which], Turn(count)
+        match change:
+            case "grow":
+                past = (*past, new)
+            case "slide":
+                past = (*past[1:], new)
+            case "cut":
+                past = past[index:]
+            case "revise":
+                past = (*past[:index], new, *past[index + 1 :])
+            case "revise the last":
+                past = (*past[:-1], new)
+            case "empty":
+                past = ()
+            case "a copy":
+                past = tuple(each for each in past)
+        pasts[which] = past
+        assert of_each(past) == tuple(map(number_of, past))
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=40))
+def test_what_a_sequence_has_in_common_with_the_one_before_is_not_made_again(slides: list[bool]) -> None:
+    made: list[Turn] = []
+
+    def make(turn: Turn) -> int:
+        made.append(turn)
+        return turn.number
+
+    of_each, past = OfEach(make, 2), (Turn(0),)
+    of_each(past)
+    for number, slide in enumerate(slides, 1):
+        past = (*past[slide:], Turn(number))
+        assert of_each(past) is of_each(past)
+    assert [turn.number for turn in made] == list(range(len(slides) + 1))
+
+
+def test_of_each_holds_no_more_sequences_than_twice_its_size() -> None:
+    of_each = OfEach[Value, int](id, 10)
+    seen = [weakref.ref(value) for value in (Value() for _ in range(1_000)) if of_each((value,))]
     assert sum(each() is not None for each in seen) <= 20

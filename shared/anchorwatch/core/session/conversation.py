@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from anchorwatch.core.anchor import RunOutcome
-from anchorwatch.core.memo import ByIdentity
+from anchorwatch.core.memo import OfEach
 from anchorwatch.core.session.outputs import stand_in
 from anchorwatch.core.session.state import (
     Archive,
@@ -30,8 +30,8 @@ HISTORY_CHARS_MAX = 96_000
 PAST_TEXT_CHARS_MAX = 1_200
 PAST_OUTPUT_CHARS_MAX = 4_000
 PAST_INPUTS_MAX = 10
-TURNS_WEIGHED = 8_192
-"""On how many turns of the past, of all sessions, it is remembered what they weigh."""
+WEIGHED = 2_048
+"""Of how many conversations it is remembered what their turns weigh."""
 
 
 def past_turn(turn: Turn, outcome: RunOutcome, reason: str, last: Step | None) -> PastTurn:
@@ -142,8 +142,8 @@ def _weigh(past: PastTurn) -> int:
     return texts + steps + kinds + len(past.reason)
 
 
-# A turn that is over stays the same object, and is weighed at the end of each later one.
-_weight = ByIdentity(_weigh, TURNS_WEIGHED)
+# A turn that is over stays the same object, and counts at the end of each later one.
+_weights = OfEach(_weigh, WEIGHED)
 
 
 def _bounded(state: SessionState) -> SessionState:
@@ -151,11 +151,12 @@ def _bounded(state: SessionState) -> SessionState:
 
     What goes leaves a line each; a compaction would have told more.
     """
-    turns = [*(each for hidden in state.archives for each in hidden.turns), *state.history]
-    total = sum(map(_weight, turns)) + sum(len(each.summary.text) for each in state.archives if each.summary)
+    turns = (*(each for hidden in state.archives for each in hidden.turns), *state.history)
+    weights = _weights(turns)
+    total = sum(weights) + sum(len(each.summary.text) for each in state.archives if each.summary)
     gone = 0
     while len(turns) - gone > 1 and (len(turns) - gone > HISTORY_TURNS_MAX or total > HISTORY_CHARS_MAX):
-        total -= _weight(turns[gone])
+        total -= weights[gone]
         gone += 1
     if not gone:
         return state
