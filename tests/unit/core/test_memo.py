@@ -97,6 +97,8 @@ def test_of_each_is_what_it_would_be_anew_however_a_sequence_changes(
                 past = ()
             case "a copy":
                 past = tuple(each for each in past)
+            case _:
+                pass
         pasts[which] = past
         assert of_each(past) == tuple(map(number_of, past))
 
@@ -109,7 +111,8 @@ def test_what_a_sequence_has_in_common_with_the_one_before_is_not_made_again(sli
         made.append(turn)
         return turn.number
 
-    of_each, past = OfEach(make, 2), (Turn(0),)
+    of_each = OfEach(make, 2)
+    past: tuple[Turn, ...] = (Turn(0),)
     of_each(past)
     for number, slide in enumerate(slides, 1):
         past = (*past[slide:], Turn(number))
