@@ -102,9 +102,9 @@ async def test_the_buckets_revision_changes_with_every_write(world: World, bus: 
 
 async def test_a_key_with_a_time_to_live_expires(world: World, bus: Bus) -> None:
     bucket = await make(world, bus, key_ttl=True)
-    revision = await bucket.create("k", b"1", ttl_s=1)
+    revision = await bucket.create("k", b"1", ttl_s=3)
     with pytest.raises(KeyExists):
-        await bucket.create("k", b"2", ttl_s=1)
+        await bucket.create("k", b"2", ttl_s=3)
 
     async def gone() -> bool:
         return await bucket.get("k") is None
@@ -118,10 +118,10 @@ async def test_a_key_with_a_time_to_live_expires(world: World, bus: Bus) -> None
 
 async def test_an_update_with_a_time_to_live_renews_it(world: World, bus: Bus) -> None:
     bucket = await make(world, bus, key_ttl=True)
-    revision = await bucket.create("k", b"1", ttl_s=2)
-    for _ in range(3):
+    revision = await bucket.create("k", b"1", ttl_s=3)
+    for _ in range(4):
         await world.advance(1.0)
-        revision = await bucket.update("k", b"1", revision, ttl_s=2)
+        revision = await bucket.update("k", b"1", revision, ttl_s=3)
     await world.advance(0.5)
     assert await bucket.get("k") is not None
 

@@ -118,12 +118,12 @@ async def test_after_the_window_the_same_message_id_is_stored_again(world: World
 
 
 async def test_a_retry_does_not_prolong_the_window(world: World, bus: Bus) -> None:
-    await world.make_stream(bus, dedupe_window_s=1.0)
+    await world.make_stream(bus, dedupe_window_s=3.0)
     message = Message(world.subject("s.a"), b"1", message_id="m")
     await bus.publish(message)
-    await world.advance(0.5)
+    await world.advance(1.0)
     assert (await bus.publish(message)).duplicate
-    await world.advance(1.2)
+    await world.advance(2.5)
     assert not (await bus.publish(message)).duplicate
 
 
@@ -164,7 +164,7 @@ async def test_of_many_writers_with_one_fence_exactly_one_wins(world: World, bus
 async def test_a_message_with_a_time_to_live_goes_by_itself(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus, message_ttl=True)
     subject = world.subject("s.a")
-    await bus.publish(Message(subject, b"short", ttl_s=1))
+    await bus.publish(Message(subject, b"short", ttl_s=3))
     await bus.publish(Message(world.subject("s.b"), b"lasting"))
 
     async def gone() -> bool:

@@ -10,14 +10,19 @@ from anchorwatch.core.errors import Unavailable
 
 from tests.conformance.worlds import World
 
+ANSWERED_S = 30.0
+NO_ANSWER_S = 0.2
+
 
 async def test_a_request_is_answered(world: World, bus: Bus) -> None:
     async def answer(subject: str, payload: bytes) -> bytes:
         return subject.encode() + b" " + payload
 
     await (await world.connect()).subscribe(world.subject("rpc.*"), answer)
-    assert await bus.request(world.subject("rpc.a"), b"x", 2.0) == f"{world.subject('rpc.a')} x".encode()
-    assert await bus.request(world.subject("rpc.a"), b"", 2.0) == f"{world.subject('rpc.a')} ".encode()
+    assert (
+        await bus.request(world.subject("rpc.a"), b"x", ANSWERED_S) == f"{world.subject('rpc.a')} x".encode()
+    )
+    assert await bus.request(world.subject("rpc.a"), b"", ANSWERED_S) == f"{world.subject('rpc.a')} ".encode()
 
 
 async def test_an_empty_answer_is_an_answer(world: World, bus: Bus) -> None:
@@ -25,13 +30,13 @@ async def test_an_empty_answer_is_an_answer(world: World, bus: Bus) -> None:
         return b""
 
     await bus.subscribe(world.subject("rpc"), answer)
-    assert await bus.request(world.subject("rpc"), b"x", 2.0) == b""
+    assert await bus.request(world.subject("rpc"), b"x", ANSWERED_S) == b""
 
 
 async def test_where_nobody_answers_is_said_at_once(world: World, bus: Bus) -> None:
-    asking = asyncio.create_task(bus.request(world.subject("nobody"), b"x", 60.0))
+    asking = asyncio.create_task(bus.request(world.subject("nobody"), b"x", 2 * ANSWERED_S))
     with pytest.raises(Unavailable):
-        await asyncio.wait_for(asking, 5.0)
+        await asyncio.wait_for(asking, world.at_once_s)
 
 
 async def test_no_answer_in_time_is_unavailable(world: World, bus: Bus) -> None:
@@ -40,7 +45,7 @@ async def test_no_answer_in_time_is_unavailable(world: World, bus: Bus) -> None:
 
     await bus.subscribe(world.subject("rpc"), silent)
     with pytest.raises(Unavailable):
-        await bus.request(world.subject("rpc"), b"x", 0.2)
+        await bus.request(world.subject("rpc"), b"x", NO_ANSWER_S)
 
 
 async def test_a_handler_that_fails_answers_nobody_and_goes_on(world: World, bus: Bus) -> None:
@@ -51,8 +56,8 @@ async def test_a_handler_that_fails_answers_nobody_and_goes_on(world: World, bus
 
     await bus.subscribe(world.subject("rpc"), fails_once)
     with pytest.raises(Unavailable):
-        await bus.request(world.subject("rpc"), b"bad", 0.2)
-    assert await bus.request(world.subject("rpc"), b"", 2.0) == b"good"
+        await bus.request(world.subject("rpc"), b"bad", NO_ANSWER_S)
+    assert await bus.request(world.subject("rpc"), b"", ANSWERED_S) == b"good"
 
 
 async def test_a_slow_request_holds_up_no_other(world: World, bus: Bus) -> None:
@@ -64,8 +69,8 @@ async def test_a_slow_request_holds_up_no_other(world: World, bus: Bus) -> None:
         return payload
 
     await bus.subscribe(world.subject("rpc"), answer)
-    slow = asyncio.create_task(bus.request(world.subject("rpc"), b"slow", 5.0))
-    assert await bus.request(world.subject("rpc"), b"quick", 2.0) == b"quick"
+    slow = asyncio.create_task(bus.request(world.subject("rpc"), b"slow", ANSWERED_S))
+    assert await bus.request(world.subject("rpc"), b"quick", ANSWERED_S) == b"quick"
     assert not slow.done()
     release.set()
     assert await slow == b"slow"
@@ -103,7 +108,7 @@ async def test_one_of_a_queue_group_gets_each(world: World, bus: Bus) -> None:
     for _ in range(3):
         await (await world.connect()).subscribe(world.subject("rpc"), hear, queue="workers")
     for n in range(10):
-        assert await bus.request(world.subject("rpc"), str(n).encode(), 2.0) == b"ok"
+        assert await bus.request(world.subject("rpc"), str(n).encode(), ANSWERED_S) == b"ok"
     assert heard == [str(n).encode() for n in range(10)]
 
 
@@ -112,8 +117,8 @@ async def test_a_closed_subscription_hears_nothing(world: World, bus: Bus) -> No
         return payload
 
     subscription = await bus.subscribe(world.subject("rpc"), answer)
-    await bus.request(world.subject("rpc"), b"x", 2.0)
+    await bus.request(world.subject("rpc"), b"x", ANSWERED_S)
     await subscription.close()
     await subscription.close()
     with pytest.raises(Unavailable):
-        await bus.request(world.subject("rpc"), b"x", 0.5)
+        await bus.request(world.subject("rpc"), b"x", NO_ANSWER_S)

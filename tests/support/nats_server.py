@@ -58,7 +58,10 @@ def free_ports(count: int) -> list[int]:
 
 @dataclass
 class NatsServer:
-    """One server. ``restart`` and ``kill9`` keep its port and its data. ``cluster``, ``more``: lines of its configuration."""
+    """One server. ``restart`` and ``kill9`` keep its port and its data. ``cluster``, ``more``: lines of its configuration.
+
+    ``port`` -1: one that no connection is given, which else could have it while the server is down, and keep it.
+    """
 
     directory: Path
     users: Sequence[User] = ()
@@ -81,6 +84,8 @@ class NatsServer:
     def launch(self) -> None:
         """Start the process, without waiting until it serves."""
         self.directory.mkdir(parents=True, exist_ok=True)
+        if self.port < 0:
+            self.port = any_free()
         for stale in self.directory.glob("*.ports"):
             stale.unlink()
         config = self.directory / "server.conf"
