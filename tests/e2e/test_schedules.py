@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from anchorwatch.bus.port import Bus
 from anchorwatch.cli.demo.watch import until
 from anchorwatch.core.session.state import Input
 
@@ -15,12 +16,19 @@ from tests.e2e.meshes import NO_FIRST_START, LiveMesh, Session, all_ready, runni
 
 MINUTE_S = 60.0
 BEFORE_S = 1.0
+# So long may it take to make the schedule.
+MADE_S_MAX = 15.0
 
 
 @pytest.fixture
 def mesh(tmp_path: Path) -> Iterator[LiveMesh]:
     with running(tmp_path / "mesh", *NO_FIRST_START) as started:
         yield started
+
+
+async def left_s(bus: Bus) -> float:
+    """How much of the minute is left."""
+    return MINUTE_S - await bus.server_time_ms() / 1000 % MINUTE_S
 
 
 async def slots(session: Session) -> list[Input]:
@@ -33,12 +41,12 @@ async def test_with_planner_gateway_and_server_killed_around_its_slot_it_comes_o
         session = Session(mesh, bus, "clock")
         session.make()
         await session.ended(1)
+        if await left_s(bus) < MADE_S_MAX:
+            await asyncio.sleep(await left_s(bus))
         words = ("--session", "clock", "--cron", "* * * * *", "--zone", "Europe/Berlin", "--text", "count")
         made = json.loads(mesh.run("schedule", "create", "minutely", *words, "--json"))
-        slot_ms = await bus.server_time_ms()
         # Until a moment before the minute ends; then all that could see to the slot is killed.
-        left_s = MINUTE_S - slot_ms / 1000 % MINUTE_S
-        await asyncio.sleep(left_s - BEFORE_S if left_s > BEFORE_S else left_s + MINUTE_S - BEFORE_S)
+        await asyncio.sleep(await left_s(bus) - BEFORE_S)
         for service in ("gateway", "planner", "nats"):
             mesh.kill(service)
 
@@ -53,8 +61,9 @@ async def test_with_planner_gateway_and_server_killed_around_its_slot_it_comes_o
         now = json.loads(mesh.run("schedule", "list", "--json"))
         assert now == []
         again = await slots(session)
-    assert len(again) == 1
-    assert again[0].text.endswith(" Europe/Berlin: count")
+    # On a slow machine the next minute may have come too.
+    assert len({each.text for each in again}) == len(again)
+    assert all(each.text.endswith(" Europe/Berlin: count") for each in again)
     assert made["next"][0]["slot"] in again[0].text
     await all_ready(mesh, "planner", 1)
     doctor = json.loads(mesh.run("doctor", "--json"))

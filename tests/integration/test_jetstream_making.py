@@ -62,6 +62,8 @@ async def answers(client: Client, by: Mapping[str, Mapping[str, Any]]) -> None:
         await question.respond(json.dumps({"error": error}).encode())
 
     await client.subscribe("$JS.API.>", cb=answer)
+    # The ping of a flush may overtake what was not written yet; that of the second one cannot.
+    await client.flush()
     await client.flush()
 
 

@@ -13,7 +13,7 @@ POLL_S = 0.01
 RETRY_S = 0.05
 
 
-async def eventually(condition: Callable[[], object], within_s: float = 10.0) -> None:
+async def eventually(condition: Callable[[], object], within_s: float = 30.0) -> None:
     """Wait until ``condition()`` is true.
 
     Raises:
@@ -26,7 +26,7 @@ async def eventually(condition: Callable[[], object], within_s: float = 10.0) ->
             await asyncio.sleep(POLL_S)
 
 
-async def persist(attempt: Callable[[], Awaitable[T]], within_s: float = 15.0) -> T:
+async def persist(attempt: Callable[[], Awaitable[T]], within_s: float = 30.0) -> T:
     """What a caller of the bus does: try again while it is unavailable.
 
     Raises:

@@ -9,6 +9,7 @@ What a call does is said by its arguments: ``mode`` is one of `MODES`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import json
 from collections.abc import Mapping, Sequence
@@ -91,7 +92,7 @@ ANSWERS = {
 
 
 class Sink:
-    """The outside world: a directory."""
+    """The outside world: a directory. A line that a dying process left half written is no effect."""
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "effects.jsonl"
@@ -104,14 +105,18 @@ class Sink:
             fcntl.flock(file, fcntl.LOCK_EX)
             if honour and any(effect["key"] == key for effect in self.effects()):
                 return False
-            file.write(json.dumps({"tool": tool, "item": item, "key": key}) + "\n")
+            # The newline before keeps it apart from a line that was torn.
+            file.write("\n" + json.dumps({"tool": tool, "item": item, "key": key}) + "\n")
         return True
 
     def effects(self, item: str | None = None) -> list[dict[str, str]]:
         """Everything that was done, in order."""
         if not self._file.exists():
             return []
-        done = [json.loads(line) for line in self._file.read_text().splitlines()]
+        done: list[dict[str, str]] = []
+        for line in self._file.read_text().splitlines():
+            with contextlib.suppress(ValueError):
+                done.append(json.loads(line))
         return [effect for effect in done if item is None or effect["item"] == item]
 
     def set_world(self, **facts: object) -> None:

@@ -15,7 +15,7 @@ from anchorwatch.service.context import Identity, NoPeers, Peers, ServiceContext
 from anchorwatch.settings import Settings
 
 Run = Callable[[ServiceContext], Awaitable[None]]
-STOP_S_MAX = 10.0
+STOP_S_MAX = 30.0
 
 
 def make_context(

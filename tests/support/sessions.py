@@ -125,7 +125,7 @@ class ScriptedSession:
             state = await self.effects.append(self.ref, decided.pool, decided.call, state, event, now_ms())
         return state
 
-    async def outcome(self, decided: Decided, within_s: float = 8.0) -> Outcome:
+    async def outcome(self, decided: Decided, within_s: float = 30.0) -> Outcome:
         """The command's outcome, when it is there."""
 
         async def there() -> Outcome | None:

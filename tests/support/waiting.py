@@ -11,7 +11,7 @@ T = TypeVar("T")
 POLL_S = 0.01
 
 
-def until(condition: Callable[[], T], within_s: float = 10.0, what: str = "") -> T:
+def until(condition: Callable[[], T], within_s: float = 30.0, what: str = "") -> T:
     """The first true value of ``condition``.
 
     Raises:
@@ -25,7 +25,7 @@ def until(condition: Callable[[], T], within_s: float = 10.0, what: str = "") ->
     return value
 
 
-async def eventually(condition: Callable[[], Awaitable[T]], within_s: float = 10.0, what: str = "") -> T:
+async def eventually(condition: Callable[[], Awaitable[T]], within_s: float = 30.0, what: str = "") -> T:
     """As `until`, for a condition that is asked on the event loop.
 
     Raises:

@@ -69,8 +69,11 @@ async def test_no_answer_leaves_the_outcome_unknown_and_the_same_key_settles_it(
 
     with pytest.raises(OutcomeUnknown, match="asked to launch"):
         await fleet.run("launch_instances", LAUNCH, context(deadline_s=1))
-    assert len(await yard.client.instances()) == done
 
+    async def did() -> bool:
+        return len(await yard.client.instances()) == done
+
+    await until(did, "the yard did what it was asked, or did not")
     launched = await fleet.run("launch_instances", LAUNCH, context())
     instances = [each.id for each in await yard.client.instances()]
     assert launched.data["instances"] == instances

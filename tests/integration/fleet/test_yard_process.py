@@ -76,7 +76,8 @@ async def test_an_orderly_end_leaves_nothing_behind(yard: YardProcess) -> None:
 async def test_a_second_yard_on_the_same_directory_does_not_start(
     yard: YardProcess, server: NatsServer, bus: JetStreamBus
 ) -> None:
-    second = YardProcess(server, yard.data_dir, bus)
+    # Under the name of the first it would end that one.
+    second = YardProcess(server, yard.data_dir, bus, instance_name="yard-2")
 
     second.spawn()
 

@@ -36,6 +36,7 @@ class YardProcess:
     data_dir: Path
     bus: JetStreamBus
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    instance_name: str = "yard-1"
 
     @property
     def client(self) -> YardClient:
@@ -61,7 +62,7 @@ class YardProcess:
         environment |= {
             "ANCHORWATCH_NATS_URL": self.server.url,
             "ANCHORWATCH_DATA_DIR": str(self.data_dir),
-            "ANCHORWATCH_INSTANCE": "yard-1",
+            "ANCHORWATCH_INSTANCE": self.instance_name,
         }
         self.data_dir.mkdir(parents=True, exist_ok=True)
         with (self.data_dir / "yard.log").open("ab") as log:

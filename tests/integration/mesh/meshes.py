@@ -107,6 +107,6 @@ class SmallMesh:
         return {**os.environ, **self.environment}
 
 
-def all_gone(pids: list[int], within_s: float = 5.0) -> None:
+def all_gone(pids: list[int], within_s: float = 30.0) -> None:
     """Wait until none of them runs."""
     until(lambda: not any(map(is_running, pids)), within_s, f"processes ended: {pids}")

@@ -106,7 +106,7 @@ def test_a_name_that_is_being_given_up_is_not_given_away(mesh: SmallMesh) -> Non
     assert mesh.run("--detach", "executor=3").returncode == 0
     with ThreadPoolExecutor() as threads:
         down = threads.submit(scale, mesh, 1)
-        until(lambda: "executor-3" not in executors(mesh), 10, "executor-3 is being ended")
+        until(lambda: "executor-3" not in executors(mesh), what="executor-3 is being ended")
         scale(mesh, 3)
         down.result()
     assert executors(mesh) == ["executor-1", "executor-2", "executor-3"]

@@ -147,7 +147,7 @@ async def test_one_that_stalls_is_given_up_and_its_connection_closed(
 async def test_one_that_has_said_its_last_word_is_not_waited_for(server: ModelServer) -> None:
     whole = said.streamed(said.text("Well."))
     server.script([said.stalled(whole, whole.body.rindex(b"data: {"))])
-    reply = await ask(server, patience=Patience(between_tokens_s=0.2))
+    reply = await ask(server, patience=Patience(between_tokens_s=1.0))
     assert (reply.decision.text, reply.usage.prompt_tokens) == ("Well.", None)
 
 
@@ -161,7 +161,7 @@ async def test_a_server_that_holds_its_stream_open_holds_up_no_answer(server: Mo
 async def test_one_that_is_kept_alive_behind_its_last_word_is_not_waited_for(server: ModelServer) -> None:
     whole = said.streamed(said.text("Well."))
     server.script([said.pinging(whole, whole.body.rindex(b"data: {"))])
-    assert (await ask(server, patience=Patience(between_tokens_s=0.3))).decision.text == "Well."
+    assert (await ask(server, patience=Patience(between_tokens_s=1.0))).decision.text == "Well."
 
 
 async def test_what_breaks_off_behind_the_last_word_is_an_answer(server: ModelServer) -> None:

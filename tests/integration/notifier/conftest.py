@@ -61,7 +61,7 @@ async def session(bus: Bus) -> ScriptedSession:
     return made
 
 
-async def settled(bus: Bus, sequence: int, within_s: float = 10.0) -> None:
+async def settled(bus: Bus, sequence: int, within_s: float = 30.0) -> None:
     """Wait until the notifier is done with every record up to here."""
     consumer = await bus.consumer(CONSUMER)
 

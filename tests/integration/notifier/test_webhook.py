@@ -70,7 +70,7 @@ async def test_a_flaky_receiver_takes_each_once(
     async with receiving(Receiver(flaky)) as receiver:
         notifiers.channels(hook(receiver.url))
         await notifiers.start()
-        await settled(bus, await turns(session, 10), 20)
+        await settled(bus, await turns(session, 10))
         assert len(receiver.taken) == 10
         assert receiver.problems == []
         assert [record.body["state"] for record in await session.last("sent.*")] == ["sent"] * 10
@@ -79,12 +79,12 @@ async def test_a_flaky_receiver_takes_each_once(
 async def test_an_answer_that_never_comes_leads_to_the_same_id_again(
     bus: Bus, notifiers: Notifiers, session: ScriptedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("anchorwatch_notifier.channels.WEBHOOK_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("anchorwatch_notifier.channels.WEBHOOK_TIMEOUT_S", 0.5)
     async with receiving(Receiver(lambda n: None if n == 1 else 200)) as receiver:
         notifiers.channels(hook(receiver.url))
         await notifiers.start()
         await settled(bus, await turns(session, 1))
-        assert len(receiver.requests) == 2
+        assert len(receiver.requests) >= 2
         assert len(set(receiver.requests)) == 1
 
 
@@ -107,13 +107,17 @@ async def test_a_notifier_killed_while_it_sends_sends_the_same_id_again(
         assert receiver.requests.count(receiver.requests[0]) == 2
 
 
+# A busy machine has so long to bring the other channel's all.
+LEFT_ALONE_S = 4
+
+
 def in_seconds() -> str:
-    return "2"
+    return str(LEFT_ALONE_S)
 
 
 def as_a_date() -> str:
-    """At least two seconds from now; such a date has whole seconds."""
-    return format_datetime(datetime.now(UTC) + timedelta(seconds=3), usegmt=True)
+    """At least so long from now; such a date has whole seconds."""
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=LEFT_ALONE_S + 1), usegmt=True)
 
 
 @pytest.mark.parametrize("says", [in_seconds, as_a_date])
@@ -138,7 +142,7 @@ async def test_a_receiver_that_says_when_is_left_alone_until_then_and_holds_up_n
         assert len(slow.taken) < 5
         await settled(bus, last)
         assert len(slow.taken) == 5
-        assert asked[1] - asked[0] >= 1.9
+        assert asked[1] - asked[0] >= LEFT_ALONE_S - 0.1
         assert len(quick.requests) == 5
 
 
@@ -151,7 +155,7 @@ async def test_a_receiver_that_is_away_gets_everything_when_it_is_back(
     await notifiers.start()
     last = await turns(session, 20)
     async with receiving(Receiver(), port) as receiver:
-        await settled(bus, last, 20)
+        await settled(bus, last)
         assert len(receiver.taken) == 20
         assert len(receiver.requests) == 20
 
@@ -159,7 +163,7 @@ async def test_a_receiver_that_is_away_gets_everything_when_it_is_back(
 async def test_after_a_day_it_is_given_up(
     bus: Bus, notifiers: Notifiers, session: ScriptedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("anchorwatch_notifier.sender.GIVE_UP_S", 1.0)
+    monkeypatch.setattr("anchorwatch_notifier.sender.GIVE_UP_S", 3.0)
     monkeypatch.setattr("anchorwatch_notifier.sender.BACKOFF_S_MIN", 0.2)
     async with receiving(Receiver(lambda _: 500)) as receiver:
         notifiers.channels(hook(receiver.url))

@@ -19,6 +19,8 @@ from tests.support.packs import Sink
 from tests.support.services import Running, make_context
 from tests.support.waiting import eventually
 
+ANSWERED_S = 30.0
+
 
 async def events(bus: Bus) -> list[dict[str, object]]:
     page = await bus.range("EVENTS", "aw.event.>", 1)
@@ -30,10 +32,10 @@ async def test_who_asks_is_told_how_the_world_is(bus: Bus, sink: Sink) -> None:
     sink.set_world(ready=True, at_ms=42)
 
     async def ready() -> bool:
-        return (await ask(bus, "default", "keeper", 2.0)).facts["ready"] is True
+        return (await ask(bus, "default", "keeper", ANSWERED_S)).facts["ready"] is True
 
     await eventually(ready)
-    seen = await ask(bus, "default", "keeper", 2.0)
+    seen = await ask(bus, "default", "keeper", ANSWERED_S)
     assert (seen.facts, seen.at_ms) == ({"ready": True, "dead": None}, 42)
     assert len(seen.digest) == 64
 
@@ -51,7 +53,7 @@ async def test_a_pack_that_is_too_slow_is_unavailable_and_everything_is_unknown(
 
 async def test_nobody_to_ask_is_unavailable_at_once(bus: Bus) -> None:
     with pytest.raises(Unavailable):
-        await ask(bus, "default", "keeper", 2.0)
+        await ask(bus, "default", "keeper", ANSWERED_S)
     seen = await observe(bus, "default", "keeper", 2.0, now_ms=7, names=("ready", "dead"))
     assert seen.unknown == ("ready", "dead")
 
@@ -59,7 +61,7 @@ async def test_nobody_to_ask_is_unavailable_at_once(bus: Bus) -> None:
 @pytest.mark.usefixtures("observer")
 async def test_an_agent_that_is_not_there_says_so(bus: Bus) -> None:
     with pytest.raises(Unavailable, match="no agent 'nobody'"):
-        await ask(bus, "default", "nobody", 2.0)
+        await ask(bus, "default", "nobody", ANSWERED_S)
 
 
 @pytest.mark.usefixtures("observer", "fleet")
@@ -116,5 +118,5 @@ async def test_a_new_agent_is_answered_for_without_a_restart(
     await running.start(run, make_context(bus, "observer", probe_interval_s=0.05))
     spec = await agents.get("default", "keeper")
     await agents.apply("default", spec.model_copy(update={"name": "second"}))
-    answers = await asyncio.gather(*(ask(bus, "default", "second", 2.0) for _ in range(20)))
+    answers = await asyncio.gather(*(ask(bus, "default", "second", ANSWERED_S) for _ in range(20)))
     assert {answer.digest for answer in answers} == {answers[0].digest}

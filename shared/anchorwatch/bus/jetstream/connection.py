@@ -190,7 +190,11 @@ async def _close_client(client: Client) -> None:
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    others = [task for task in tasks if task is not asyncio.current_task()]
-    for task in others:
-        task.cancel()
+    """End them, however often they have to be told: before Python 3.12, `asyncio.wait_for` may forget that it was cancelled."""
+    others = {task for task in tasks if task is not asyncio.current_task()}
+    left = others
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=SETTLE_S)
     await asyncio.gather(*others, return_exceptions=True)
