@@ -19,6 +19,7 @@ from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.inputs import input_id
 from anchorwatch.journal.orders import Asked, Done, canary, canary_id
 
+from anchorwatch_gateway import kill_switches
 from anchorwatch_gateway.caller import by
 from anchorwatch_gateway.late_calls import Fate, fates
 from anchorwatch_gateway.parts import Parts
@@ -146,6 +147,10 @@ async def _reply(parts: Parts, ref: SessionRef, done: Done, key: str) -> Control
         by=change.by,
         replayed=done.replayed,
         session_status=change.anchor.status,
+        # Nothing holds what is no more.
+        kill_switches=[]
+        if change.anchor.status == "deleted"
+        else await kill_switches.over(parts, ref, change.anchor.agent),
         idempotency_key=key,
         run_id=change.anchor.run_id,
         more={name: value for name, value in change.more.items() if name != "text"},

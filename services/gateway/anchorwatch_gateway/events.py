@@ -12,6 +12,7 @@ from anchorwatch.edges import Edge, reached
 from anchorwatch.topology.streams import RECORD_BYTES_MAX
 from anchorwatch.topology.subjects import event as event_subject
 
+from anchorwatch_gateway import kill_switches
 from anchorwatch_gateway.bodies import NewEvent
 from anchorwatch_gateway.parts import Parts
 from anchorwatch_gateway.replies import Published
@@ -50,4 +51,9 @@ async def publish(parts: Parts, workspace: str, new: NewEvent) -> Published:
     ack = await parts.bus.publish(Message(subject, payload, message_id=message_id))
     reached(Edge.GATEWAY_EVENT_AFTER)
     parts.counters.events.inc()
-    return Published(id=id_, sequence=ack.sequence, duplicate=ack.duplicate)
+    return Published(
+        id=id_,
+        sequence=ack.sequence,
+        duplicate=ack.duplicate,
+        kill_switches=await kill_switches.over_all(parts, workspace),
+    )

@@ -19,6 +19,7 @@ from anchorwatch.journal.mapping import input_body
 from anchorwatch.journal.reading import newest
 from anchorwatch.topology.subjects import SessionSubjects
 
+from anchorwatch_gateway import kill_switches
 from anchorwatch_gateway.bodies import PRIORITIES, NewInput, Trigger
 from anchorwatch_gateway.caller import by
 from anchorwatch_gateway.parts import Parts
@@ -101,6 +102,7 @@ async def _accept(
         accepted_at=iso(receipt.accepted_at_ms),
         replayed=receipt.replayed,
         session_status=anchor.status,
+        kill_switches=await kill_switches.over(parts, request.ref, anchor.agent),
         idempotency_key=key,
         artifact_id=artifact_id,
     )

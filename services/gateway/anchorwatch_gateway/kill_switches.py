@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from anchorwatch.codec import canonical_json, sha256_hex
-from anchorwatch.core.errors import BadInput
+from anchorwatch.core.errors import AnchorWatchError, BadInput
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.times import iso
 from anchorwatch.edges import Edge, reached
@@ -27,6 +28,23 @@ async def listed(parts: Parts, workspace: str) -> list[dict[str, Any]]:
         Unavailable, Damaged.
     """
     return [_show(each) for each in await parts.switches.all(workspace)]
+
+
+async def over(parts: Parts, ref: SessionRef, agent: str) -> list[dict[str, Any]] | None:
+    """Those that hold a session of ``agent`` now; None where that cannot be seen: what was accepted is accepted all the same."""
+    return await _shown(parts.switches.on_over(ref, agent))
+
+
+async def over_all(parts: Parts, workspace: str) -> list[dict[str, Any]] | None:
+    """The one that holds all of a workspace's sessions, if it is on. None as for `over`."""
+    return await _shown(parts.switches.on_whole(workspace))
+
+
+async def _shown(found: Awaitable[Sequence[Switch]]) -> list[dict[str, Any]] | None:
+    try:
+        return [_show(each) for each in await found]
+    except AnchorWatchError:
+        return None
 
 
 async def turn(

@@ -16,6 +16,10 @@ class Receipt(BaseModel):
     accepted_at: str
     replayed: bool = Field(description="the same request had been accepted before; this is its receipt")
     session_status: str = Field(description="a paused session keeps the input until it is resumed")
+    kill_switches: list[dict[str, Any]] | None = Field(
+        None,
+        description="those that are on and hold it, as `/api/kill-switches` shows them; null: not known now",
+    )
     idempotency_key: str
     artifact_id: str | None = Field(
         None, description="where a content is kept that was too long for the record"
@@ -33,6 +37,10 @@ class Control(BaseModel):
     by: str
     replayed: bool = Field(description="the same request had been carried out before; this is its answer")
     session_status: str
+    kill_switches: list[dict[str, Any]] | None = Field(
+        None,
+        description="those that are on and hold it, as `/api/kill-switches` shows them; null: not known now",
+    )
     idempotency_key: str
     run_id: int = Field(description="the session's current or last turn")
     more: dict[str, Any] = Field(description="what else the record says, by name")
@@ -61,6 +69,9 @@ class Published(BaseModel):
     id: str
     sequence: int = Field(description="where it stands in the stream EVENTS")
     duplicate: bool = Field(description="an event of this id was stored a moment ago; this is its place")
+    kill_switches: list[dict[str, Any]] | None = Field(
+        None, description="the one of the whole workspace, if it is on; null: not known now"
+    )
 
 
 class Session(BaseModel):

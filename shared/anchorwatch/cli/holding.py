@@ -20,6 +20,27 @@ def held(row: Mapping[str, Any]) -> str:
     return "; ".join(map(_hold, row.get("held") or []))
 
 
+def until_what(value: Mapping[str, Any]) -> list[str]:
+    """What an accepted thing waits for, as its answer says, and the verb that lets it go on: a line each; empty: nothing."""
+    session, status = value.get("session"), value.get("session_status")
+    found = []
+    if status == "paused":
+        found.append(f"the session is paused; `anchorwatch resume {session}` lets it go on")
+    if status == "quarantined":
+        found.append(f"the session is quarantined; `anchorwatch repair {session}` mends it")
+    return found + [_switched(each) for each in value.get("kill_switches") or []]
+
+
+def _switched(switch: Mapping[str, Any]) -> str:
+    scope, name = switch["scope"], switch["name"]
+    of, flag = (f"{scope} {name}", f"{scope} {name}") if name else ("the workspace", scope)
+    why = f" ({switch['reason']})" if switch["reason"] else ""
+    return (
+        f"the kill switch of {of} is on, by {switch['by']} since {local_time(switch['at'])}{why};"
+        f" `anchorwatch kill-switch off --{flag}` turns it off"
+    )
+
+
 def _hold(each: Mapping[str, Any]) -> str:
     what = (
         f"kill switch of the {each['of']}"

@@ -142,4 +142,5 @@ def publish(  # noqa: PLR0913, PLR0917 - options of the command line
     with open_api(data_dir, url, token) as api:
         told = api.post("/api/events", body)
     again = "; it had been published before" if told.get("duplicate") else ""
-    views.say(told, f"published as {told['id']} (EVENTS sequence {told['sequence']}){again}", as_json=as_json)
+    text = f"published as {told['id']} (EVENTS sequence {told['sequence']}){again}"
+    views.say(told, "\n".join((text, *views.waits(told))), as_json=as_json)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from anchorwatch.cli import holding
 from anchorwatch.cli.control_verbs import KeyOption, ReasonOption, YesOption
 from anchorwatch.cli.options import DataDirOption, JsonOption, SessionArgument, TokenOption, UrlOption
 from anchorwatch.core.errors import BadInput
@@ -60,8 +61,8 @@ def reset(  # noqa: PLR0913, PLR0917 - options of the command line
         ran = _canary(api, path, told, wait_s)
     if as_json:
         views.json_out({**told, "canary_run": ran})
-    elif told["session_status"] == "paused":
-        typer.echo("the canary turn runs once it is resumed")
+    elif waits := holding.until_what(told):
+        typer.echo(f"the canary turn waits: {waits[0]}")
     elif ran is None:
         typer.echo(f"the canary turn has not ended within {wait_s:g} s: `anchorwatch wakes {session}`")
     else:
@@ -88,7 +89,7 @@ def undo_reset(
 
 def _canary(api: Any, path: str, told: dict[str, Any], wait_s: float) -> dict[str, Any] | None:  # noqa: ANN401 - the API
     """The turn that took the canary up, once it has ended; None where it has not in time."""
-    if told["session_status"] == "paused":
+    if holding.until_what(told):
         return None
     deadline = time.monotonic() + wait_s
     while time.monotonic() < deadline:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anchorwatch.cli.columns import Column, Row, said_call
+from anchorwatch.cli.holding import until_what
 from anchorwatch.cli.show import local_time, many, one_line, table
 
 LINE_CHARS_MAX = 2000
@@ -66,9 +67,12 @@ def receipt(value: Row, *, as_json: bool) -> None:
     text = f"accepted by {value['session']} as {value['input_id']} (journal sequence {value['sequence']})"
     if value.get("replayed"):
         text += "; it had been accepted before"
-    if value.get("session_status") == "paused":
-        text += "; the session is paused and keeps it until it is resumed"
-    say(value, text, as_json=as_json)
+    say(value, "\n".join((text, *waits(value))), as_json=as_json)
+
+
+def waits(value: Row) -> list[str]:
+    """What keeps what was accepted from its turn, a line each."""
+    return [f"it waits: {one_line(why, chars_max=LINE_CHARS_MAX)}" for why in until_what(value)]
 
 
 def control(value: Row, *, as_json: bool) -> None:
@@ -85,6 +89,7 @@ def control(value: Row, *, as_json: bool) -> None:
     lines += [
         f"too late for {each['call']} {each['tool']}: {each['note']}" for each in value.get("too_late", ())
     ]
+    lines += [f"nothing starts: {why}" for why in until_what({**value, "session_status": None})]
     say(value, "\n".join(lines), as_json=as_json)
 
 

@@ -94,6 +94,22 @@ class SwitchJournal:
         page = await self._bus.last(self._stream, [SWITCH.filter(shard=shard, **named)])
         return sorted(map(read_switch, page.messages), key=lambda each: (each.scope, each.name))
 
+    async def on_over(self, ref: SessionRef, agent: str) -> list[Switch]:
+        """Those that hold a session of ``agent`` now.
+
+        Raises:
+            Unavailable, Damaged.
+        """
+        return await self._on(subjects_of(ref, agent))
+
+    async def on_whole(self, workspace: str, shard: str = "0") -> list[Switch]:
+        """The one of the whole workspace, if it is on. Errors as `on_over`."""
+        return await self._on([SWITCH.at(shard=shard, workspace=workspace, scope="workspace", name=WHOLE)])
+
+    async def _on(self, subjects: list[str]) -> list[Switch]:
+        page = await self._bus.last(self._stream, subjects)
+        return [switch for switch in map(read_switch, page.messages) if switch.on]
+
     async def was_turned(self, workspace: str, asked: Asked, shard: str = "0") -> bool:
         """Whether a request under this key has turned a switch.
 

@@ -63,6 +63,35 @@ async def test_a_pause_and_every_kill_switch_over_it_are_told_until_they_are_tak
     assert await held(house) == []
 
 
+async def test_whoever_asks_something_of_a_session_that_a_kill_switch_holds_is_told_so(house: House) -> None:
+    await house.make_session()
+    asks: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("sessions/fleet/inputs", {"content": "look"}),
+        ("sessions/fleet/trigger", {}),
+        ("sessions/fleet/pause", {}),
+        ("sessions/fleet/resume", {}),
+        ("sessions/fleet/reset", {"confirmation": None}),
+        ("events", {"source": "fleet", "type": "instance.dead"}),
+    )
+
+    async def told() -> list[list[str]]:
+        answers = [await house.http.post(f"/api/{path}", json=body) for path, body in asks]
+        assert all(each.is_success for each in answers), [each.text for each in answers]
+        return [[switch["scope"] for switch in each.json()["kill_switches"]] for each in answers]
+
+    assert await told() == [[]] * 6
+    await switch(house, on=True, scope="session", name="fleet")
+    await switch(house, on=True, scope="agent", name="keeper")
+    # An event is of no session yet: which ones it goes to, the observer finds.
+    assert [set(each) for each in await told()] == [{"session", "agent"}] * 5 + [set()]
+    await switch(house, on=True, scope="workspace")
+    assert [set(each) for each in await told()] == [{"session", "agent", "workspace"}] * 5 + [{"workspace"}]
+    receipt = (await house.http.post("/api/sessions/fleet/inputs", json={"content": "look"})).json()
+    listed = (await house.http.get("/api/kill-switches")).json()["data"]
+    key = lambda each: each["scope"]  # noqa: E731
+    assert sorted(receipt["kill_switches"], key=key) == sorted(listed, key=key)
+
+
 async def test_a_limit_is_told_with_its_end_and_what_waits_is_due_no_sooner(house: House) -> None:
     limits = {"min_interval_s": 3600, "agent_turns_per_hour": 1, "burst": 1}
     answer = await house.http.put("/api/agents/keeper", json={**AGENT, "limits": limits})

@@ -51,6 +51,52 @@ def test_a_paused_session_is_said(run: Run, remote: Gateway) -> None:
     assert "the session is paused" in run("trigger", "fleet").out
 
 
+SWITCH = {"scope": "agent", "name": "keeper", "on": True, "by": "ada", "at": "2026-03-17T18:56:43+00:00", "reason": "it smells",
+          "sequence": 7}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        ({"session_status": "paused"}, "the session is paused; `anchorwatch resume fleet` lets it go on"),
+        ({"session_status": "quarantined"}, "`anchorwatch repair fleet` mends it"),
+        ({"kill_switches": [SWITCH]}, "the kill switch of agent keeper is on, by ada since 2026"),
+        ({"kill_switches": [SWITCH]}, "(it smells); `anchorwatch kill-switch off --agent keeper`"),
+        (
+            {"kill_switches": [{**SWITCH, "scope": "workspace", "name": None}]},
+            "`anchorwatch kill-switch off --workspace`",
+        ),
+        ({"kill_switches": None}, ""),
+    ],
+)
+def test_what_an_accepted_word_waits_for_and_how_to_let_it_go_on_is_said(
+    run: Run, remote: Gateway, state: dict[str, Any], why: str
+) -> None:
+    remote.answer("POST /api/sessions/fleet/inputs", (202, {**RECEIPT, **state}))
+    remote.answer("POST /api/sessions/fleet/trigger", (202, {**RECEIPT, **state}))
+    for said in (run("say", "fleet", "hello").out, run("trigger", "fleet").out):
+        assert why in said
+        assert said.count("it waits: ") == bool(why)
+
+
+def test_an_event_of_a_workspace_that_a_kill_switch_holds_says_so(run: Run, remote: Gateway) -> None:
+    held = [{**SWITCH, "scope": "workspace", "name": None}]
+    remote.answer(
+        "POST /api/events", (202, {"id": "x", "sequence": 5, "duplicate": False, "kill_switches": held})
+    )
+    assert "it waits: the kill switch of the workspace is on" in run("publish", "fleet", "instance.dead").out
+
+
+def test_an_order_that_a_kill_switch_outweighs_says_so_and_a_reset_waits_for_no_canary(
+    run: Run, remote: Gateway
+) -> None:
+    held = {**CONTROL, "session_status": "idle", "kill_switches": [SWITCH]}
+    remote.answer("POST /api/sessions/fleet/resume", (200, {**held, "kind": "resumed"}))
+    assert "nothing starts: the kill switch of agent keeper is on" in run("resume", "fleet").out
+    remote.answer("POST /api/sessions/fleet/reset", (200, {**held, "kind": "reset"}))
+    assert "the canary turn waits: the kill switch of agent keeper" in run("reset", "fleet", "--yes").out
+
+
 def test_an_event_has_an_id_so_that_a_second_try_is_the_same_event(run: Run, remote: Gateway) -> None:
     remote.answer("POST /api/events", AWAY, (202, {"id": "x", "sequence": 5, "duplicate": False}))
     ran = run("publish", "fleet", "instance.dead", "--data", '{"id": "w-3"}', "--priority", "P0")
