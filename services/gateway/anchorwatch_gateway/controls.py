@@ -61,18 +61,28 @@ async def order(parts: Parts, request: Request, make: Make) -> Control:
     key = request.key or secrets.token_urlsafe(18)
     control_id = input_id("c", request.ref.workspace, request.ref.session, key)
     digest = sha256_hex(canonical_json({"verb": request.verb, "body": request.body}))
-    given = Given(by(), parts.clock.now_ms(), control_id, await _check_in_ms(parts, request.ref))
+    asked = Asked(control_id, by(), digest)
+
+    async def carry_out() -> Control:
+        return await _reply(parts, request.ref, await _carry_out(parts, request.ref, asked, make), key)
+
+    told, joined = await parts.under_way.share((request.ref, control_id, digest), carry_out)
+    return told.model_copy(update={"replayed": True}) if joined else told
+
+
+async def _carry_out(parts: Parts, ref: SessionRef, asked: Asked, make: Make) -> Done:
+    given = Given(asked.by, parts.clock.now_ms(), asked.control_id, await _check_in_ms(parts, ref))
     reached(Edge.GATEWAY_CONTROL_BEFORE)
     done = await parts.orders.carry_out(
-        request.ref,
-        Asked(control_id, by(), digest),
+        ref,
+        asked,
         lambda state: make(state, given),
-        also=lambda change: canary(request.ref, change, parts.writer),
+        also=lambda change: canary(ref, change, parts.writer),
         deadline_s=parts.commit_deadline_s,
     )
     reached(Edge.GATEWAY_CONTROL_AFTER)
     parts.seen.note(done.sequence + 1)
-    return await _reply(parts, request.ref, done, key)
+    return done
 
 
 def reset(confirmation: str | None, reason: str) -> Make:

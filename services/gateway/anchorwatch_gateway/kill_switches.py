@@ -59,14 +59,21 @@ async def turn(
     key = key or secrets.token_urlsafe(18)
     control_id = input_id("c", workspace, "kill-switch", key)
     asked = Asked(control_id, by(), sha256_hex(canonical_json(body)))
+    told, joined = await parts.under_way.share(
+        (control_id, asked.body_sha256), lambda: _turn(parts, workspace, wish, asked)
+    )
+    return {**told, "replayed": told["replayed"] or joined, "idempotency_key": key}, key
+
+
+async def _turn(parts: Parts, workspace: str, wish: Kill, asked: Asked) -> dict[str, Any]:
     name = _name(wish)
     if not await parts.switches.was_turned(workspace, asked):
         await _check_there(parts, workspace, wish.scope, name, on=wish.on)
-    wanted = Switch(workspace, wish.scope, name, wish.on, by(), parts.clock.now_ms(), wish.reason)
+    wanted = Switch(workspace, wish.scope, name, wish.on, asked.by, parts.clock.now_ms(), wish.reason)
     reached(Edge.GATEWAY_SWITCH_BEFORE)
     switch, replayed = await parts.switches.turn(wanted, asked, deadline_s=parts.commit_deadline_s)
     reached(Edge.GATEWAY_SWITCH_AFTER)
-    return {**_show(switch), "replayed": replayed, "idempotency_key": key}, key
+    return {**_show(switch), "replayed": replayed}
 
 
 def _name(wish: Kill) -> str:

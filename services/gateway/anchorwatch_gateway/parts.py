@@ -26,6 +26,7 @@ from anchorwatch_gateway.letter_book import LetterBook
 from anchorwatch_gateway.memory import MemoryClient
 from anchorwatch_gateway.seen import Seen
 from anchorwatch_gateway.streams import Streams
+from anchorwatch_gateway.under_way import UnderWay
 
 COMMIT_DEADLINE_S = 10.0
 """Shorter than clients wait: one that is told to try again knows more than one whose connection ended."""
@@ -55,6 +56,7 @@ class Parts:
     counters: Counters = field(default_factory=Counters)
     seen: Seen = field(default_factory=Seen)
     streams: Streams = field(default_factory=Streams)
+    under_way: UnderWay = field(default_factory=UnderWay)
     commit_deadline_s: float = COMMIT_DEADLINE_S
 
     @property

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from datetime import tzinfo
 from typing import Any, Literal
 
 from anchorwatch.bus.port import Stored
@@ -64,16 +65,21 @@ async def create(
     """
     cron, zone = Cron.asked(wish.cron), zone_asked(wish.zone)
     asked, key = _asked(workspace, "create", wish.name, key, body)
+    return await _shared(parts, asked, key, lambda: _create(parts, workspace, wish, (cron, zone), asked))
+
+
+async def _create(
+    parts: Parts, workspace: str, wish: NewSchedule, timing: tuple[Cron, tzinfo], asked: Asked
+) -> tuple[Schedule, bool]:
+    cron, zone = timing
     if not await parts.schedules.was_ordered(workspace, asked):
         await find_living(parts, SessionRef(workspace, wish.session))
     given = wish.model_dump(exclude={"cron"})
     definition = Definition(workspace=workspace, cron=cron.expression, **given)
     reached(Edge.GATEWAY_SCHEDULE_BEFORE)
-    schedule, replayed = await parts.schedules.make(
-        definition, zone, asked, parts.clock.now_ms(), parts.commit_deadline_s
-    )
+    made = await parts.schedules.make(definition, zone, asked, parts.clock.now_ms(), parts.commit_deadline_s)
     reached(Edge.GATEWAY_SCHEDULE_AFTER)
-    return _told(parts, schedule, key, replayed=replayed), key
+    return made
 
 
 async def order(
@@ -90,14 +96,24 @@ async def order(
         NotFound: there is none of that name. Refused: it is so already, or over. IdempotencyConflict, Fenced, Unavailable.
     """
     asked, key = _asked(workspace, verb, name, key, {"reason": reason})
-    now_ms = parts.clock.now_ms()
-    change = _change(verb, Changed(by(), now_ms, reason))
-    reached(Edge.GATEWAY_SCHEDULE_BEFORE)
-    schedule, replayed = await parts.schedules.order(
-        workspace, name, asked, now_ms, change, parts.commit_deadline_s
-    )
-    reached(Edge.GATEWAY_SCHEDULE_AFTER)
-    return _told(parts, schedule, key, replayed=replayed), key
+
+    async def carry_out() -> tuple[Schedule, bool]:
+        now_ms = parts.clock.now_ms()
+        change = _change(verb, Changed(asked.by, now_ms, reason))
+        reached(Edge.GATEWAY_SCHEDULE_BEFORE)
+        ordered = await parts.schedules.order(workspace, name, asked, now_ms, change, parts.commit_deadline_s)
+        reached(Edge.GATEWAY_SCHEDULE_AFTER)
+        return ordered
+
+    return await _shared(parts, asked, key, carry_out)
+
+
+async def _shared(
+    parts: Parts, asked: Asked, key: str, do: Callable[[], Awaitable[tuple[Schedule, bool]]]
+) -> tuple[dict[str, Any], str]:
+    """What was ordered, by this request or by the same one that is under way."""
+    (schedule, replayed), joined = await parts.under_way.share((asked.control_id, asked.body_sha256), do)
+    return _told(parts, schedule, key, replayed=replayed or joined), key
 
 
 def _change(verb: Literal["pause", "resume", "delete"], changed: Changed) -> Callable[[Schedule], Schedule]:
