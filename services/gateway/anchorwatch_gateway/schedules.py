@@ -14,8 +14,8 @@ from anchorwatch.core.names import SessionRef, check_name
 from anchorwatch.core.schedules import machine
 from anchorwatch.core.schedules.cron import Cron
 from anchorwatch.core.schedules.schedule import Changed, Definition, Schedule
+from anchorwatch.core.schedules.zones import instant_of, shown, slot_text
 from anchorwatch.core.schedules.zones import reached as reached_slot
-from anchorwatch.core.schedules.zones import shown, slot_text
 from anchorwatch.core.times import iso
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.inputs import input_id
@@ -161,12 +161,26 @@ def _show(parts: Parts, schedule: Schedule) -> dict[str, Any]:
         "overlap": definition.overlap,
         "state": schedule.state,
         "next": _next(schedule, parts.clock.now_ms()),
+        "owed": _owed(schedule),
         "last_slot": slot_text(schedule.last_slot) if schedule.last_slot else None,
         "counts": {"made": counts.made, "missed": counts.missed, "skipped": counts.skipped},
         "by": schedule.changed.by,
         "at": iso(schedule.changed.at_ms),
         "reason": schedule.changed.reason,
         "sequence": schedule.sequence,
+    }
+
+
+def _owed(schedule: Schedule) -> dict[str, Any] | None:
+    """The occurrence that came before a pause, and that is still to be seen to."""
+    owed = schedule.owed
+    if owed is None:
+        return None
+    zone = zone_of(schedule.definition.zone)
+    return {
+        "slot": slot_text(owed.slot),
+        "at": shown(instant_of(owed.slot, zone), zone),
+        "missed": owed.missed,
     }
 
 

@@ -134,6 +134,7 @@ SCHEDULES: Sequence[Column] = (
     ("zone", _field("zone")),
     ("state", _field("state")),
     ("next", lambda row: row["next"][0]["at"] if row["next"] and row["state"] == "active" else None),
+    ("owed", lambda row: row["owed"]["at"] if row.get("owed") else None),
     ("made", lambda row: row.get("counts", {}).get("made")),
     ("missed", lambda row: row.get("counts", {}).get("missed")),
     ("skipped", lambda row: row.get("counts", {}).get("skipped")),

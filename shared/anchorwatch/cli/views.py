@@ -114,6 +114,9 @@ def schedule(value: Row, *, as_json: bool) -> None:
         lines.append(f"tells it: {one_line(value['text'], chars_max=LINE_CHARS_MAX)}")
     paused = " (once it is resumed)" if value["state"] == "paused" else ""
     lines += [f"next{paused}:", *(f"  {each['at']}" for each in value["next"])] if value["next"] else []
+    if owed := value.get("owed"):
+        stands_for = f", for itself and {owed['missed']} before it" if owed["missed"] else ""
+        lines.append(f"owed: {owed['at']}{stands_for}: it came before the pause, and is still seen to, once")
     if value.get("replayed"):
         lines.append("it had been done before")
     say(value, "\n".join(lines), as_json=as_json)

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from anchorwatch.core.schedules.schedule import Definition
+from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.orders import Asked
+from anchorwatch.journal.schedules import ScheduleJournal
+from anchorwatch.topology.streams import journal_stream
+from anchorwatch.zones import zone_of
 
 from tests.integration.gateway.conftest import House, all_pages
+from tests.support.sessions import now_ms
 
 WISH = {"name": "morning", "session": "fleet", "cron": "30 2 * * *", "zone": "Europe/Berlin", "text": "count"}
 
@@ -59,6 +66,22 @@ async def test_it_is_paused_resumed_and_deleted_and_its_name_is_free_again(house
         assert (gone.status_code, gone.json()["state"], gone.json()["next"]) == (200, "deleted", [])
     assert (await house.http.get("/api/schedules")).json()["data"] == []
     assert (await house.http.post("/api/schedules", json=WISH)).status_code == 201
+
+
+async def test_what_came_before_a_pause_and_was_not_seen_to_is_shown_as_owed(house: House) -> None:
+    await house.make_session()
+    journal = ScheduleJournal(house.bus, Committer(house.bus, journal_stream()), "test")
+    definition = Definition(
+        workspace="default", name="hourly", session="fleet", cron="0 * * * *", zone="UTC", text="count"
+    )
+    began_ms = now_ms() - 3 * 3_600_000
+    await journal.make(definition, zone_of("UTC"), Asked("c-made", "ada", "b"), began_ms)
+    assert (await house.http.get("/api/schedules/hourly")).json()["owed"] is None
+    paused = (await house.http.post("/api/schedules/hourly/pause", json={})).json()
+    assert paused["owed"]["missed"] == 2
+    assert paused["owed"]["at"].startswith(paused["owed"]["slot"])
+    (listed,) = (await house.http.get("/api/schedules")).json()["data"]
+    assert listed["owed"] == paused["owed"]
 
 
 @pytest.mark.parametrize(

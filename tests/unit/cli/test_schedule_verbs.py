@@ -58,6 +58,18 @@ def test_they_are_listed(run: Run, remote: Gateway, words: tuple[str, ...]) -> N
     assert "damaged" in lines[3]
 
 
+def test_what_a_paused_one_still_owes_is_listed_and_shown(run: Run, remote: Gateway) -> None:
+    owed = {"slot": "2026-03-28T02:30", "at": "2026-03-28T02:30:00+01:00", "missed": 2}
+    paused = {**SCHEDULE, "state": "paused", "owed": owed}
+    remote.answer("GET /api/schedules", (200, {"data": [{**SCHEDULE, "owed": None}, paused], "next": None}))
+    title, one, other = run("schedule").out.splitlines()
+    at = title.index("owed")
+    assert (one[at], other[at:].split("  ")[0]) == ("-", owed["at"])
+    remote.answer("GET /api/schedules/morning", (200, paused))
+    said = run("schedule", "show", "morning").out
+    assert "owed: 2026-03-28T02:30:00+01:00, for itself and 2 before it: it came before the pause" in said
+
+
 def test_it_is_paused_resumed_and_deleted_by_its_name(run: Run, remote: Gateway) -> None:
     for verb in ("pause", "resume"):
         remote.answer(f"POST /api/schedules/morning/{verb}", (200, {**SCHEDULE, "state": "paused"}))
