@@ -43,7 +43,7 @@ def test_an_open_dead_letter_is_no_health(tmp_path: Path) -> None:
         await mesh.add("planner")
         await open_letter(mesh)
         assert (await states(mesh))["dead letters"] == "failed"
-        assert "default/planner-s: there is no pack 'missing'" in await detail(mesh, "dead letters")
+        assert "planner-s: there is no pack 'missing'" in await detail(mesh, "dead letters")
         pack.missing = False
         await mesh.until_rest(ref, 1, within_s=60)
         await mesh.until(in_state(mesh.bus, "done"), within_s=60)
@@ -60,7 +60,7 @@ def test_a_turn_that_stands_still_is_no_health_unless_a_person_holds_it(tmp_path
         await asyncio.sleep(14 * 60)
         assert await states(mesh) == WELL, "it waits for an executor, and not for long"
         await asyncio.sleep(2 * 60)
-        assert "default/s: its run 1 has stood still for 16 min" in await detail(mesh, "sessions")
+        assert "s: its run 1 has stood still for 16 min" in await detail(mesh, "sessions")
         await turn(mesh, "session", "on", on=True)
         assert await states(mesh) == WELL | {"kill switches": "note"}
         assert "session s is on, by ada" in await detail(mesh, "kill switches")
@@ -76,7 +76,7 @@ def test_a_quarantined_session_is_no_health(tmp_path: Path) -> None:
         await mesh.bus.publish(Message(SessionSubjects(ref).log, b"no record"))
         await mesh.say(ref, "m")
         await quarantined(mesh, ref)
-        assert (await detail(mesh, "sessions")).startswith("default/s is quarantined: ")
+        assert (await detail(mesh, "sessions")).startswith("s is quarantined: ")
 
     mesh_test(1, body, **SETTINGS)
 
@@ -92,7 +92,7 @@ def test_an_effect_that_nobody_can_tell_of_is_no_health_until_it_is_settled(tmp_
         ref = await mesh.session("s", agent(tmp_path, rules, heartbeat_s=3600))
         await mesh.until_rest(ref, 1)
         assert (await states(mesh))["effects"] == "failed"
-        assert ": s/1.1.1 of workspace default" in await detail(mesh, "effects")
+        assert ": s/1.1.1" in await detail(mesh, "effects")
         await settle(mesh, ref)
         await asyncio.sleep(10)
         assert await states(mesh) == WELL

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from anchorwatch.core.names import SessionRef
+from anchorwatch.settings import load
+
 NAMED_MAX = 5
 MARKS = {"passed": "ok    ", "failed": "FAILED", "note": "note  "}
 
@@ -40,6 +43,16 @@ def failed(name: str, detail: str, hint: str = "") -> Check:
 def note(name: str, detail: str) -> Check:
     """Something to know."""
     return Check(name, "note", detail)
+
+
+def as_verbs_take_it(name: str, workspace: str) -> str:
+    """The name as other verbs print and take it, with its workspace where that is not the one that they speak to."""
+    return name if workspace == load().workspace else f"{name} of workspace {workspace}"
+
+
+def session(ref: SessionRef) -> str:
+    """A session, as `as_verbs_take_it`."""
+    return as_verbs_take_it(ref.session, ref.workspace)
 
 
 def named(found: Sequence[str]) -> str:

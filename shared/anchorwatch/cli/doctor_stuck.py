@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from anchorwatch.bus.port import Bus, Stored
-from anchorwatch.cli.checks import Check, failed, named, note, passed
+from anchorwatch.cli.checks import Check, as_verbs_take_it, failed, named, note, passed, session
 from anchorwatch.codec import decode_anchor
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import AnchorWatchError, Damaged
@@ -17,7 +17,7 @@ from anchorwatch.journal.blocks import read_block
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.journal.letters import read_letter
-from anchorwatch.journal.switches import SwitchJournal, first_on, subjects_of
+from anchorwatch.journal.switches import Switch, SwitchJournal, first_on, subjects_of
 from anchorwatch.topology.streams import ANCHORS_BUCKET, DEAD, journal_stream
 from anchorwatch.topology.subjects import BLOCK, CLAIM, DEAD_LETTER, EFFECT, SessionSubjects
 
@@ -58,7 +58,8 @@ async def _letters(bus: Bus) -> Check:
             # The next failure of its message writes it anew.
             continue
         if letter is not None and letter.state == "open":
-            opened.append(f"{letter.address.workspace}/{letter.address.letter_id}: {letter.fault.text}")
+            of = as_verbs_take_it(letter.address.letter_id, letter.address.workspace)
+            opened.append(f"{of}: {letter.fault.text}")
     if not opened:
         return passed(LETTERS, "none is open")
     hint = "`anchorwatch dead-letters` shows them; mend what they say, then retry or drop each"
@@ -88,9 +89,9 @@ async def _why_stuck(bus: Bus, ref: SessionRef) -> str:
     try:
         anchor, record = decode_anchor(stored.payload)
     except Damaged as damage:
-        return f"{ref}: its anchor cannot be read: {damage.message}"
+        return f"{session(ref)}: its anchor cannot be read: {damage.message}"
     if anchor.status == "quarantined":
-        return f"{ref} is quarantined: {record.body.get('reason', '')}"
+        return f"{session(ref)} is quarantined: {record.body.get('reason', '')}"
     if anchor.status != "active" or await _is_held(bus, ref, anchor):
         return ""
     newest = max(page.messages, key=lambda each: each.sequence)
@@ -98,7 +99,7 @@ async def _why_stuck(bus: Bus, ref: SessionRef) -> str:
     still_ms = await bus.server_time_ms() - newest.time_ms
     if still_ms <= (CLAIMED_MS_MAX if newest.subject.endswith(f".{CLAIM}") else STILL_MS_MAX):
         return ""
-    return f"{ref}: its run {anchor.run_id} has stood still for {still_ms // 60_000} min"
+    return f"{session(ref)}: its run {anchor.run_id} has stood still for {still_ms // 60_000} min"
 
 
 async def _newest_effect(bus: Bus, ref: SessionRef, run_id: int, behind: Stored) -> Stored | None:
@@ -123,8 +124,7 @@ async def _effects(bus: Bus) -> Check:
             ref = SessionRef(workspace, entry.session)
             # An entry says that an effect may be unknown; the effect says whether it is.
             if (await effects.look(ref, entry.pool, entry.call, newest)).unknown:
-                # The call stands as the verbs take it.
-                unknown.append(f"{entry} of workspace {workspace}")
+                unknown.append(as_verbs_take_it(str(entry), workspace))
     if not unknown:
         return passed(EFFECTS, "none is unknown and blocks its resource")
     hint = "find out what became of each, and say so: `anchorwatch effects resolve CALL done|not-done`"
@@ -133,8 +133,12 @@ async def _effects(bus: Bus) -> Check:
 
 async def _switches(bus: Bus) -> Check:
     journal = SwitchJournal(bus, Committer(bus, journal_stream()), WRITER)
-    on = [f"{each}, by {each.by}" for each in await journal.all() if each.on]
+    on = [f"{_said(each)}, by {each.by}" for each in await journal.all() if each.on]
     return note(SWITCHES, named(on)) if on else passed(SWITCHES, "none is on")
+
+
+def _said(switch: Switch) -> str:
+    return str(switch) if switch.scope == "workspace" else as_verbs_take_it(str(switch), switch.workspace)
 
 
 async def _lasts(bus: Bus, stream: str, filter_: str, start: int = 1) -> Sequence[Stored]:

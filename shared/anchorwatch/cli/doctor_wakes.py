@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anchorwatch.bus.port import Bus, Stored
-from anchorwatch.cli.checks import Check, failed, named, note, passed
+from anchorwatch.cli.checks import Check, as_verbs_take_it, failed, named, note, passed, session
 from anchorwatch.codec import decode_anchor
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import AnchorWatchError, Damaged, NotFound
@@ -94,7 +94,7 @@ async def mend(data_dir: Path | None, neglected: Sequence[Neglected]) -> Check:
             with open_api(data_dir, None, None, workspace=each.ref.workspace) as api:
                 wish = {"reason": f"the doctor found that nothing would wake it: {each.why}"}
                 api.post(f"/api/sessions/{each.ref.session}/trigger", wish)
-            woken.append(str(each.ref))
+            woken.append(session(each.ref))
     except AnchorWatchError as error:
         return failed("mended", f"{len(woken)} of {len(neglected)} sessions: {error.message}", error.hint)
     return note("mended", f"asked for a turn of {named(woken)}")
@@ -103,7 +103,7 @@ async def mend(data_dir: Path | None, neglected: Sequence[Neglected]) -> Check:
 def _sessions(known: int, found: Sequence[Neglected]) -> Check:
     if not found:
         return passed("wakes", f"{known} looked at: each is woken by something, or held by a person")
-    return failed("wakes", named([f"{each.ref}: {each.why}" for each in found]), RUNNING)
+    return failed("wakes", named([f"{session(each.ref)}: {each.why}" for each in found]), RUNNING)
 
 
 def _schedules(late: Sequence[str]) -> Check:
@@ -169,7 +169,7 @@ def lateness(stored: Stored, now_ms: int) -> str:
         zone = zone_of(schedule.definition.zone)
     except AnchorWatchError as error:
         return f"{stored.subject}: {error.message}"
-    name = f"{schedule.definition.workspace}/{schedule.name}"
+    name = as_verbs_take_it(schedule.name, schedule.definition.workspace)
     if schedule.state == "active" and instant_of(schedule.after, zone) > now_ms + AHEAD_MS_MAX:
         return f"{name} was seen to up to {slot_text(schedule.after)}, by a clock that ran ahead: delete it, and make it anew"
     next_ms = machine.next_ms(schedule, Cron(schedule.definition.cron), zone)

@@ -65,7 +65,7 @@ def test_it_asks_for_a_turn_of_each_in_its_own_workspace(remote: Gateway) -> Non
     remote.answer("POST /api/sessions/s/trigger", (202, {}))
     refs = [SessionRef("default", "s"), SessionRef("night", "s")]
     check = asyncio.run(mend(None, [Neglected(ref, "it has no next check") for ref in refs]))
-    assert (check.state, check.detail) == ("note", "asked for a turn of default/s; night/s")
+    assert (check.state, check.detail) == ("note", "asked for a turn of s; s of workspace night")
     assert [asked.query["workspace"] for asked in remote.asked] == ["default", "night"]
     assert "no next check" in remote.asked[0].body["reason"]
 

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+import pytest
+from anchorwatch.cli import checks
+from anchorwatch.core.names import SessionRef
+
+
+def test_a_name_is_said_as_other_verbs_take_it_and_its_workspace_where_they_speak_to_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    night = SessionRef("night", "fleet")
+    assert checks.session(SessionRef("default", "fleet")) == "fleet"
+    assert checks.session(night) == "fleet of workspace night"
+    monkeypatch.setenv("ANCHORWATCH_WORKSPACE", "night")
+    assert checks.session(night) == "fleet"
+    assert checks.session(SessionRef("default", "fleet")) == "fleet of workspace default"
