@@ -9,9 +9,7 @@ from typing import Any
 
 from anchorwatch.cli.columns import Column, Row, said_call
 from anchorwatch.cli.holding import until_what
-from anchorwatch.cli.show import local_time, many, one_line, table
-
-LINE_CHARS_MAX = 2000
+from anchorwatch.cli.show import LINE_CHARS_MAX, fields, local_time, many, one_line, table
 
 
 def show(rows: Sequence[Row], columns: Sequence[Column], *, as_json: bool, empty: str) -> None:
@@ -25,19 +23,11 @@ def show(rows: Sequence[Row], columns: Sequence[Column], *, as_json: bool, empty
 
 
 def tell(value: Row, *, as_json: bool) -> None:
-    """One thing with all its fields; what has an inside of its own is shown as JSON."""
+    """One thing with all its fields, a line each; what has an inside of its own stands indented below its name."""
     if as_json:
         json_out(value)
-        return
-    width = max(len(name) for name in value)
-    for name, field in value.items():
-        if isinstance(field, dict | list):
-            text = json.dumps(field, ensure_ascii=False)
-        elif name.endswith("_at") or name == "at":
-            text = local_time(field)
-        else:
-            text = one_line(field, chars_max=LINE_CHARS_MAX)
-        print(f"{name.ljust(width)}  {text}")
+    else:
+        print("\n".join(fields(value)))
 
 
 def history(changes: Sequence[Row], *, as_json: bool) -> None:

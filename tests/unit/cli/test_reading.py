@@ -1,6 +1,7 @@
 """Reading verbs: what is asked of the gateway, and what people and programs see of its answer."""
 
 import json
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -58,8 +59,6 @@ def test_what_grows_for_ever_is_shown_from_its_end_the_newest_last(run: Run, rem
 def test_times_are_local_and_whole_seconds(
     run: Run, remote: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import time  # noqa: PLC0415 - for this test alone
-
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
     remote.answer(
@@ -151,6 +150,48 @@ def test_a_call_is_found_by_its_printed_id(run: Run, remote: Gateway) -> None:
         assert remote.asked[-1].query["session"] == "fleet"
         assert remote.asked[-1].query["turn"] == "15"
     assert run("show", "fleet/15.9.1").code == 4
+
+
+def test_a_session_is_shown_as_rows_with_its_anchor_indented_and_as_json_to_programs(
+    run: Run, remote: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    anchor = {
+        "run_id": 15, "last_run_timestamp": "2026-03-17T18:56:43.5+00:00", "objectives": ["500 an hour", "no loss"],
+        "facts": {"workers_dead": None, "demand_queued": True, "tasks_queued": 0}, "turn": None, "constraints": [],
+        "fences": [{"run": 15, "at": None}, {"run": 16, "at": None}],
+    }  # fmt: skip
+    row = {"name": "fleet", "held": [], "anchor": anchor, "pending": 3}
+    remote.answer("GET /api/sessions/fleet", (200, row))
+    assert (
+        run("show", "fleet").out
+        == """\
+name     fleet
+held     -
+anchor
+  run_id              15
+  last_run_timestamp  2026-03-17 18:56:43+00:00
+  objectives
+    - 500 an hour
+    - no loss
+  facts
+    workers_dead   unknown
+    demand_queued  true
+    tasks_queued   0
+  turn                -
+  constraints         -
+  fences
+    - run  15
+      at   -
+    - run  16
+      at   -
+pending  3
+"""
+    )
+    assert json.loads(run("show", "fleet", "--json").out) == row
+    monkeypatch.undo()
+    time.tzset()
 
 
 def test_the_anchor_is_json_also_for_people(run: Run, remote: Gateway) -> None:
