@@ -28,6 +28,8 @@ class Intake:
         self._stopping = stopping
         self._crashes = crashes
         self._consumer: Consumer | None = None
+        self._wait: asyncio.Timeout | None = None
+        self._watch: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Attach; waits for the bus as long as it takes.
@@ -35,6 +37,8 @@ class Intake:
         Raises:
             ConfigDiffers: the consumer exists in another form. Denied.
         """
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._end_wait(), name=f"stop of {self._spec.durable}")
         while self._consumer is None and not self._stopping.is_set():
             try:
                 self._consumer = await self._bus.consumer(self._spec)
@@ -76,23 +80,30 @@ class Intake:
         await self.open()
         if self._consumer is None or self._stopping.is_set():
             return []
-        fetch = asyncio.ensure_future(self._consumer.fetch(limit, FETCH_S))
-        stop = asyncio.ensure_future(self._stopping.wait())
         try:
-            await asyncio.wait({fetch, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if fetch.done():
-                return fetch.result()
+            # Without a task of its own: every message passes here.
+            async with asyncio.timeout(None) as self._wait:
+                return await self._consumer.fetch(limit, FETCH_S)
+        except TimeoutError:
+            # The service is to stop. What had come meanwhile is still the consumer's.
             return []
         except NotFound:
             # Somebody deleted it; made anew, it begins at the start, which costs time and does nothing twice.
             self._consumer = None
             return []
         finally:
-            for task in (fetch, stop):
-                task.cancel()
-            await asyncio.gather(fetch, stop, return_exceptions=True)
+            self._wait = None
+
+    async def _end_wait(self) -> None:
+        await self._stopping.wait()
+        if self._wait is not None:
+            self._wait.reschedule(0)
 
     async def close(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+            self._watch = None
         if self._consumer is not None:
             await self._consumer.close()
             self._consumer = None
