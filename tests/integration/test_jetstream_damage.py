@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from anchorwatch.bus import jetstream
-from anchorwatch.bus.port import Expect, Message, StreamMissing, WrongLastSequence
+from anchorwatch.bus.port import Expect, Message, StreamMissing, Unreadable, WrongLastSequence
+from anchorwatch.core.effect.state import Claimed, EffectState, Owner
 from anchorwatch.core.errors import Damaged
+from anchorwatch.core.names import CallId
 from anchorwatch.journal.blocks import BlockJournal
 from anchorwatch.journal.heads import head_of
 from anchorwatch.journal.integrity.repair import Order, Repairer
@@ -21,7 +23,7 @@ from anchorwatch.service.made import StreamGone, check_nothing_gone, ensure_topo
 from anchorwatch.topology.streams import StreamSpec, journal_stream
 
 from tests.support.nats_server import NatsServer, running_server
-from tests.support.shelf import P1, P2, Shelf, acquire
+from tests.support.shelf import P1, P2, Shelf, acquire, step
 
 COMPRESSED = b"cmp"
 STREAM = StreamSpec("S", ("s.>",), atomic_batches=True)
@@ -229,5 +231,42 @@ async def test_a_session_whose_last_planner_record_is_lost_is_quarantined_and_re
         state = await shelf.do(state, acquire(state, P2))
         assert (await shelf.load()).head == state.head
         assert (await verify(bus, journal_stream(), shelf.journal, shelf.ref)).open == []
+    finally:
+        await bus.close()
+
+
+async def test_a_claim_that_the_disk_lost_is_no_first_claim_for_anybody(server: NatsServer) -> None:
+    """Unreadable as long as the server has its index; gone, with all that stood behind it, once it was killed."""
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    await ensure_topology(bus)
+    shelf, call = Shelf(bus, "s"), CallId(1, 1, 1)
+    state = await shelf.created()
+    state = await shelf.do(await shelf.do(state, acquire(state, P1)), step(1, P1))
+    claim = Claimed(Owner("executor-1", "the-lost-claim"), 1, "key")
+    claimed = await shelf.effects.append(shelf.ref, "default", call, EffectState(), claim, 3_000)
+    await bus.close()
+    damage(server, journal_stream(), b"the-lost-claim")
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    shelf = Shelf(bus, "s")
+    with pytest.raises(Unreadable):
+        await shelf.effects.load(shelf.ref, "default", call, state.head)
+    with pytest.raises(Damaged):
+        await shelf.journal.check_effects(shelf.ref, 1, {call})
+    # What a first claim is fenced on holds, for a server that cannot read the one that stands: so nobody may come so far.
+    again = await shelf.effects.append(shelf.ref, "default", call, EffectState(), claim, 3_000)
+    assert again.head > claimed.head
+    await bus.close()
+    server.restart()
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    try:
+        shelf = Shelf(bus, "s")
+        assert await bus.holes(journal_stream()) == [(claimed.head, claimed.head)]
+        found = await shelf.effects.load(shelf.ref, "default", call, state.head)
+        assert (found.head, found.first_claim, found.lost_claim, found.doubt) == (
+            0,
+            claimed.head,
+            claimed.head,
+            True,
+        )
     finally:
         await bus.close()

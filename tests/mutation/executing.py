@@ -14,8 +14,23 @@ _DECIDE = "shared/anchorwatch/core/session/decide.py"
 _RUNNER = "shared/anchorwatch/execution/runner.py"
 _ATTEMPTS = "tests/unit/executor/test_attempts.py::"
 _OLD = "tests/sim/test_executor_reads.py::"
+_LOST = "tests/sim/test_lost_claims.py::test_a_command_whose_claim_may_be_gone_is_settled_as_its_class_allows"
 
 _EXECUTORS = (
+    _one(
+        "what the journal has lost is not asked for",
+        "shared/anchorwatch/journal/effects.py",
+        "state = with_holes(state, at_least, await self._bus.holes(self._committer.stream))",
+        "await self._bus.holes(self._committer.stream)",
+        f"{_LOST}[fire-executor.effect.after-unknown-1-delivered again]",
+    ),
+    _one(
+        "a delivery that the server counts as the first is taken for it",
+        "shared/anchorwatch/execution/firsts.py",
+        "return 1 if sequence > self._through else 2",
+        "return counted",
+        f"{_LOST}[fire-executor.effect.after-unknown-1-of a consumer made anew]",
+    ),
     _one(
         "a claim of its own that was only read is believed to stand",
         _RUNNER,

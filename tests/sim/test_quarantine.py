@@ -210,9 +210,7 @@ def test_a_command_waits_while_its_session_is_quarantined_and_is_not_refused(tmp
         await asyncio.sleep(120)
         kinds = [readable(each) for each in records_of(mesh, bad) if each.sequence > head]
         assert Kind.OUTCOME not in kinds
-        assert kinds.count(Kind.CLAIM) == kinds.count(Kind.RELEASE) == 1, (
-            "claimed at first sight, and given back"
-        )
+        assert Kind.CLAIM not in kinds
         assert [each["item"] for each in Sink(tmp_path).effects()].count("run-2") == 0
         del good
 

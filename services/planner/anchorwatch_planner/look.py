@@ -90,7 +90,7 @@ class Looker:
             if cause.kind == "tick" and not cause.again:
                 self._schedules.rang(bell_of_session(ref), cause.rang_ms)
         supposed = await self._reading.supposed(ref, causes)
-        state = supposed or self._reading.told(ref, causes) or await self._reading.whole(ref, at_least)
+        state = supposed or self._reading.told(ref, causes) or await self._reading.read(ref, at_least, causes)
         causes = await self._resolutions.pass_on(ref, causes, partial(self._is_at_hand, state))
         if not causes:
             return None
@@ -124,7 +124,7 @@ class Looker:
             Damaged: it is the journal that cannot be read. Unavailable.
         """
         self._cache.drop(ref)
-        await self._reading.whole(ref, at_least)
+        await self._reading.checked(ref, at_least)
 
     def _is_at_hand(self, state: SessionState, call: CallId) -> bool:
         """Whether the next step that this process decides shows the call."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from anchorwatch.bus.port import Stored
 from anchorwatch.core.memo import OfEach
-from anchorwatch.core.names import SessionRef
+from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.state import PastTurn
 from anchorwatch.core.session.wakes import Due, Windows, due
@@ -43,6 +43,24 @@ class Reading:
         # Up to the last record of ours that is known: what came before the end of a turn must be seen after it.
         state = await self._sessions.load(ref, max(at_least, known.head if known else 0), known)
         self._cache.put(ref, state)
+        return state
+
+    async def read(self, ref: SessionRef, at_least: int, causes: Sequence[Cause]) -> SessionState:
+        """As `whole`, for these causes: where nothing but the clock asks for it, also as `checked`."""
+        looks = any(cause.kind in ("start", "sweep") for cause in causes)
+        return await (self.checked if looks else self.whole)(ref, at_least)
+
+    async def checked(self, ref: SessionRef, at_least: int) -> SessionState:
+        """As `whole`, and what is recorded of the running turn's effects can be read: nobody would be told that it cannot.
+
+        Raises:
+            as `whole`.
+        """
+        state = await self.whole(ref, at_least)
+        if state.turn is not None:
+            run, steps = state.turn.run_id, state.turn.steps
+            calls = {CallId(run, step.number, call.n) for step in steps for call in step.calls}
+            await self._sessions.check_effects(ref, run, calls)
         return state
 
     def told(self, ref: SessionRef, causes: Sequence[Cause]) -> SessionState | None:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
-from anchorwatch.core.errors import AnchorWatchError, Conflict, Fenced, NotFound, Unavailable
+from anchorwatch.core.errors import AnchorWatchError, Conflict, Damaged, Fenced, NotFound, Unavailable
 from anchorwatch.topology.streams import BucketSpec, StreamSpec
 
 MESSAGE_ID_HEADER = "Nats-Msg-Id"
@@ -56,6 +56,10 @@ class Disconnected(Unavailable):
     """The bus is not connected."""
 
     code = "disconnected"
+
+
+class Unreadable(Damaged):
+    """The server has a message there, and its disk has damaged it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,6 +408,11 @@ class Bus(Protocol):
 
     @property
     def connected(self) -> bool: ...
+    @property
+    def connections(self) -> int:
+        """How often it was connected so far: between two looks at the same number the server has not been restarted."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -430,6 +439,7 @@ __all__ = [
     "StreamMissing",
     "StreamState",
     "Subscription",
+    "Unreadable",
     "WrongLastSequence",
     "ranges",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anchorwatch.bus.port import Bus, StreamMissing
-from anchorwatch.cli import doctor_models, doctor_stuck, doctor_wakes
+from anchorwatch.cli import doctor_journal, doctor_models, doctor_stuck, doctor_wakes
 from anchorwatch.cli.checks import Check, failed, note, passed
 from anchorwatch.cli.doctor_wakes import Neglected
 from anchorwatch.cli.show import many
@@ -35,6 +35,7 @@ async def examine(mesh: Settings, system: Settings) -> tuple[list[Check], list[N
     try:
         checks += [await _streams(bus), await _buckets(bus), await _yard(bus)]
         checks.append(await doctor_models.examine(bus, mesh.workspace))
+        checks += await doctor_journal.examine(bus)
         checks += await doctor_stuck.examine(bus)
         try:
             wakes, neglected = await doctor_wakes.examine(bus)

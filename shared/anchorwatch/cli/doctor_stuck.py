@@ -16,6 +16,7 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.journal.blocks import read_block
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.effects import EffectJournal
+from anchorwatch.journal.heads import head_of
 from anchorwatch.journal.letters import read_letter
 from anchorwatch.journal.switches import Switch, SwitchJournal, first_on, subjects_of
 from anchorwatch.topology.streams import ANCHORS_BUCKET, DEAD, journal_stream
@@ -81,7 +82,10 @@ async def _sessions(bus: Bus) -> Check:
 
 async def _why_stuck(bus: Bus, ref: SessionRef) -> str:
     """Why a session is not well; empty: it is, or a person holds it."""
-    page = await bus.last(journal_stream(ref.shard), [SessionSubjects(ref).planner_family])
+    try:
+        page = await bus.last(journal_stream(ref.shard), [SessionSubjects(ref).planner_family])
+    except Damaged as damage:
+        return await _why_unread(bus, ref, damage)
     found = {stored.subject: stored for stored in page.messages}
     stored = found.get(SessionSubjects(ref).anchor)
     if stored is None:
@@ -100,6 +104,19 @@ async def _why_stuck(bus: Bus, ref: SessionRef) -> str:
     if still_ms <= (CLAIMED_MS_MAX if newest.subject.endswith(f".{CLAIM}") else STILL_MS_MAX):
         return ""
     return f"{session(ref)}: its run {anchor.run_id} has stood still for {still_ms // 60_000} min"
+
+
+async def _why_unread(bus: Bus, ref: SessionRef, damage: Damaged) -> str:
+    """Why a session is not well of which the server cannot read all that it has; empty: a repair stands behind that."""
+    try:
+        page = await bus.last(journal_stream(ref.shard), [SessionSubjects(ref).anchor])
+        anchor, record = decode_anchor(page.messages[0].payload)
+    except Damaged:
+        return f"{ref}: {damage.message}"
+    if anchor.status == "quarantined":
+        return f"{ref} is quarantined: {record.body.get('reason', '')}"
+    head = await head_of(bus, journal_stream(ref.shard), SessionSubjects(ref).planner_family)
+    return f"{ref}: {damage.message}" if head.damage else ""
 
 
 async def _newest_effect(bus: Bus, ref: SessionRef, run_id: int, behind: Stored) -> Stored | None:

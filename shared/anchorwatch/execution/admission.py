@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from anchorwatch import cel
 from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.effect import EffectState
 from anchorwatch.core.errors import Unavailable
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.policy import Question, Verdict, judge, needs_observation
@@ -80,3 +81,9 @@ async def look_again(ask: Callable[[float], Awaitable[Observation]], clock: Cloc
             if clock.elapsed_s() + OBSERVE_PAUSE_S >= deadline_s:
                 return None
             await clock.sleep(OBSERVE_PAUSE_S)
+
+
+def allows(verdict: Verdict, state: EffectState) -> bool:
+    """Whether it may be begun: the policy allows it, or a person whom it asks has approved."""
+    approved = state.approval is not None and state.approval.approved
+    return verdict.decision == "allowed" or (verdict.decision == "gate" and approved)

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 
-from anchorwatch.bus.port import Delivery, Stored
+from anchorwatch.bus.port import Delivery, Stored, Unreadable
 from anchorwatch.codec import decode
 from anchorwatch.core.effect.state import Owner
 from anchorwatch.core.errors import BadInput, Damaged, Fenced, NewerSchema, Unavailable
 from anchorwatch.core.letters import DeadLetter
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.edges import Edge, reached
+from anchorwatch.execution.firsts import Firsts
 from anchorwatch.execution.giving_up import GivingUp
 from anchorwatch.execution.job import Job
 from anchorwatch.execution.leave import Leave
@@ -77,6 +78,7 @@ class PoolRunner:
         self._log = context.log.bind(pool=pool)
         self._alive = KeepAlive()
         self._intake = Intake(context.bus, pool_consumer(pool), context.stopping, context.crashes)
+        self._firsts = Firsts(context.bus, journal_stream(SHARD), self._intake)
         self._in_hand: dict[tuple[SessionRef, CallId], _InHand] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._runner = _make_runner(context, agents, runtime_for, load_pack)
@@ -101,6 +103,7 @@ class PoolRunner:
         alive = asyncio.create_task(self._alive.run(), name="in-progress")
         try:
             await self._intake.open()
+            await self._firsts.look()
             self._context.ready.set()
             for stored in await self._intake.unfinished():
                 await self._room()
@@ -183,7 +186,7 @@ class PoolRunner:
             self._log.warning("a command waits", sequence=message.sequence, reason=error.message)
             return later_s
         except Exception as error:  # noqa: BLE001 - a pack may raise anything, and one command must not stop the others
-            if isinstance(error, Damaged) and error.sequence:
+            if isinstance(error, Unreadable) or (isinstance(error, Damaged) and error.sequence):
                 # No fault of the command's: its session is quarantined, and it waits for the repair.
                 self._log.error(
                     "a command waits for a repair", sequence=message.sequence, reason=error.message
@@ -227,7 +230,8 @@ class PoolRunner:
         message = in_hand.message
         if message.command is not None:
             at, digest = message.sequence, message.digest
-            return Job(message.ref, at, digest, message.command, in_hand.attempt, in_hand.reach)
+            attempt = await self._firsts.attempt(at, in_hand.attempt)
+            return Job(message.ref, at, digest, message.command, attempt, in_hand.reach)
         effects = self._runner.recorder.effects
         reach = max(message.sequence, in_hand.reach)
         state = await effects.load(message.ref, message.pool, message.call, 0, reach)

@@ -61,6 +61,20 @@ class Recorder:
             reached(Edge.EXECUTOR_BLOCK_AFTER)
         await self.append(job, state, done)
 
+    async def not_settled(self, job: Job, pack: str, state: EffectState, why: str) -> None:
+        """As `unknown`, of a command that another one began, or may have begun; ``why`` where it is known that it was.
+
+        Raises:
+            as `unknown`.
+        """
+        error = "owner_died"
+        if state.lost_claim:
+            error, why = (
+                "claim_lost",
+                f"the journal lost {state.lost_claim}, perhaps its claim; it may have happened",
+            )
+        await self.unknown(job, pack, state, outcome(job, "unknown", why, error=error, claim=state.claim))
+
     async def ran(self, job: Job, pack: str, state: EffectState, ran: Ran, *, durable: bool) -> bool:
         """Record what a run came to. It happened, so this gives up only when somebody else has the command.
 

@@ -34,7 +34,7 @@ from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.policy import Verdict
 from anchorwatch.core.tools import EffectClass, ToolSpec
-from anchorwatch.execution.admission import admit, look_again
+from anchorwatch.execution.admission import admit, allows, look_again
 from anchorwatch.execution.attempts import Attempts
 from anchorwatch.execution.job import Equipment, Job, context_of, effect_key, outcome, tool_of
 from anchorwatch.execution.leave import Leave
@@ -52,6 +52,7 @@ EARLIER_S = 0.1
 WAIT_S = 1.0
 HOLD_S = 2.0
 HOLD_S_MAX = 60.0
+OVER = "its first executor died, and its run is over; it may have happened"
 
 RuntimeFor = Callable[[str, AgentSpec], Awaitable[PackRuntime]]
 """(workspace, agent) -> the connection to the real system."""
@@ -86,8 +87,7 @@ class Runner:
             try:
                 return await self._advance(job, state)
             except Fenced:
-                # Another executor, or a person, was first. Look again.
-                state = await self._load(job)
+                state = await self._load(job)  # another executor, or a person, was first
         return AGAIN_S
 
     async def _advance(self, job: Job, state: EffectState) -> float | None:
@@ -127,11 +127,13 @@ class Runner:
                 self.log.debug("a command waits", call=str(job), reason=reason)
                 return WAIT_S
             case MarkUnknown(reason):
-                done = outcome(job, "unknown", reason, error="owner_died", claim=state.claim)
-                await self.recorder.unknown(job, equipment.pack.name, state, done)
+                await self.recorder.not_settled(job, equipment.pack.name, state, reason)
                 return None
             case ClaimAgain() if await self._on_hold(job, state):
                 return HOLD_S
+            case ClaimAgain(judged=False) if not allows(await self._judge(job, equipment), state):
+                await self.recorder.not_settled(job, equipment.pack.name, state, "")
+                return None
             case ClaimAgain(doubt=doubt):
                 claimed = await self._claim(job, state, doubt=doubt)
                 return await self._under_claim(job, equipment, claimed)
@@ -173,8 +175,7 @@ class Runner:
             case Judge():
                 await self._refuse(job, state, await self._admit(job, agent, pack, None))
             case MarkUnknown(reason):
-                done = outcome(job, "unknown", reason, error="owner_died", claim=state.claim)
-                await self.recorder.unknown(job, pack.name, state, done)
+                await self.recorder.not_settled(job, pack.name, state, reason)
             case Wait():
                 return WAIT_S
             case _:
@@ -188,11 +189,10 @@ class Runner:
             return None
         if claim and job.attempt > 1 and await self._on_hold(job, state):
             return HOLD_S
-        verdict = await self._admit(job, equipment.agent, equipment.pack, equipment.tool)
+        verdict = await self._judge(job, equipment)
         if state.approval is not None and not state.approval.approved and state.gate is not None:
             verdict = Verdict("refused", state.gate.rule, f"{state.approval.by} said no")
-        approved = state.approval is not None and state.approval.approved
-        if verdict.decision == "refused" or (verdict.decision == "gate" and not approved):
+        if not allows(verdict, state):
             # Nobody can be asked in this release: what asks for a person is not done.
             await self._refuse(job, state, verdict)
             return None
@@ -215,6 +215,9 @@ class Runner:
         self.log.info("refused", call=str(job), tool=job.command.tool, rule=verdict.rule)
         done = outcome(job, "refused", verdict.reason, rule=verdict.rule, claim=state.claim)
         await self.recorder.append(job, state, done)
+
+    async def _judge(self, job: Job, equipment: Equipment) -> Verdict:
+        return await self._admit(job, equipment.agent, equipment.pack, equipment.tool)
 
     async def _admit(self, job: Job, agent: AgentSpec, pack: Pack, tool: ToolSpec | None) -> Verdict:
         async def anchor() -> Anchor:
@@ -243,8 +246,6 @@ class Runner:
 
     async def _under_claim(self, job: Job, equipment: Equipment, state: EffectState) -> float | None:
         """The claim stands; the fence decides."""
-        claim = state.claim
-        assert claim is not None  # noqa: S101 - just written, or just read
         match await self.leave.under_claim(job, equipment.pack.name, state):
             case Go():
                 return await self._run(job, equipment, state)
@@ -255,9 +256,7 @@ class Runner:
             case Stale() if equipment.tool.effect_class is EffectClass.RECONCILABLE:
                 return await self._run(job, equipment, state)
             case Stale():
-                text = "its first executor died, and its run is over; it may have happened"
-                done = outcome(job, "unknown", text, error="owner_died", claim=claim)
-                await self.recorder.unknown(job, equipment.pack.name, state, done)
+                await self.recorder.not_settled(job, equipment.pack.name, state, OVER)
             case Hold(reason):
                 await self.recorder.append(job, state, Released(self.me, reason))
                 return HOLD_S

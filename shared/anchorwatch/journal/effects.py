@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from anchorwatch.bus.port import Bus, Expect, Stored
 from anchorwatch.codec import encode
-from anchorwatch.core.effect.state import EffectEvent, EffectState, Outcome, apply_effect
+from anchorwatch.core.effect.state import EffectEvent, EffectState, Outcome, apply_effect, with_holes
 from anchorwatch.core.errors import Damaged, Unavailable
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Record
@@ -28,12 +28,16 @@ class EffectJournal:
     ) -> EffectState:
         """The effect as recorded, from an answer that reaches to ``at_least``, the command's own sequence, and to ``reach``.
 
-        A record that cannot be read is passed over where an outcome stands behind it: the outcome is all that counts then.
+        A record that cannot be read is passed over where an outcome stands behind it: the outcome is all that counts then. Where
+        none stands, what the journal has lost behind the command may have been a claim.
 
         Raises:
             Unavailable: no answer reached so far. Damaged: a record cannot be trusted, and no outcome stands behind it.
         """
-        return await self._fold(ref, pool, call, at_least + 1, max(at_least, reach))
+        state = await self._fold(ref, pool, call, at_least + 1, max(at_least, reach))
+        if state.outcome is None:
+            state = with_holes(state, at_least, await self._bus.holes(self._committer.stream))
+        return state
 
     async def look(self, ref: SessionRef, pool: str, call: CallId, reach: int) -> EffectState:
         """As `load`, of a command that was decided nobody knows where before ``reach``."""

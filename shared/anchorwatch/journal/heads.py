@@ -6,12 +6,15 @@ somebody writes behind that record, and no other does.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 
 from anchorwatch.bus.port import Bus, Expect, Stored
-from anchorwatch.core.errors import Damaged
+from anchorwatch.core.errors import Damaged, TooLarge
+from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.journal.commit import Committer, Write
+from anchorwatch.topology.subjects import EFFECT, parse_register
 
 PAGE = 512
 
@@ -93,6 +96,25 @@ async def unread(bus: Bus, stream: str, start: int = 1) -> list[tuple[int, int]]
         holes += [(at + 1, stored.sequence - 1)] if stored.sequence > at + 1 else []
         at = stored.sequence
     return [*holes, (at + 1, end)] if at < end else holes
+
+
+async def check_effects(bus: Bus, stream: str, ref: SessionRef, run: int, calls: Collection[CallId]) -> None:
+    """See that what is recorded of a run's effects can be read, and is of ``calls``, the commands that it decided.
+
+    Raises:
+        Damaged: it cannot, or is of a command that the journal does not hold. Unavailable.
+    """
+    filter_ = EFFECT.filter(shard=ref.shard, workspace=ref.workspace, session=ref.session, run=run)
+    with contextlib.suppress(TooLarge):
+        for stored in (await bus.last(stream, [filter_])).messages:
+            register = parse_register(stored.subject)
+            if register.call not in calls:
+                raise Damaged(
+                    f"sequence {stored.sequence} ({register.kind}): the command {register.call} that it is of is gone",
+                    hint="`anchorwatch journal verify`",
+                    sequence=stored.sequence,
+                    register=register.kind,
+                )
 
 
 async def commit_behind(committer: Committer, writes: Sequence[Write], family: str, head: int) -> int:

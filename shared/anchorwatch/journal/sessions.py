@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from anchorwatch.bus.port import Bus, Expect, Stored
 from anchorwatch.codec import decode_anchor, encode, encode_anchor
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import Damaged, NotFound, Unavailable
-from anchorwatch.core.names import SessionRef
+from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import CONTROLS, Kind, Record
 from anchorwatch.core.session import SessionState, replay
 from anchorwatch.core.session.apply import Recorded, apply
@@ -23,7 +23,7 @@ from anchorwatch.core.session.events import (
     StepDecided,
 )
 from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
-from anchorwatch.journal.heads import commit_behind, head_of
+from anchorwatch.journal.heads import check_effects, commit_behind, head_of
 from anchorwatch.journal.mapping import event_body, read_session_record
 from anchorwatch.journal.reading import STALE_ATTEMPTS_MAX, newest
 from anchorwatch.topology.subjects import SessionSubjects
@@ -111,6 +111,10 @@ class SessionJournal:
             return head.sequence
         return max((stored.sequence for stored in found.values()), default=0)
 
+    async def check_effects(self, ref: SessionRef, run: int, calls: Collection[CallId]) -> None:
+        """As `heads.check_effects`."""
+        await check_effects(self._bus, self._committer.stream, ref, run, calls)
+
     async def records(self, ref: SessionRef) -> list[Recorded]:
         """Every record of the session that its machine folds, in order: as much as the session is old.
 
@@ -169,51 +173,32 @@ class SessionJournal:
         *,
         receipt: Mapping[str, Any] | None = None,
         also: Sequence[Write] = (),
+        past_the_lost: bool = False,
     ) -> SessionState:
         """Record planner events, all or none, directly behind what ``state`` knows; returns the state with them.
 
         ``receipt``: what the receipt of the order says that the (one) event carries out; it is written once, for ever.
         ``also``: other writes that stand or fall with them, each with its own fence.
+        ``past_the_lost``: also where the server has a planner record behind what ``state`` knows, and cannot read it.
 
         Raises:
             Fenced: another planner or a control was first, or the receipt was given before; load and decide again.
             Unavailable. TooLarge.
         """
-        writes, digests = self._writes(ref, state, events, at_ms, receipt, also)
-        fence = Expect(SessionSubjects(ref).planner_family, state.head)
-        last = await self._committer.commit(writes, fence, deadline_s)
-        return _with_events(state, events, digests, last - len(writes) + 1)
-
-    async def append_behind_the_lost(
-        self,
-        ref: SessionRef,
-        state: SessionState,
-        events: Sequence[PlannerEvent],
-        at_ms: int,
-        *,
-        receipt: Mapping[str, Any],
-    ) -> SessionState:
-        """As `append`, also where the server has a planner record behind what ``state`` knows, and cannot read it."""
-        writes, digests = self._writes(ref, state, events, at_ms, receipt, ())
-        last = await commit_behind(self._committer, writes, SessionSubjects(ref).planner_family, state.head)
-        return _with_events(state, events, digests, last - len(writes) + 1)
-
-    def _writes(
-        self,
-        ref: SessionRef,
-        state: SessionState,
-        events: Sequence[PlannerEvent],
-        at_ms: int,
-        receipt: Mapping[str, Any] | None,
-        also: Sequence[Write],
-    ) -> tuple[list[Write], list[str]]:
-        """What records the events, chained to the state's head, and the digest of each."""
-        writes, digests, previous = list[Write](), list[str](), state.head_digest
+        writes, digests, previous = [], [], state.head_digest
         for event in events:
             write, previous = self._write(ref, event, previous, at_ms)
             writes.append(write)
             digests.append(previous)
-        return [*writes, *self._control(ref, events, receipt, at_ms), *also], digests
+        family = SessionSubjects(ref).planner_family
+        writes += [*self._control(ref, events, receipt, at_ms), *also]
+        if past_the_lost:
+            last = await commit_behind(self._committer, writes, family, state.head)
+        else:
+            last = await self._committer.commit(writes, Expect(family, state.head), deadline_s)
+        for offset, (event, digest) in enumerate(zip(events, digests, strict=True)):
+            state = apply(state, Recorded(last - len(writes) + 1 + offset, event, digest))
+        return state
 
     def _control(
         self, ref: SessionRef, events: Sequence[PlannerEvent], receipt: Mapping[str, Any] | None, at_ms: int
@@ -279,14 +264,6 @@ class SessionJournal:
                 head, digest = stored.sequence, recorded.digest
             records.append(recorded)
         return replay(state, records)
-
-
-def _with_events(
-    state: SessionState, events: Sequence[PlannerEvent], digests: Sequence[str], first: int
-) -> SessionState:
-    for sequence, (event, digest) in enumerate(zip(events, digests, strict=True), first):
-        state = apply(state, Recorded(sequence, event, digest))
-    return state
 
 
 def _anchor_in(stored: Stored) -> Anchor:

@@ -30,6 +30,8 @@ class Intake:
         self._consumer: Consumer | None = None
         self._wait: asyncio.Timeout | None = None
         self._watch: asyncio.Task[None] | None = None
+        self.times = 0
+        """How often it was attached."""
 
     async def open(self) -> None:
         """Attach; waits for the bus as long as it takes.
@@ -42,6 +44,7 @@ class Intake:
         while self._consumer is None and not self._stopping.is_set():
             try:
                 self._consumer = await self._bus.consumer(self._spec)
+                self.times += 1
             except Unavailable:
                 await asyncio.sleep(RETRY_S)
 

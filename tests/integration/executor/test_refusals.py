@@ -10,8 +10,12 @@ from anchorwatch.bus.port import Bus
 from anchorwatch.core.effect.state import Claimed, GateAsked, GateDecided, Owner
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.records import Kind
+from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.orders import Asked
+from anchorwatch.journal.switches import Switch, SwitchJournal
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.observations import answer
+from anchorwatch.topology.streams import journal_stream
 from anchorwatch.topology.subjects import RPC_OBSERVE
 
 from tests.integration.executor.conftest import WS, Executors
@@ -161,18 +165,43 @@ async def test_a_command_that_was_begun_and_whose_tool_is_gone_since_is_unknown(
 
 
 async def test_a_paused_session_s_command_waits_and_runs_once_it_is_resumed(
-    executors: Executors, session: ScriptedSession, sink: Sink
+    bus: Bus, executors: Executors, session: ScriptedSession, sink: Sink
 ) -> None:
     command = await session.command("fire")
     await session.control(Kind.PAUSED)
     await executors.start()
+
+    async def delivered() -> bool:
+        states = await bus.consumer_states(journal_stream())
+        return states["executor-default"].delivered_sequence >= command.sequence
+
+    await eventually(delivered)
+    await session.control(Kind.RESUMED)
+    assert (await session.outcome(command)).state == "succeeded"
+    # It is older than the executor, which therefore looks before it claims.
+    assert await session.records(command) == [Kind.CLAIM, Kind.OUTCOME]
+    assert len(sink.effects()) == 1
+
+
+async def test_a_command_under_a_kill_switch_is_given_back_and_runs_once_that_is_off(
+    bus: Bus, executors: Executors, session: ScriptedSession, sink: Sink
+) -> None:
+    switches = SwitchJournal(bus, Committer(bus, journal_stream()), "test")
+
+    async def turn(*, on: bool) -> None:
+        wanted = Switch(session.ref.workspace, "session", session.ref.session, on, "ada", now_ms())
+        await switches.turn(wanted, Asked(f"c-{on}", "ada", f"{on}"))
+
+    await executors.start()
+    await turn(on=True)
+    command = await session.command("fire")
 
     async def given_back() -> bool:
         return Kind.RELEASE in await session.records(command)
 
     await eventually(given_back)
     assert sink.effects() == []
-    await session.control(Kind.RESUMED)
+    await turn(on=False)
     assert (await session.outcome(command)).state == "succeeded"
     assert await session.records(command) == [Kind.CLAIM, Kind.RELEASE, Kind.CLAIM, Kind.OUTCOME]
     assert len(sink.effects()) == 1

@@ -123,6 +123,10 @@ class JetStreamBus:
     def connected(self) -> bool:
         return self._link.connected
 
+    @property
+    def connections(self) -> int:
+        return self._link.connections
+
     async def close(self) -> None:
         # What was closed is gone from the set by itself; what still listens is held by the link.
         await asyncio.gather(*(each.close() for each in list(self._open)))

@@ -58,6 +58,8 @@ class Connection:
         self._refused: asyncio.Future[None] | None = None
         self._reopening: asyncio.Task[None] | None = None
         self.closing = False
+        self.times = 0
+        """How often it was connected."""
         self.client = Client()
 
     @property
@@ -131,7 +133,7 @@ class Connection:
         )
         await self._listen(self.client)
         await self.round_trip()
-        self._up.set()
+        self._set_up()
 
     async def _error(self, error: Exception) -> None:
         text = str(error)
@@ -153,8 +155,12 @@ class Connection:
 
     async def _reconnected(self) -> None:
         if not self.closing and self._reopening is None:
-            self._up.set()
+            self._set_up()
             self._on_error("NATS: the connection is back")
+
+    def _set_up(self) -> None:
+        self.times += 1
+        self._up.set()
 
     async def _closed(self) -> None:
         if not self.closing and self._refused is None and self._reopening is None:

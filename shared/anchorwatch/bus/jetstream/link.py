@@ -75,6 +75,11 @@ class Link:
         return self._connection.connected
 
     @property
+    def connections(self) -> int:
+        """How often it was connected so far."""
+        return self._connection.times
+
+    @property
     def closed(self) -> bool:
         return self._connection.closing
 

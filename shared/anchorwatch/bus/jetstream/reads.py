@@ -22,8 +22,8 @@ from nats.aio.msg import Msg
 from anchorwatch.bus.jetstream import failures
 from anchorwatch.bus.jetstream.link import NO_RESPONDERS, STATUS_HEADER, Link
 from anchorwatch.bus.jetstream.times import unix_ms
-from anchorwatch.bus.port import Page, Stored, StreamMissing
-from anchorwatch.core.errors import AnchorWatchError, BadInput, Damaged, TooLarge, Unavailable
+from anchorwatch.bus.port import Page, Stored, StreamMissing, Unreadable
+from anchorwatch.core.errors import AnchorWatchError, BadInput, TooLarge, Unavailable
 from anchorwatch.topology.subjects import matches
 
 SUBJECTS_MAX = 1024
@@ -153,7 +153,7 @@ class Reader:
                 return page
             if await self._last(stream, (witness,), from_sequence, deadline) is not None:
                 # The server knows of a last message, and cannot read it: it says of all that were asked for that there is none.
-                raise Damaged(
+                raise Unreadable(
                     f"the last message of a subject of {stream} that matches {' or '.join(filters)} cannot be read by the server",
                     hint="its disk may have damaged it; bring back the server's store from a copy",
                 )

@@ -55,6 +55,10 @@ class SimBus:
     def connected(self) -> bool:
         return self.link.connected
 
+    @property
+    def connections(self) -> int:
+        return self.link.connections
+
     # What a test does to it.
 
     def cut(self) -> None:

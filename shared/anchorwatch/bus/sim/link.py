@@ -22,6 +22,7 @@ class Link:
         self.killed = False
         self.closed = False
         self._clock = clock
+        self.connections = 1
         self._cuts = 0
         self._frozen = False
         self._waiting: dict[asyncio.Future[Any], None] = {}
@@ -39,6 +40,8 @@ class Link:
         self._fail(Disconnected("the connection was lost"))
 
     def mend(self) -> None:
+        if self._cuts == 1:
+            self.connections += 1
         self._cuts = max(0, self._cuts - 1)
         self._wake()
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 
-from anchorwatch.bus.port import MESSAGE_ID_HEADER, Page, Stored, StreamState, ranges
+from anchorwatch.bus.port import MESSAGE_ID_HEADER, Page, Stored, StreamState, Unreadable, ranges
 from anchorwatch.bus.sim.compare import dedupe_window_s
 from anchorwatch.bus.sim.index import SubjectIndex
-from anchorwatch.core.errors import BadInput, Damaged, TooLarge
+from anchorwatch.core.errors import BadInput, TooLarge
 from anchorwatch.topology.streams import StreamSpec
 from anchorwatch.topology.subjects import matches
 
@@ -178,7 +178,7 @@ class StreamStore:
         """The last message up to ``up_to`` of every subject that matches.
 
         Raises:
-            TooLarge: more than ``subjects_max`` subjects match. Damaged: one of them is unreadable.
+            TooLarge: more than ``subjects_max`` subjects match. Unreadable: one of them is.
         """
         self.expire()
         found: set[int] = set()
@@ -198,7 +198,7 @@ class StreamStore:
         """As the real bus finds out that nothing follows: by the last message of each subject, from a sequence on.
 
         Raises:
-            Damaged: one of them is unreadable.
+            Unreadable: one of them is.
         """
         if self.unreadable:
             lasts = (sequences[-1] for sequences in self._index.match(filter_))
@@ -206,7 +206,9 @@ class StreamStore:
 
     def _check_readable(self, lasts: Iterable[int]) -> None:
         if not self.unreadable.keys().isdisjoint(lasts):
-            raise Damaged(f"the last message of a subject of {self.spec.name} cannot be read by the server")
+            raise Unreadable(
+                f"the last message of a subject of {self.spec.name} cannot be read by the server"
+            )
 
     def range(self, filter_: str, from_sequence: int, limit: int, up_to: int) -> Page:
         """Matching messages in order, from a sequence on, as far as ``up_to``."""

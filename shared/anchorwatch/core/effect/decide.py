@@ -11,7 +11,7 @@ older than it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from anchorwatch.core.anchor import Anchor
@@ -45,11 +45,13 @@ class Judge:
 class ClaimAgain:
     """Its owner is dead or gone. Claim it again, and then ``run`` with the same key, or ``reconcile``.
 
-    ``doubt``: an owner of this command was not proved dead, and may go on; the claim records it.
+    ``doubt``: an owner of this command was not proved dead, and may go on; the claim records it. ``judged``: the policy
+    was asked before it was claimed first; where that claim may only have been lost, nobody can tell.
     """
 
     then: Literal["run", "reconcile"]
     doubt: bool = False
+    judged: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,8 @@ def next_action(state: EffectState, effect_class: EffectClass, me: Owner, owner_
         # A claim that was made after an owner's death and given back says nothing of what that owner did.
         if not state.first_claim:
             return Judge(claim=True)
-        return _after_death(effect_class, "its owner", doubt=state.doubt)
+        found = _after_death(effect_class, "its owner", doubt=state.doubt)
+        return replace(found, judged=False) if state.lost_claim and isinstance(found, ClaimAgain) else found
     if state.claim.owner == me:
         return Wait("this process is running it")
     if owner_liveness not in ("dead", "gone"):

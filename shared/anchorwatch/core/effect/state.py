@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, assert_never
@@ -118,6 +119,7 @@ class EffectState:
 
     ``first_claim``: sequence of the first claim that was not given back; ``attempts``: claims made, given-back
     ones too. ``doubt``: a former owner was never proved dead. ``outcome_sequence``: of the outcome that stands.
+    ``lost_claim``: where a claim may have stood before all that is recorded, which the journal has lost (0: nowhere).
     """
 
     head: int = 0
@@ -129,11 +131,27 @@ class EffectState:
     outcome_sequence: int = 0
     gate: GateAsked | None = None
     approval: GateDecided | None = None
+    lost_claim: int = 0
 
     @property
     def unknown(self) -> bool:
         """Whether it may have happened, and nobody has found out yet."""
         return self.outcome is not None and self.outcome.state == "unknown"
+
+
+def with_holes(state: EffectState, decided_at: int, holes: Iterable[tuple[int, int]]) -> EffectState:
+    """The state, knowing which sequences (first, last) the journal has lost; the command was decided at ``decided_at``.
+
+    One of them may have been a claim before the first that is there. Whoever made it may have run the command, and nobody can say
+    that they are dead.
+    """
+    if state.outcome is not None:
+        return state
+    before = state.first_claim or sys.maxsize
+    lost = next((max(first, decided_at + 1) for first, last in holes if last > decided_at), before)
+    if lost >= before:
+        return state
+    return replace(state, first_claim=lost, doubt=True, lost_claim=lost)
 
 
 def apply_effect(state: EffectState, sequence: int, at_ms: int, event: EffectEvent) -> EffectState:

@@ -30,6 +30,11 @@ CONSEQUENCES: Final[Mapping[str, str]] = {
 LOST_CONSEQUENCE: Final = "a record of this session or of another is gone, whatever it said"
 
 
+def lost_id(first: int, through: int) -> str:
+    """Names the loss of these sequences."""
+    return f"lost:{first}-{through}"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Something is wrong at ``sequence`` (``lost``: from there to ``through``).
@@ -50,7 +55,7 @@ class Finding:
     def id(self) -> str:
         """Names it for ever: another change of the same record is another finding."""
         if self.trouble == "lost":
-            return f"lost:{self.sequence}-{self.through}"
+            return lost_id(self.sequence, self.through)
         return f"{self.trouble}:{self.sequence}:{self.sha256[:16]}"
 
     @property

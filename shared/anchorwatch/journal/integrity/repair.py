@@ -32,6 +32,8 @@ from anchorwatch.topology.subjects import SessionSubjects
 
 ERROR = "damaged_record"
 REASON = "the journal was damaged"
+RECEIPT = "repair-"
+"""How the receipts of repairs begin, among the orders of a session."""
 _ID_CHARS = 24
 
 PackOf = Callable[[str, str], Awaitable[str]]
@@ -140,8 +142,8 @@ class Repairer:
         )
         behind = SessionState(head=agreed.head, head_digest=agreed.head_digest)
         receipt = {"by": order.by, "body_sha256": order.plan}
-        after = await self._sessions.append_behind_the_lost(
-            agreed.ref, behind, events, order.at_ms, receipt=receipt
+        after = await self._sessions.append(
+            agreed.ref, behind, events, order.at_ms, receipt=receipt, past_the_lost=True
         )
         return Repaired(after.head, order.by, replayed=False)
 
@@ -203,7 +205,7 @@ def _said(agreed: Plan) -> dict[str, object]:
 
 
 def _control_id(order: Order) -> str:
-    return f"repair-{order.plan[:_ID_CHARS]}"
+    return f"{RECEIPT}{order.plan[:_ID_CHARS]}"
 
 
 def _changed(ref: SessionRef) -> ChangedSince:

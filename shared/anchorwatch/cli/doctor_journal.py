@@ -1,0 +1,143 @@
+"""The doctor's look at the journal itself: what its server has lost of it, and whom that may concern."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from anchorwatch.bus.port import Bus, Stored
+from anchorwatch.cli.checks import Check, failed, named, passed
+from anchorwatch.cli.show import local_time
+from anchorwatch.codec import decode_anchor
+from anchorwatch.core.errors import AnchorWatchError, Damaged
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Kind
+from anchorwatch.journal.integrity.findings import lost_id
+from anchorwatch.journal.integrity.repair import RECEIPT
+from anchorwatch.topology.streams import ANCHORS_BUCKET, JOURNAL_SHARDS, journal_stream
+from anchorwatch.topology.subjects import CONTROL, SessionSubjects, parse_register
+
+NAME = "journal"
+Hole = tuple[int, int]
+
+
+async def examine(bus: Bus) -> list[Check]:
+    """Whether each shard's journal ends where it must, and every loss in it was looked at by a person."""
+    try:
+        return [await _examine(bus, journal_stream(shard)) for shard in JOURNAL_SHARDS]
+    except AnchorWatchError as error:
+        return [failed(NAME, error.message, error.hint)]
+
+
+async def _examine(bus: Bus, stream: str) -> Check:
+    if ahead := await _ahead(bus, stream):
+        return failed(
+            NAME,
+            ahead,
+            "stop the mesh, and bring the server's data back from its newest copy; where there is none, look at the world before"
+            " what runs goes on: what was done behind that end may be done again",
+        )
+    holes = await bus.holes(stream)
+    accepted = await _accepted(bus, stream) if holes else {}
+    left = [
+        f"{await _say(bus, stream, hole)}; it may concern {named(concerned)}"
+        for hole in holes
+        if (concerned := await _concerned(bus, stream, hole, accepted))
+    ]
+    if left:
+        return failed(
+            NAME,
+            named(left),
+            "`anchorwatch journal verify SESSION` says what is wrong with it since;"
+            " `anchorwatch repair SESSION` accepts the loss, with your name",
+        )
+    return passed(NAME, f"{stream}: nothing is gone that nobody has looked at")
+
+
+async def _ahead(bus: Bus, stream: str) -> str:
+    """That the view of anchors, which the server copies from the journal, knows of what is not there; empty: it does not."""
+    view = await bus.bucket(ANCHORS_BUCKET)
+    newer = []
+    for key in await view.keys():
+        ref, entry = SessionRef(*key.split(".", 1)), await view.get(key)
+        if entry is None or entry.deleted:
+            continue
+        try:
+            seen = decode_anchor(entry.value)
+            there = [
+                decode_anchor(each.payload)
+                for each in (await bus.last(stream, [SessionSubjects(ref).anchor])).messages
+            ]
+        except Damaged:
+            # Its session is damaged, which is said of it.
+            continue
+        if not there or seen[0].generation > there[0][0].generation or seen[0].run_id > there[0][0].run_id:
+            newer.append(f"{ref} (run {seen[0].run_id})")
+    if not newer:
+        return ""
+    return (
+        f"{stream} has lost its end: the view of anchors is ahead of it, in {named(newer)}; it is an older copy,"
+        " or the server cut off what it could not read"
+    )
+
+
+async def _say(bus: Bus, stream: str, hole: Hole) -> str:
+    first, through = hole
+    where = f"sequence {first}" if first == through else f"sequences {first} to {through}"
+    before = await _beside(bus, stream, first - 1)
+    after = await _beside(bus, stream, through + 1)
+    since = f"stored after {local_time(before.time_ms)}" if before else "the first of all"
+    until = f", before {local_time(after.time_ms)}" if after else ""
+    return f"{stream} has lost {where} ({since}{until})"
+
+
+async def _beside(bus: Bus, stream: str, sequence: int) -> Stored | None:
+    page = await bus.range(stream, ">", sequence, limit=1, reach=0) if sequence else None
+    return page.messages[0] if page and page.messages else None
+
+
+async def _accepted(bus: Bus, stream: str) -> dict[SessionRef, set[str]]:
+    """The findings that the repairs of each session accepted."""
+    found = defaultdict[SessionRef, set[str]](set)
+    for subject in await bus.counts(stream, CONTROL.filter()):
+        register = parse_register(subject)
+        if not register.path[1].startswith(RECEIPT):
+            continue
+        for receipt in (await bus.last(stream, [subject])).messages:
+            # The anchor stands directly before it, in the same atomic write.
+            anchor = SessionSubjects(register.ref).anchor
+            for stored in (await bus.range(stream, anchor, receipt.sequence - 1, limit=1)).messages:
+                found[register.ref] |= _accepts(stored)
+    return found
+
+
+def _accepts(stored: Stored) -> set[str]:
+    try:
+        record = decode_anchor(stored.payload)[1]
+    except Damaged:
+        return set()
+    return set(map(str, record.body.get("accepted", ()))) if record.kind == Kind.REPAIRED else set()
+
+
+async def _concerned(
+    bus: Bus, stream: str, hole: Hole, accepted: dict[SessionRef, set[str]]
+) -> Sequence[str]:
+    """The sessions that were there before, and that nobody has accepted it for."""
+    view = await bus.bucket(ANCHORS_BUCKET)
+    found = []
+    for key in await view.keys():
+        ref = SessionRef(*key.split(".", 1))
+        if lost_id(*hole) in accepted.get(ref, ()):
+            continue
+        first = (await bus.range(stream, SessionSubjects(ref).anchor, 1, limit=1, reach=0)).messages
+        if first and first[0].sequence < hole[1] and not await _is_deleted(bus, stream, ref):
+            found.append(str(ref))
+    return sorted(found)
+
+
+async def _is_deleted(bus: Bus, stream: str, ref: SessionRef) -> bool:
+    try:
+        page = await bus.last(stream, [SessionSubjects(ref).anchor])
+        return any(decode_anchor(stored.payload)[0].status == "deleted" for stored in page.messages)
+    except Damaged:
+        return False
