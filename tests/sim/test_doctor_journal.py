@@ -31,9 +31,9 @@ def test_what_is_gone_is_said_until_each_session_that_it_may_concern_has_accepte
         check = await said(mesh)
         assert check.state == "failed"
         assert f"has lost sequence {gone} (stored after " in check.detail
-        assert "it may concern default/bad; default/good" in check.detail
+        assert "it may concern bad; good" in check.detail
         await repairer(mesh).carry_out(bad, await confirm(mesh, bad))
-        assert (await said(mesh)).detail.endswith("it may concern default/good")
+        assert (await said(mesh)).detail.endswith("it may concern good")
         await repairer(mesh).carry_out(good, await confirm(mesh, good))
         assert (await said(mesh)).state == "passed"
 
@@ -52,7 +52,7 @@ def test_a_journal_that_ends_before_what_its_view_has_copied_has_lost_its_end(tm
         stream.last_sequence = first - 1
         check = await said(mesh)
         assert check.state == "failed"
-        assert "has lost its end: the view of anchors is ahead of it, in default/bad (run 1)" in check.detail
+        assert "has lost its end: the view of anchors is ahead of it, in bad (run 1)" in check.detail
 
     mesh_test(2, body, **SETTINGS)
 
@@ -63,6 +63,6 @@ def test_a_session_whose_last_record_is_unreadable_hides_no_other(tmp_path: Path
         await mesh.processes["planner-1"].kill()
         lose(mesh, last_of_planner(mesh, bad))
         [check] = [each for each in await look_for_stuck(mesh.bus) if each.name == "sessions"]
-        assert check.detail.startswith("default/bad: the last message of a subject")
+        assert check.detail.startswith("bad: the last message of a subject")
 
     mesh_test(3, body, **SETTINGS)

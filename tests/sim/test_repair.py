@@ -67,9 +67,9 @@ async def runs_again(mesh: SimMesh, ref: SessionRef) -> None:
     told = await mesh.say(ref, "again", "are you there?")
 
     async def taken() -> bool:
-        if (await mesh.anchor(ref)).status != "idle":
-            return False
-        return not (await mesh.sessions.load(ref, told.sequence)).takes(told.sequence)
+        state = await mesh.sessions.load(ref, told.sequence)
+        idle = state.anchor is not None and state.anchor.status == "idle"
+        return idle and not state.takes(told.sequence)
 
     await mesh.until(taken, within_s=120)
     assert (await mesh.anchor(ref)).last_run_outcome == "success"

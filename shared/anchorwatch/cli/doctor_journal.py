@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from anchorwatch.bus.port import Bus, Stored
-from anchorwatch.cli.checks import Check, failed, named, passed
+from anchorwatch.cli.checks import Check, failed, named, passed, session
 from anchorwatch.cli.show import local_time
 from anchorwatch.codec import decode_anchor
 from anchorwatch.core.errors import AnchorWatchError, Damaged
@@ -72,7 +72,7 @@ async def _ahead(bus: Bus, stream: str) -> str:
             # Its session is damaged, which is said of it.
             continue
         if not there or seen[0].generation > there[0][0].generation or seen[0].run_id > there[0][0].run_id:
-            newer.append(f"{ref} (run {seen[0].run_id})")
+            newer.append(f"{session(ref)} (run {seen[0].run_id})")
     if not newer:
         return ""
     return (
@@ -131,7 +131,7 @@ async def _concerned(
             continue
         first = (await bus.range(stream, SessionSubjects(ref).anchor, 1, limit=1, reach=0)).messages
         if first and first[0].sequence < hole[1] and not await _is_deleted(bus, stream, ref):
-            found.append(str(ref))
+            found.append(session(ref))
     return sorted(found)
 
 

@@ -112,11 +112,11 @@ async def _why_unread(bus: Bus, ref: SessionRef, damage: Damaged) -> str:
         page = await bus.last(journal_stream(ref.shard), [SessionSubjects(ref).anchor])
         anchor, record = decode_anchor(page.messages[0].payload)
     except Damaged:
-        return f"{ref}: {damage.message}"
+        return f"{session(ref)}: {damage.message}"
     if anchor.status == "quarantined":
-        return f"{ref} is quarantined: {record.body.get('reason', '')}"
+        return f"{session(ref)} is quarantined: {record.body.get('reason', '')}"
     head = await head_of(bus, journal_stream(ref.shard), SessionSubjects(ref).planner_family)
-    return f"{ref}: {damage.message}" if head.damage else ""
+    return f"{session(ref)}: {damage.message}" if head.damage else ""
 
 
 async def _newest_effect(bus: Bus, ref: SessionRef, run_id: int, behind: Stored) -> Stored | None:
