@@ -68,12 +68,15 @@ TIMELINE: Sequence[Column] = (
         ),
     ),
 )
-_WAKES_SAID = {"tick": "time to look again", "control": "an order", "canary": "behind a reset"}
+_WAKES_SAID = {"control": "an order", "canary": "behind a reset"}
+_TICKS_SAID = {"tick": "an input that waited fell due", "check": "the time for a check came"}
 
 
 def _wake(row: Row) -> str | None:
     """What a wake is: an event, an order or a schedule by its name, and what it says."""
     kind, type_, text = row.get("kind"), row.get("type"), row.get("text")
+    if kind == "tick" and not row.get("source"):
+        return _TICKS_SAID.get(str(type_), "time to look again")
     name = type_ if kind == "control" or not text else ""
     if row.get("source"):
         name = f"{row['source']}.{type_}" if kind == "event" else f"{row['source']} {type_}"

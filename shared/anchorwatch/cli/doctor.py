@@ -137,7 +137,8 @@ def judge_mesh(status: dict[str, Any], data: DataDir) -> Check:
     """Whether all that was started is ready, and of each service there is one at least."""
     late = [f"{each['instance']} ({running.said(each)})" for each in status["processes"] if not each["ready"]]
     if late:
-        return failed("mesh", f"not ready: {', '.join(late)}", f"see their logs in {data.logs}")
+        hint = f"see their logs in {data.logs}; one that hangs is started anew once it is killed"
+        return failed("mesh", f"not ready: {', '.join(late)}", hint)
     ready = f"{len(status['processes'])} processes ready, since {local_time(status['started_at'])}"
     present = {each["service"] for each in status["processes"]}
     if none := [service for service in SCALABLE if service not in present]:

@@ -110,6 +110,8 @@ def status_text(state: dict[str, Any]) -> str:
     head = f"{'ready' if state['ready'] else 'not ready'}: {state['api_url']} · {state['nats_url']} · pid {state['pid']}"
     if not state["bus"]:
         head += "\nthe NATS server does not answer: which of the others work is not known"
+    elif state.get("dead_letters_open") is None:
+        head += "\nwhat waits for a person is not known: the gateway or memory does not answer"
     if state.get("dead_letters_open"):
         head += f"\ndead letters: {state['dead_letters_open']} open; `anchorwatch dead-letters` shows them"
     for damaged in state.get("quarantined") or []:

@@ -9,7 +9,7 @@ from typing import Any
 from anchorwatch.bus.port import Stored
 from anchorwatch.bus.sim import SimBus, SimServer, run
 from anchorwatch.cli.heard import Heard, judge, look
-from anchorwatch.cli.running import said
+from anchorwatch.cli.running import said, status_text
 from anchorwatch.service.context import Identity
 from anchorwatch.service.presence import Presence
 from anchorwatch.topology.streams import BUCKETS, STREAMS
@@ -72,6 +72,13 @@ def test_while_the_server_does_not_answer_nobody_is_called_ready() -> None:
     assert shown(row(), None) == "not heard of"
     assert shown(row("nats"), None) == "not heard of"
     assert shown(row("nats"), Heard({}, 1)) == "ready"
+
+
+def test_what_cannot_be_seen_is_said_and_not_passed_over() -> None:
+    state = {"ready": False, "bus": True, "api_url": "a", "nats_url": "n", "pid": 1, "dead_letters_open": None, "processes": []}  # fmt: skip
+    assert "what waits for a person is not known" in status_text(state)
+    assert "the NATS server does not answer" in status_text({**state, "bus": False})
+    assert "not known" not in status_text({**state, "dead_letters_open": 0})
 
 
 def test_an_entry_that_cannot_be_read_is_no_sign_of_life() -> None:

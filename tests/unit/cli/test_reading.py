@@ -217,14 +217,16 @@ def test_the_timeline_names_calls_as_the_verbs_take_them_and_wakes_say_what_they
     entry = {"sequence": 9, "at": at, "what": "fire is unknown", "call": "fleet/3.1.1"}
     remote.answer("GET /api/sessions/fleet/timeline", page(entry))
     assert "fire is unknown [fleet/3.1.1]" in run("timeline", "fleet").out
+    kinds = (("tick", ""), ("tick", "tick"), ("tick", "check"), ("control", ""), ("canary", ""))
     wakes = [
-        {"sequence": n, "accepted_at": at, "kind": kind, "text": "", "type": ""}
-        for n, kind in enumerate(("tick", "control", "canary"))
+        {"sequence": n, "accepted_at": at, "kind": kind, "text": "", "type": type_}
+        for n, (kind, type_) in enumerate(kinds)
     ]
     remote.answer("GET /api/sessions/fleet/wakes", page(*wakes))
     remote.answer("GET /api/schedules", page())
     out = run("wakes", "fleet").out
-    assert all(said in out for said in ("time to look again", "an order", "behind a reset"))
+    ticks = ("time to look again", "an input that waited fell due", "the time for a check came")
+    assert all(said in out for said in (*ticks, "an order", "behind a reset"))
 
 
 def test_a_wake_is_named_before_what_it_says(run: Run, remote: Gateway) -> None:
