@@ -75,7 +75,8 @@ def test_while_the_server_does_not_answer_nobody_is_called_ready() -> None:
 
 
 def test_what_cannot_be_seen_is_said_and_not_passed_over() -> None:
-    state = {"ready": False, "bus": True, "api_url": "a", "nats_url": "n", "pid": 1, "dead_letters_open": None, "processes": []}  # fmt: skip
+    of: dict[str, Any] = {"api_url": "a", "nats_url": "n", "pid": 1, "processes": []}
+    state = {**of, "ready": False, "bus": True, "dead_letters_open": None}
     assert "what waits for a person is not known" in status_text(state)
     assert "the NATS server does not answer" in status_text({**state, "bus": False})
     assert "not known" not in status_text({**state, "dead_letters_open": 0})
