@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
@@ -11,9 +12,10 @@ from anchorwatch.bus import jetstream
 from anchorwatch.bus.port import Message
 from anchorwatch.core.errors import Unavailable
 from anchorwatch.topology.streams import StreamSpec
+from nats.aio.client import Client
 
 from tests.support.eventually import persist
-from tests.support.nats_server import running_server
+from tests.support.nats_server import NatsServer, running_server
 
 
 def test_a_write_into_a_connection_that_was_just_lost_is_unavailable(tmp_path: Path) -> None:
@@ -35,6 +37,34 @@ def test_a_write_into_a_connection_that_was_just_lost_is_unavailable(tmp_path: P
 
     with running_server(tmp_path) as server:
         uvloop.run(body(server.url))
+
+
+def test_a_connection_that_is_lost_again_while_it_comes_back_comes_back_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: list[Client] = []
+    told = Client._process_info  # noqa: SLF001
+
+    async def lose_it_once(client: Client, *told_of: Any, **more: Any) -> None:
+        await told(client, *told_of, **more)
+        if not lost:
+            lost.append(client)
+            client._transport._io_writer.transport.abort()  # type: ignore[union-attr]  # noqa: SLF001
+            await asyncio.sleep(0)
+
+    async def body(server: NatsServer) -> None:
+        bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+        try:
+            await bus.ensure_stream(StreamSpec("S", ("s.>",)))
+            monkeypatch.setattr(Client, "_process_info", lose_it_once)
+            await asyncio.to_thread(server.restart)
+            await persist(lambda: bus.publish(Message("s.1", b"x", "m")))
+        finally:
+            await bus.close()
+        assert lost
+
+    with running_server(tmp_path) as server:
+        uvloop.run(body(server))
 
 
 def test_what_was_sent_as_the_connection_was_lost_is_nobody_s_fault(tmp_path: Path) -> None:

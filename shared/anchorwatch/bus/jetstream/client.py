@@ -92,6 +92,19 @@ class Client(client.Client):
             return None
         return None if writer.transport.get_write_buffer_size() > UNSENT_BYTES_MAX else writer
 
+    async def _attempt_reconnect(self) -> None:
+        """Come back, however often the connection is lost meanwhile: nats-py stops for ever at what uvloop says of a loss."""
+        while True:
+            try:
+                await super()._attempt_reconnect()
+            except RuntimeError:
+                if self.is_closed:
+                    return
+                self._status = self.RECONNECTING
+                await asyncio.sleep(self.options["reconnect_time_wait"])
+            else:
+                return
+
     async def _read_loop(self) -> None:
         reader = getattr(self._transport, "_io_reader", None)
         writer = getattr(self._transport, "_io_writer", None)

@@ -174,7 +174,8 @@ class Connection:
                 self.client = Client()
                 try:
                     await self._connect()
-                except (nats_errors.Error, OSError):
+                # RuntimeError: what uvloop says of a connection that was just lost.
+                except (nats_errors.Error, OSError, RuntimeError):
                     await asyncio.sleep(RECONNECT_PAUSE_S)
                 else:
                     self._on_error("NATS: the connection is back")
