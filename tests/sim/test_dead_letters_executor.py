@@ -75,6 +75,26 @@ def test_a_command_that_is_given_up_gets_its_end_though_that_fails_at_first(tmp_
     mesh_test(body)
 
 
+def test_a_command_whose_letter_cannot_be_written_at_first_is_not_stuck(tmp_path: Path) -> None:
+    pack = PoisonPack()
+    pack.broken = True
+
+    def fail(_: Life) -> None:
+        raise ZeroDivisionError("a fault of writing letters")
+
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner", "executor")
+        for reach in (1, 2):
+            mesh.watch.plan(Edge.EXECUTOR_LETTER_BEFORE, reach, fail)
+        ref = await mesh.session("s", agent(tmp_path, pack))
+        await mesh.until_rest(ref, 1, within_s=300)
+        (done,) = await outcomes(mesh, ref)
+        assert (done.state, done.rule) == ("refused", "dead_letter")
+        assert mesh.crashes == []
+
+    mesh_test(body)
+
+
 def test_a_refused_command_that_is_retried_is_decided_anew_and_done_once(tmp_path: Path) -> None:
     pack = PoisonPack()
     pack.broken = True

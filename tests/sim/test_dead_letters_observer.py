@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from anchorwatch.bus.port import Message
 from anchorwatch.core.names import SessionRef
+from anchorwatch.edges import Edge
 from anchorwatch.journal.inputs import accept, accept_together, input_id
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.testing.mesh import SimMesh
+from anchorwatch.testing.process import Life
 from anchorwatch.topology.streams import journal_stream
 from anchorwatch.topology.subjects import SessionSubjects
 from anchorwatch_observer.routing import CONSUMER
@@ -137,6 +139,65 @@ def test_a_letter_whose_observer_dies_again_and_again_is_not_lost(tmp_path: Path
             await observer.start()
 
         await mesh.until(in_state(mesh.bus, "open"), within_s=600)
+
+    mesh_test(body)
+
+
+def test_an_event_whose_letter_cannot_be_written_at_first_ends_no_observer(tmp_path: Path) -> None:
+    def fail(_: Life) -> None:
+        raise ZeroDivisionError("a fault of writing letters")
+
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("observer")
+        for reach in (1, 2):
+            mesh.watch.plan(Edge.OBSERVER_LETTER_BEFORE, reach, fail)
+        ref = await bound(mesh, tmp_path)
+        await poison(mesh, ref, "bad")
+        await mesh.until(in_state(mesh.bus, "open"), within_s=300)
+        assert mesh.crashes == []
+
+    mesh_test(body)
+
+
+class Defective:
+    """Accepting inputs as code does that has a defect in how it handles one of them."""
+
+    def __init__(self, id_: str) -> None:
+        self._id = id_
+
+    async def accept_together(self, committer: Any, ref: Any, given: Any, **named: Any) -> None:
+        self._check(*(id_ for id_, _ in given))
+        await accept_together(committer, ref, given, **named)
+
+    async def accept(self, committer: Any, ref: Any, id_: str, *arguments: Any, **named: Any) -> Any:
+        self._check(id_)
+        return await accept(committer, ref, id_, *arguments, **named)
+
+    def _check(self, *ids: str) -> None:
+        if self._id in ids:
+            raise RuntimeError("a defect")
+
+
+def test_a_defect_that_one_of_several_events_strikes_ends_no_observer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("observer")
+        ref = await bound(mesh, tmp_path)
+        await mesh.processes["observer-1"].kill()
+        defective = Defective(input_id("ev", "message", SUBJECT, "bad"))
+        monkeypatch.setattr("anchorwatch_observer.routing.accept", defective.accept)
+        monkeypatch.setattr("anchorwatch_observer.routing.accept_together", defective.accept_together)
+        for id_ in ("a", "bad", "b"):
+            await publish(mesh, id_)
+        await mesh.processes["observer-1"].start()
+
+        async def others_through() -> bool:
+            return await inputs(mesh, ref) == 2
+
+        await mesh.until(others_through, within_s=20)
+        await mesh.until(in_state(mesh.bus, "open"), within_s=300)
+        assert mesh.crashes == []
 
     mesh_test(body)
 

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from anchorwatch.codec import decode
 from anchorwatch.core.letters import DeadLetter
+from anchorwatch.edges import Edge
 from anchorwatch.journal.deliveries import read_delivery
 from anchorwatch.journal.letters import find_message
 from anchorwatch.packs import registry
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.testing.mesh import SimMesh
+from anchorwatch.testing.process import Life
 from anchorwatch.topology.streams import DEAD, journal_stream
 from anchorwatch_notifier import main as notifier
 from anchorwatch_notifier.channels import NotSent
@@ -211,6 +213,24 @@ def test_the_notifiers_own_faults_are_a_letter_and_notify_nobody(tmp_path: Path)
         assert [notice.kinds for _, notice in faulty.taken] == [("turn_ended",)]
 
     mesh_test(body, **settings(tmp_path, "faulty", "works"))
+
+
+def test_a_notice_whose_letter_cannot_be_written_at_first_is_not_stuck(tmp_path: Path) -> None:
+    pack = PoisonPack()
+    faulty = FakeChannel(lambda _: ZeroDivisionError("a fault of the notifier"))
+
+    def fail(_: Life) -> None:
+        raise ZeroDivisionError("a fault of writing letters")
+
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner", "executor", notifying({"faulty": faulty}))
+        for reach in (1, 2):
+            mesh.watch.plan(Edge.NOTIFIER_LETTER_BEFORE, reach, fail)
+        await mesh.session("s", agent(tmp_path, pack))
+        await mesh.until(in_state(mesh.bus, "open"), within_s=600)
+        assert mesh.crashes == []
+
+    mesh_test(body, **settings(tmp_path, "faulty"))
 
 
 def test_a_letter_that_could_not_be_told_of_and_has_moved_on_can_be_retried(tmp_path: Path) -> None:

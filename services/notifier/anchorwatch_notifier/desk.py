@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from anchorwatch.bus.port import ConsumerSpec, Delivery, Stored
-from anchorwatch.core.errors import AnchorWatchError, NewerSchema, Unavailable
+from anchorwatch.core.errors import AnchorWatchError, NewerSchema
 from anchorwatch.core.letters import Address, DeadLetter, counts
 from anchorwatch.edges import Edge, reached
 from anchorwatch.service.context import ServiceContext
@@ -176,7 +176,8 @@ class Desk:
         try:
             async with self._letters.guard(address, in_hand.attempt) as admitted:
                 again_s = await self._deliver(in_hand, address) if admitted else None
-        except Unavailable:
+        except AnchorWatchError as error:
+            self._context.log.warning("a notification waits", record=address.sequence, reason=error.message)
             again_s = FAULT_S
         del self._in_hand[in_hand.stored.sequence]
         for delivery in in_hand.deliveries:

@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from anchorwatch.bus.port import Message
 from anchorwatch.codec.plain import plain
-from anchorwatch.core.errors import AnchorWatchError, Unavailable
+from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.times import iso
 from anchorwatch.edges import Edge, reached
@@ -45,7 +45,7 @@ class Probes:
         """Until ``context.stopping``."""
         try:
             while not self._context.stopping.is_set():
-                with contextlib.suppress(Unavailable):
+                with contextlib.suppress(AnchorWatchError):
                     self._watch(await self._bound())
                 await self._pause()
         finally:

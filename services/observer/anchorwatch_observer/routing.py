@@ -136,7 +136,7 @@ class Router:
             ) as admitted:
                 if admitted:
                     await self._spread([item])
-        except Unavailable as error:
+        except AnchorWatchError as error:
             item.error = error
         await self._answer(item)
 
@@ -208,7 +208,7 @@ class Router:
             for item, _, _ in ready:
                 with self._noting(ref, item):
                     raise
-        except AnchorWatchError:
+        except Exception:  # noqa: BLE001 - by itself each fails, or does not, and is told so
             return False
         return True
 

@@ -12,8 +12,8 @@ import math
 import time
 from collections.abc import Callable
 
-from anchorwatch.bus.port import Bus, Entry, KeyExists, KeyValue
-from anchorwatch.core.errors import Unavailable
+from anchorwatch.bus.port import Bus, Entry, KeyValue
+from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.core.names import check_token
 from anchorwatch.service.context import Identity
 from anchorwatch.topology.streams import LEASES_BUCKET
@@ -52,7 +52,8 @@ class Leases:
         asked_at = self._monotonic()
         try:
             revision = await self._take(lease_key(name))
-        except (KeyExists, Unavailable):
+        except AnchorWatchError:
+            # Another was first; or the bus is away, or refuses: in the next lease it may not.
             revision = None
         if revision is None:
             self._held.pop(name, None)
@@ -65,7 +66,7 @@ class Leases:
         """Let all of them go, so that others need not wait."""
         held, self._held = self._held, {}
         for name, (revision, _) in held.items():
-            with contextlib.suppress(KeyExists, Unavailable):
+            with contextlib.suppress(AnchorWatchError):
                 await self._kv.delete(lease_key(name), revision)
 
     @property

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from anchorwatch.bus.port import Stored
 from anchorwatch.core import letters as machine
-from anchorwatch.core.errors import Unavailable
+from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.core.letters import Address, DeadLetter, Fault, fault_of
 from anchorwatch.journal.letters import Filed, LetterJournal, find_message
 from anchorwatch.service.context import ServiceContext
@@ -50,7 +50,8 @@ class DeadLetters:
     async def failed(self, address: Address, error: BaseException) -> bool:
         """Write down that the handler failed. Whether it is written: the message may then be acked, and is tried again.
 
-        False also where the failure is not the message's (`core.letters.counts`).
+        False also where the failure is not the message's (`core.letters.counts`). Whatever hinders the writing is not raised:
+        who would be told of it has a message in hand, and would leave that there for ever.
         """
         if not machine.counts(error):
             return False
@@ -64,6 +65,9 @@ class DeadLetters:
                 now_ms,
             )
         except Unavailable:
+            return False
+        except Exception:  # noqa: BLE001 - said above
+            self._log.exception("a letter could not be written", letter=address.letter_id)
             return False
         self._tell(filed, fault.text)
         return True
@@ -149,7 +153,7 @@ class DeadLetters:
             # One start without an answer is a restart at an unlucky moment, and not worth a record.
             return machine.answered(letter, now_ms) if letter is not None and letter.starts > 1 else None
 
-        with contextlib.suppress(Unavailable):
+        with contextlib.suppress(AnchorWatchError):
             # Else the count stays too high by what a restart adds to it.
             await self.journal.change(address, change, now_ms)
 

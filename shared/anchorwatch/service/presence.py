@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from anchorwatch.bus.port import Bus, Entry, KeyExists, KeyValue
-from anchorwatch.core.errors import Unavailable
+from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.service.context import Identity
 from anchorwatch.topology.streams import LEASES_BUCKET
 
@@ -136,7 +136,7 @@ class Presence:
             await self._task
         self._task = None
         if not self.replaced.is_set():
-            with contextlib.suppress(Unavailable, KeyExists):
+            with contextlib.suppress(AnchorWatchError):
                 await self._kv.update(self._key, self._value(ended=True), self._revision, ENTRY_TTL_S)
 
     async def alive(self, instance: str, incarnation: str) -> Verdict:
@@ -150,7 +150,7 @@ class Presence:
             return await self._of_this_name(incarnation)
         try:
             present = await self._look(instance, incarnation)
-        except Unavailable:
+        except AnchorWatchError:
             return "unknown"
         if incarnation in present.replaced or (present.ended and present.incarnation == incarnation):
             return "dead"
@@ -164,7 +164,7 @@ class Presence:
             return "dead"
         try:
             held = await self._renew()
-        except Unavailable:
+        except AnchorWatchError:
             return "unknown"
         if self.replaced.is_set():
             return "alive"
@@ -205,7 +205,8 @@ class Presence:
                     await self._renew()
                     for instance, incarnation in tuple(self._watched):
                         await self._look(instance, incarnation)
-            except Unavailable:
+            except AnchorWatchError:
+                # Away, or refusing us for now: whoever stops renewing for good counts as gone, and would not know it.
                 self._steady_since = None
             except TimeoutError:
                 self._steady_since = None

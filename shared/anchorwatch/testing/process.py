@@ -154,6 +154,8 @@ class Process:
         scope.run(_life.set, life)
         work = self._live(life, context)
         life.task = asyncio.get_running_loop().create_task(work, name=self.instance, context=scope)
+        # Whoever waits for it to be ready is told, and so is the world.
+        life.task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         return context.ready
 
     async def start(self) -> None:

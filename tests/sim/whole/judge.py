@@ -46,6 +46,7 @@ def judge(scene: Scene, *, rested: bool) -> list[str]:
     found += _shared_limit(scene, journal)
     found += list(_schedules(journal))
     found += [f"a write outside of every edge: {subject}" for subject in scene.mesh.watch.unguarded]
+    found += [f"a process ended by itself: {instance}: {error!r}" for instance, error in scene.mesh.crashes]
     return found
 
 

@@ -7,7 +7,7 @@ import asyncio
 from anchorwatch.bus.sim import SimBus, SimServer, run
 from anchorwatch.service.context import Identity
 from anchorwatch.service.leases import Leases
-from anchorwatch.topology.streams import BUCKETS, STREAMS
+from anchorwatch.topology.streams import BUCKETS, LEASES_BUCKET, STREAMS, bucket_stream
 
 LEASE_S = 6.0
 
@@ -36,6 +36,18 @@ def test_one_leads_while_it_asks_and_the_other_does_not() -> None:
             assert await first.hold("probe")
             assert not await second.hold("probe")
             await asyncio.sleep(2)
+
+    run(main())
+
+
+def test_while_the_bucket_is_not_there_nobody_leads() -> None:
+    async def main() -> None:
+        mesh = Mesh()
+        first, _ = mesh.process("observer-1")
+        kept = mesh.server.streams.pop(bucket_stream(LEASES_BUCKET))
+        assert not await first.hold("probe")
+        mesh.server.streams[kept.spec.name] = kept
+        assert await first.hold("probe")
 
     run(main())
 

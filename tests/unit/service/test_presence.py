@@ -10,7 +10,7 @@ import pytest
 from anchorwatch.bus.sim import FaultKind, Faults, SimBus, SimServer, run
 from anchorwatch.service.context import Identity
 from anchorwatch.service.presence import REPLACED_MAX, Presence
-from anchorwatch.topology.streams import BUCKETS, STREAMS
+from anchorwatch.topology.streams import BUCKETS, LEASES_BUCKET, STREAMS, bucket_stream
 
 LEASE_S = 6.0
 
@@ -51,6 +51,24 @@ def test_a_process_that_renews_is_alive_however_long() -> None:
         for _ in range(20):
             assert await other.alive("executor-1", "a") == "alive"
             await asyncio.sleep(LEASE_S)
+
+    simulate(main())
+
+
+def test_a_bucket_that_is_not_there_for_a_while_costs_nobody_his_presence_for_good() -> None:
+    """A server of a cluster may say so, which has not heard of it yet."""
+
+    async def main() -> None:
+        mesh = Mesh()
+        await mesh.start("executor-1", "a")
+        other = await mesh.start("executor-2", "b")
+        kept = mesh.server.streams.pop(bucket_stream(LEASES_BUCKET))
+        await asyncio.sleep(LEASE_S)
+        assert await other.alive("executor-1", "a") == "unknown"
+        mesh.server.streams[kept.spec.name] = kept
+        for _ in range(5):
+            await asyncio.sleep(LEASE_S)
+            assert await other.alive("executor-1", "a") == "alive"
 
     simulate(main())
 
