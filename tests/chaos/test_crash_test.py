@@ -54,7 +54,7 @@ def command(*words: str) -> list[str]:
 
 def crash_test(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*words), capture_output=True, text=True, check=False, env=install(tmp_path / "site"), cwd=tmp_path, timeout=280,
+        command(*words), capture_output=True, text=True, check=False, env=install(tmp_path / "site"), cwd=tmp_path, timeout=580,
     )  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def outcome(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_pack_that_keeps_its_promises_passes(tmp_path: Path) -> None:
     file = agent_file(tmp_path, "told")
     ran = crash_test(tmp_path, "--agent", str(file), "--seeds", "1", "--json")
@@ -80,7 +80,7 @@ def test_a_pack_that_keeps_its_promises_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_pack_that_breaks_them_is_found_out(tmp_path: Path) -> None:
     file, kept = agent_file(tmp_path, "careless"), tmp_path / "kept"
     ran = crash_test(
@@ -100,7 +100,7 @@ def test_a_pack_that_breaks_them_is_found_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_what_only_a_living_executor_shows_of_a_pack_is_found_out_too(tmp_path: Path) -> None:
     file = agent_file(tmp_path, "hasty")
     # Each call is done, and its answer lost, once: in the storm, most are cut short by a death, and run again.

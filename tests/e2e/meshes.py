@@ -30,7 +30,7 @@ from anchorwatch.service.connect import inbox
 from nats.aio.client import Client
 
 WORKSPACE = "default"
-WITHIN_S = 40.0
+WITHIN_S = 90.0
 NO_FIRST_START = ("--no-fleet", *(word for name in (*SERVICES, YARD) for word in ("--only", name)))
 """With the yard, and without the agent, session and turn that a first start makes."""
 QUIET = {
@@ -63,7 +63,7 @@ class LiveMesh(Stage):
         """Run a verb of the command line against this mesh; what it prints."""
         done = subprocess.run(
             [sys.executable, "-P", "-m", "anchorwatch.cli.main", *words, "--data-dir", str(self.data.root)],
-            capture_output=True, text=True, check=False, timeout=60,
+            capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr or done.stdout
         return done.stdout

@@ -49,7 +49,7 @@ def begun(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
         start_new_session=True,
     )  # fmt: skip
     try:
-        (root,) = until(lambda: list(tmp_path.glob("anchorwatch-demo-*")), 20)
+        (root,) = until(lambda: list(tmp_path.glob("anchorwatch-demo-*")), 60)
         until(lambda: _mesh(root) or demo.poll() is not None, 60, "its mesh is up")
         assert demo.poll() is None, demo.communicate()[1]
         mesh = _mesh(root)
@@ -66,7 +66,7 @@ def test_interrupted_it_leaves_nothing(tmp_path: Path) -> None:
     with begun(tmp_path) as (demo, pids):
         # As a terminal does: to everything in the foreground.
         os.killpg(demo.pid, signal.SIGINT)
-        _, said = demo.communicate(timeout=60)
+        _, said = demo.communicate(timeout=120)
         assert demo.returncode == 130, said
         assert said == ""
         assert not any(map(is_running, pids))

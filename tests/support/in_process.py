@@ -17,7 +17,7 @@ from anchorwatch.service.context import Identity, ServiceContext, WallClock
 from anchorwatch.service.runner import find
 from anchorwatch.settings import Settings
 
-READY_S_MAX = 20.0
+READY_S_MAX = 60.0
 
 
 @dataclass

@@ -23,7 +23,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
-WAIT_S_MAX = 20.0
+WAIT_S_MAX = 60.0
 PING_S = 0.05
 BODY_BYTES_MAX = 64 * 1024 * 1024
 MODEL = "test-model"

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from anchorwatch.mesh.ports import any_free
 
-READY_S_MAX = 20.0
-STOP_S_MAX = 10.0
+READY_S_MAX = 60.0
+STOP_S_MAX = 60.0
 POLL_S = 0.01
 
 

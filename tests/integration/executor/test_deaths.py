@@ -206,6 +206,6 @@ async def test_an_outcome_rides_out_a_server_restart(
 
     await eventually(done_outside)
     server.restart()
-    done = await session.outcome(command, within_s=20)
+    done = await session.outcome(command, within_s=60)
     assert done.state == "succeeded"
     assert len(sink.effects()) == 1

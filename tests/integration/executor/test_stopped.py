@@ -81,14 +81,14 @@ async def test_one_that_was_stopped_and_replaced_has_its_outcome_refused_and_kep
     await eventually(stopped, 30.0)
     assert len(sink.effects()) == 1
     start("executor-2")
-    done = await session.outcome(command, within_s=40)
+    done = await session.outcome(command, within_s=60)
     assert done.state == state
     first.send_signal(signal.SIGCONT)
 
     async def late() -> bool:
         return bool(await session.last("late.>"))
 
-    await eventually(late, 20.0)
+    await eventually(late)
     (record,) = await session.last("late.>")
     assert (record.body["tool"], record.body["state"], record.body["owner"][0]) == (
         tool,
@@ -111,12 +111,12 @@ async def test_one_that_was_stopped_before_it_sent_anything_does_not_send_it_onc
 
     await eventually(stopped, 30.0)
     start("executor-2")
-    assert (await session.outcome(command, within_s=40)).state == "unknown"
+    assert (await session.outcome(command, within_s=60)).state == "unknown"
     await session.end("unresolved")
     first.send_signal(signal.SIGCONT)
     await session.acquire("turn_2")
     following = await session.command("fire", item="y")
-    assert (await session.outcome(following, within_s=20)).state == "succeeded"
+    assert (await session.outcome(following, within_s=60)).state == "succeeded"
     assert [effect["item"] for effect in sink.effects()] == ["y"]
 
 

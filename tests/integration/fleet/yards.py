@@ -22,7 +22,7 @@ from tests.support.nats_server import NatsServer
 
 _T = TypeVar("_T")
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 POLL_S = 0.05
 
 _START = "import sys; from anchorwatch.service.runner import main; sys.exit(main('yard'))"

@@ -31,7 +31,7 @@ AGENT = {
 
 
 def client_of(url: str, token: str = TOKEN) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=30.0)
+    return httpx2.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=100.0)
 
 
 @dataclass

@@ -44,7 +44,7 @@ async def until_state(house: House, letter: str, state: str) -> dict[str, Any]:
         answer = await house.http.get(f"{LIST}/{letter}")
         return answer.status_code == 200 and answer.json()["state"] == state
 
-    await eventually(there, 20, f"{letter} {state}")
+    await eventually(there, 60, f"{letter} {state}")
     found: dict[str, Any] = await get(house, f"{LIST}/{letter}")
     return found
 
@@ -101,7 +101,7 @@ async def test_a_second_series_of_failures_opens_the_same_letter_again(observed:
         found = await get(observed, f"{LIST}/{letter}")
         return bool(found["state"] == "open" and found["openings"] == 2)
 
-    await eventually(again, 20)
+    await eventually(again)
 
 
 async def test_a_drop_says_who_and_why_and_happens_once(observed: House) -> None:

@@ -69,7 +69,7 @@ async def reached(path: Path, sequence: int) -> None:
     async def there() -> bool:
         return position_of(path) >= sequence
 
-    await eventually(there, 20, f"projections up to {sequence}")
+    await eventually(there, 60, f"projections up to {sequence}")
 
 
 def without_times(dump: dict[str, Any]) -> dict[str, Any]:
@@ -164,7 +164,7 @@ async def test_a_file_that_was_damaged_in_its_midst_is_made_anew(
         answer = json.loads(await bus.request("aw.rpc.memory.session", question, 5.0))
         return "result" in answer and answer["as_of"] == last
 
-    await eventually(asked, 20)
+    await eventually(asked)
     assert content(path_of(services)) == before
 
 

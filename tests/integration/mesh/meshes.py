@@ -48,7 +48,7 @@ class SmallMesh:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Start it and wait for the front's end."""
         return subprocess.run(
-            self._command(arguments), capture_output=True, text=True, check=False, timeout=60, env=self._env
+            self._command(arguments), capture_output=True, text=True, check=False, timeout=120, env=self._env
         )
 
     def up(self, *arguments: str) -> None:

@@ -16,7 +16,7 @@ def test_ctrl_c_ends_everything_in_order(mesh: SmallMesh) -> None:
     pids = mesh.pids
     # As a terminal does: to everything in the foreground.
     os.killpg(mesh.front.pid, signal.SIGINT)
-    assert mesh.front.wait(20) == 0
+    assert mesh.front.wait(60) == 0
     all_gone(pids)
     ends = mesh.ends()
     assert sorted(ends) == sorted(f"{name} TERM" for name in (
@@ -68,7 +68,7 @@ def test_a_service_that_will_not_end_is_killed(mesh: SmallMesh) -> None:
     assert mesh.front is not None
     pids = mesh.pids
     mesh.front.send_signal(signal.SIGTERM)
-    assert mesh.front.wait(20) == 0
+    assert mesh.front.wait(60) == 0
     all_gone(pids)
     assert "planner-1 TERM" not in mesh.ends()
     assert mesh.ends()[-1] == "yard-1 TERM"
@@ -92,5 +92,5 @@ def test_every_polite_signal_is_an_orderly_end(mesh: SmallMesh, how: signal.Sign
     assert mesh.front is not None
     pids = mesh.pids
     mesh.front.send_signal(how)
-    assert mesh.front.wait(20) == 0
+    assert mesh.front.wait(60) == 0
     all_gone(pids)

@@ -36,7 +36,7 @@ class RealMesh(SmallMesh):
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=120,
         )
 
     def json(self, *words: str) -> Any:
@@ -75,7 +75,7 @@ def test_up_then_everything_a_user_does_first(real: RealMesh) -> None:
         assert said in started.stdout
 
     # The first turn runs at once.
-    until(lambda: real.json("anchor", "fleet")["run_count"] >= 1, 20)
+    until(lambda: real.json("anchor", "fleet")["run_count"] >= 1, 60)
     assert [row["name"] for row in real.json("agents")] == ["fleet-keeper"]
     assert [row["name"] for row in real.json("sessions")] == ["fleet"]
 
@@ -86,7 +86,7 @@ def test_up_then_everything_a_user_does_first(real: RealMesh) -> None:
     # An event, a turn; and it is told.
     before = real.json("anchor", "fleet")["run_count"]
     assert real.verb("publish", "fleet", "instance.dead", "--priority", "P0").returncode == 0
-    until(lambda: real.json("anchor", "fleet")["run_count"] > before, 20)
+    until(lambda: real.json("anchor", "fleet")["run_count"] > before, 60)
     assert any("event fleet.instance.dead" in entry["what"] for entry in real.json("timeline", "fleet"))
     assert all(wake["disposition"] for wake in real.json("wakes", "fleet"))
 

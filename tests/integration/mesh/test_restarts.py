@@ -87,14 +87,16 @@ async def test_a_server_that_could_not_write_is_started_anew_once_it_can(mesh: S
         resource.prlimit(before, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
         with pytest.raises(AnchorWatchError):
             await bus.publish(Message("s.2", b"x" * 8192, "m-2"), timeout_s=1.0)
-        resource.prlimit(before, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        with contextlib.suppress(ProcessLookupError):
+            # It may have been started anew by now; that one has no limit.
+            resource.prlimit(before, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
         async def is_written() -> bool:
             with contextlib.suppress(AnchorWatchError):
                 return bool((await bus.publish(Message("s.2", b"x", "m-2"), timeout_s=1.0)).sequence)
             return False
 
-        await eventually(is_written, 20.0)
+        await eventually(is_written, 60.0)
         assert [each.payload for each in (await bus.range("S", "s.>", 1)).messages] == [b"kept", b"x"]
         assert mesh.pid("nats") != before
     finally:
@@ -122,5 +124,5 @@ def test_an_orphan_that_is_left_at_the_end_is_ended(mesh: SmallMesh) -> None:
     assert mesh.front is not None
     orphan = until(lambda: int((mesh.root / "orphan").read_text()) if (mesh.root / "orphan").exists() else 0)
     mesh.front.send_signal(signal.SIGTERM)
-    assert mesh.front.wait(20) == 0
+    assert mesh.front.wait(60) == 0
     assert not is_running(orphan)

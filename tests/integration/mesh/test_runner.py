@@ -19,7 +19,7 @@ from tests.support.nats_server import NatsServer, free_ports
 
 PROGRAM = Path(__file__).with_name("real_service.py")
 Start = Callable[..., subprocess.Popen[str]]
-ENDS_S_MAX = 20
+ENDS_S_MAX = 60
 
 
 @pytest.fixture
