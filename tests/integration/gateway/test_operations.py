@@ -71,7 +71,7 @@ async def test_an_event_is_stored_as_a_cloudevent_once_for_its_id(house: House) 
     event = {"source": "fleet", "type": "instance.dead", "data": {"id": "w-1"}, "priority": "P0", "id": "e-1"}
     first = await house.http.post("/api/events", json=event)
     assert first.status_code == 202
-    assert first.json() == {"id": "e-1", "sequence": 1, "duplicate": False}
+    assert first.json() == {"id": "e-1", "sequence": 1, "duplicate": False, "kill_switches": []}
     assert (await house.http.post("/api/events", json=event)).json() == {**first.json(), "duplicate": True}
     other = await house.http.post("/api/events?workspace=other", json=event)
     assert other.json()["duplicate"] is False
