@@ -35,8 +35,11 @@ def encode_anchor(anchor: Anchor, record: Record) -> tuple[bytes, str]:
         "previous": record.previous,
         "body": dict(record.body),
     }
-    digest = sha256_hex(canonical_json({**content, "record": envelope}))
-    data = canonical_json({**content, "record": {**envelope, "digest": digest}})
+    plain = canonical_json({**content, "record": envelope})
+    digest = sha256_hex(plain)
+    # Keys are sorted, so it stands before ``format``, and no field of an anchor behind the envelope has one of that name.
+    at = plain.rindex(b'"format":')
+    data = plain[:at] + _digest_field(digest) + plain[at:]
     if len(data) > ANCHOR_BYTES_MAX:
         # The anchor may be, or what stands beside it.
         check_size(len(canonical_json(content)))
@@ -96,10 +99,14 @@ def _checked(data: bytes) -> dict[str, Any]:
     if not isinstance(content, dict) or not isinstance(content.get("record"), dict):
         raise Damaged("the anchor record has no envelope")
     digest = str(content["record"].get("digest"))
-    before, written, behind = data.partition(f'"digest":"{digest}",'.encode())
+    before, written, behind = data.partition(_digest_field(digest))
     if not written or sha256_hex(before + behind) != digest:
         raise Damaged("the digest of the anchor record does not fit its bytes")
     return content
+
+
+def _digest_field(digest: str) -> bytes:
+    return f'"digest":"{digest}",'.encode()
 
 
 def _refuse(constant: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
@@ -17,7 +18,7 @@ from anchorwatch.codec import (
     sha256_hex,
 )
 from anchorwatch.codec.versions import SCHEMAS, Versions
-from anchorwatch.core.anchor import SCHEMA, Anchor
+from anchorwatch.core.anchor import SCHEMA, Anchor, TurnMark
 from anchorwatch.core.errors import Damaged, NewerSchema, TooLarge
 from anchorwatch.core.records import Kind, Record
 from hypothesis import given
@@ -56,6 +57,32 @@ def test_every_changed_byte_of_a_record_is_seen() -> None:
             changed[position] ^= flip
             with pytest.raises(Damaged):
                 decode(bytes(changed))
+
+
+ODD = st.sampled_from(['"format":1,', '"digest":"', "format", "digest", "record"])
+ODD_FIELDS = st.recursive(
+    ODD | st.text(max_size=8) | st.integers(-9, 9) | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.dictionaries(ODD | st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    st.dictionaries(ODD | st.text(max_size=8), ODD_FIELDS, max_size=5),
+    st.dictionaries(ODD | st.text(max_size=8), ODD_FIELDS, max_size=5),
+    st.builds(TurnMark, id=ODD, started_at=ODD, woken_by=st.just(0), inputs_through=st.just(0)) | st.none(),
+    ODD,
+)
+def test_an_anchor_record_is_canonical_json_whatever_stands_in_it(
+    facts: dict[str, Any], body: dict[str, Any], turn: TurnMark | None, name: str
+) -> None:
+    anchor = ANCHOR.model_copy(update={"facts": facts, "turn": turn, "session": name, "workspace": name})
+    data, digest = encode_anchor(anchor, Record(Kind.TURN_ENDED, 7, name, body, "cd" * 32))
+    content = json.loads(data)
+    assert data == canonical_json(content)
+    assert content["record"].pop("digest") == digest == sha256_hex(canonical_json(content))
+    assert content["record"]["body"] == body
+    assert decode_anchor(data)[0] == anchor
 
 
 def test_every_changed_byte_of_an_anchor_is_seen() -> None:
