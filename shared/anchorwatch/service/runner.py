@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -36,6 +37,9 @@ BUS_RETRY_S = 0.25
 NOT_THERE = (Unavailable, StreamMissing)
 """While a service starts: the bus is away; or, in a cluster, a server has not heard yet of a stream that was just made."""
 CONNECT_S_MAX = 2.0
+NEW_OBJECTS = 10_000
+"""So many are made before Python looks for dead cycles among them. Services leave hardly any, and a planner knows a great many
+objects that live long: at Python's own 700, the looking is a sixth of what it does (docs/performance.md)."""
 CRASHED = 70
 """EX_SOFTWARE: the service ended by itself."""
 
@@ -70,6 +74,7 @@ def main(service: str, run: Run | None = None) -> int:
         sys.stderr.write(f"anchorwatch serve: {error}\n")
         return error.exit_code
     log = logs.configure(settings, service=service, instance=identity.instance)
+    gc.set_threshold(NEW_OBJECTS)
     try:
         failpoints.install(os.environ, log)
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
