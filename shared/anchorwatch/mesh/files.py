@@ -55,6 +55,11 @@ class DataDir:
         return self.root / "nats"
 
     @property
+    def nats_aside(self) -> Path:
+        """The journal's files as they were before a start of the server that took some away."""
+        return self.root / "nats-aside"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

@@ -45,7 +45,8 @@ class Kept:
     """One process with a name, such as ``executor-1``.
 
     ``changed`` is called when its pid or readiness changes; ``ended`` is set at each end, and when it is no longer kept.
-    ``probe`` tells whether it is ready, for programs that do not say so themselves.
+    ``probe`` tells whether it is ready, for programs that do not say so themselves. ``before`` is called before each start,
+    ``behind`` each time that it has become ready.
     """
 
     service: str
@@ -54,6 +55,8 @@ class Kept:
     changed: Callable[[Kept], None]
     log: structlog.stdlib.BoundLogger
     probe: Probe | None = None
+    before: Callable[[], object] = lambda: None
+    behind: Callable[[], object] = lambda: None
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     restarts: int = 0
@@ -125,6 +128,7 @@ class Kept:
             self.restarts += 1
 
     async def _run_once(self, processes: Processes) -> int | None:
+        self.before()
         try:
             running = processes.start(self.command)
         except OSError as error:
@@ -150,6 +154,7 @@ class Kept:
         else:
             while not await self.probe():  # noqa: ASYNC110 - only asking tells
                 await asyncio.sleep(PROBE_INTERVAL_S)
+        self.behind()
         self.log.info("ready", instance=self.instance, pid=running.pid)
         self.ready.set()
         self.changed(self)

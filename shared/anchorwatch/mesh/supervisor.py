@@ -18,10 +18,11 @@ from anchorwatch.mesh import nats_server
 from anchorwatch.mesh.control import ControlServer
 from anchorwatch.mesh.credentials import PUBLISHER, YARD
 from anchorwatch.mesh.files import last_reason
-from anchorwatch.mesh.keeper import Kept, Probe
+from anchorwatch.mesh.keeper import Kept
 from anchorwatch.mesh.process import Command, Processes, adopt_orphans, children_of
 from anchorwatch.mesh.roster import NATS, Roster, check_count
 from anchorwatch.mesh.state import MeshFile, Remembered, remove_mesh, write_mesh
+from anchorwatch.mesh.store_copy import StoreGuard
 from anchorwatch.mesh.store_watch import LOOK_S, StoreWatch
 from anchorwatch.service.runner import CRASHED
 
@@ -146,12 +147,9 @@ class Supervisor:
         async with asyncio.timeout(START_S_MAX) as limit:
             try:
                 self._roster.data.nats_store.mkdir(mode=0o700, exist_ok=True)
-                self._keep(
-                    NATS,
-                    NATS,
-                    self._roster.nats(),
-                    probe=partial(nats_server.answers, self._roster.nats_port),
-                )
+                probe = partial(nats_server.answers, self._roster.nats_port)
+                guard = StoreGuard(self._roster.data, self._log, self._say)
+                self._keep(NATS, NATS, self._roster.nats(), probe, guard.before, guard.behind)
                 await self._until_ready()
                 for service in self._services:
                     for number in range(1, self._remembered.counts.get(service, 1) + 1):
@@ -218,17 +216,18 @@ class Supervisor:
     def _keep_service(self, service: str, instance: str) -> None:
         self._keep(service, instance, self._roster.service(service, instance))
 
-    def _keep(self, service: str, instance: str, command: Command, probe: Probe | None = None) -> None:
-        kept = Kept(service, instance, command, self._changed_in, self._log, probe)
+    def _keep(self, service: str, instance: str, command: Command, *more: Any) -> None:  # noqa: ANN401 - of `Kept`
+        kept = Kept(service, instance, command, self._changed_in, self._log, *more)
         self._kept[instance] = kept
         kept.start(self._processes)
 
     def _changed_in(self, kept: Kept) -> None:
         if self._up and kept.pid is None and not self._stop.is_set():
-            self._tell(
-                {"event": "note", "text": f"{kept.instance} {_how(kept.last_exit)}; it is started again"}
-            )
+            self._say(f"{kept.instance} {_how(kept.last_exit)}; it is started again")
         self._changed()
+
+    def _say(self, text: str) -> None:
+        self._tell({"event": "note", "text": text})
 
     def _changed(self) -> None:
         """Keep the file true. It appears when all is ready, and goes before anything ends."""

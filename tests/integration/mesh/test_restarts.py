@@ -13,7 +13,8 @@ import pytest
 from anchorwatch.bus import jetstream
 from anchorwatch.bus.port import Message
 from anchorwatch.core.errors import AnchorWatchError
-from anchorwatch.topology.streams import StreamSpec
+from anchorwatch.mesh import control
+from anchorwatch.topology.streams import StreamSpec, journal_spec, journal_stream
 
 from tests.integration.mesh.meshes import SmallMesh
 from tests.support.waiting import eventually, is_running, until
@@ -126,3 +127,27 @@ def test_an_orphan_that_is_left_at_the_end_is_ended(mesh: SmallMesh) -> None:
     mesh.front.send_signal(signal.SIGTERM)
     assert mesh.front.wait(60) == 0
     assert not is_running(orphan)
+
+
+async def test_what_the_server_takes_away_of_the_journal_when_it_starts_is_kept_and_said(
+    mesh: SmallMesh,
+) -> None:
+    await asyncio.to_thread(mesh.up)
+    bus = await jetstream.connect(
+        mesh.mesh.nats_url, user="planner", password=mesh.secret("planner"), name="planner"
+    )
+    await bus.ensure_stream(journal_spec("0"))
+    for n in range(3):
+        await bus.publish(Message("aw.journal.0.default.s.art.x", f"record {n}".encode()))
+    await bus.close()
+    control.ask(mesh.data, {"verb": "stop"})
+    await asyncio.to_thread(mesh.end)
+    [block] = mesh.data.nats_store.rglob(f"streams/{journal_stream()}/msgs/1.blk")
+    # As after a server that was killed: it has no index, and reads all.
+    block.with_name("index.db").unlink(missing_ok=True)
+    content = block.read_bytes()
+    block.write_bytes(content.replace(b"record 1", b"record !"))
+    await asyncio.to_thread(mesh.up)
+    [kept] = mesh.data.nats_aside.rglob("1.blk")
+    assert kept.stat().st_size == len(content) > block.stat().st_size
+    assert "the journal is not whole" in (mesh.data.logs / "supervisor.log").read_text()

@@ -1,0 +1,114 @@
+"""The journal's files as they were before its server started: a server takes away what it cannot read.
+
+Of a stream one block of which it cannot read, a NATS server that was killed before removes all files when it starts; in the
+newest block it cuts off what stands behind the damage (measured: 2.15.1). So what there was is kept until it is seen
+what the server has left of it: a full block by another name for the same file, which costs nothing, the newest by a copy.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import structlog
+
+from anchorwatch.mesh.files import DataDir
+from anchorwatch.topology.streams import JOURNAL_SHARDS, journal_stream
+
+_FULL = b"cmp"
+"""How a block begins that is full, and that the server therefore replaces, and never writes into."""
+_STARTING = "starting"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCopy:
+    """``store``: where the server writes. ``aside``: where copies are kept, on the same file system."""
+
+    store: Path
+    aside: Path
+
+    def take(self) -> None:
+        """Before the server starts. What a start kept that was never looked at is older, and goes.
+
+        Raises:
+            OSError: nothing, or not everything, could be kept.
+        """
+        shutil.rmtree(self.aside / _STARTING, ignore_errors=True)
+        for source in self._files():
+            copy = self.aside / _STARTING / source.relative_to(self.store)
+            copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if source.suffix == ".blk" and _is_full(source):
+                os.link(source, copy)
+            else:
+                shutil.copy2(source, copy)
+
+    def compare(self) -> str:
+        """Once the server serves: what it has taken away, and where that is kept; empty: nothing.
+
+        Raises:
+            OSError: it could not be looked at.
+        """
+        kept = self.aside / _STARTING
+        less = sorted(
+            str(copy.relative_to(kept))
+            for copy in kept.rglob("*.blk")
+            if _is_less(self.store / copy.relative_to(kept), copy)
+        )
+        if not less:
+            shutil.rmtree(kept, ignore_errors=True)
+            return ""
+        place = self.aside / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}"
+        kept.rename(place)
+        return (
+            "the server could not read all of the journal when it started, and has taken away of"
+            f" {', '.join(less)}; all is in {place} as it was (docs/protocol.md, Damage)"
+        )
+
+    def _files(self) -> Iterator[Path]:
+        for shard in JOURNAL_SHARDS:
+            for stream in self.store.glob(f"jetstream/*/streams/{journal_stream(shard)}"):
+                yield from (path for path in stream.rglob("*") if path.is_file())
+
+
+class StoreGuard:
+    """Has the copy taken and compared around each start of the server, and says what it finds. No fault of it ends a start."""
+
+    def __init__(self, data: DataDir, log: structlog.stdlib.BoundLogger, say: Callable[[str], None]) -> None:
+        self._copy = StoreCopy(data.nats_store, data.nats_aside)
+        self._log = log
+        self._say = say
+
+    def before(self) -> None:
+        """The server is about to be started."""
+        try:
+            self._copy.take()
+        except OSError as error:
+            self._log.error("the journal's files could not be kept over a start", reason=str(error))
+
+    def behind(self) -> None:
+        """It has become ready."""
+        try:
+            said = self._copy.compare()
+        except OSError as error:
+            self._log.error("the journal's files could not be compared", reason=str(error))
+            return
+        if said:
+            self._log.error("the journal is not whole", what=said)
+            self._say(said)
+
+
+def _is_full(block: Path) -> bool:
+    with block.open("rb") as file:
+        return file.read(len(_FULL)) == _FULL
+
+
+def _is_less(block: Path, copy: Path) -> bool:
+    """Whether the block is less than it was; one that has become full meanwhile is smaller, and holds the same."""
+    try:
+        return block.stat().st_size < copy.stat().st_size and (_is_full(copy) or not _is_full(block))
+    except FileNotFoundError:
+        return copy.stat().st_size > 0

@@ -1,0 +1,105 @@
+"""What a NATS server takes away of a journal when it starts is kept, said, and can be brought back but for what is damaged."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from anchorwatch.bus import jetstream
+from anchorwatch.bus.port import Message, StreamMissing
+from anchorwatch.mesh.store_copy import StoreCopy
+from anchorwatch.service.made import ensure_topology
+from anchorwatch.topology.streams import journal_stream
+
+from tests.support.nats_server import NatsServer, running_server
+
+COUNT = 80
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[NatsServer]:
+    with running_server(tmp_path / "n") as made:
+        yield made
+
+
+async def filled(server: NatsServer) -> Path:
+    """Enough for two full blocks and a newest one; returns where they are, of a server that was killed."""
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    await ensure_topology(bus)
+    for n in range(COUNT):
+        await bus.publish(Message("aw.journal.0.default.s.art.x", b"%4d" % n + os.urandom(250_000)))
+    await bus.close()
+    server.kill9()
+    [blocks] = server.directory.rglob(f"streams/{journal_stream()}/msgs")
+    return blocks
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+async def sequences(server: NatsServer) -> int:
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    try:
+        return (await bus.stream_state(journal_stream())).messages
+    finally:
+        await bus.close()
+
+
+async def test_a_start_that_takes_nothing_away_leaves_no_copy(server: NatsServer, tmp_path: Path) -> None:
+    await filled(server)
+    copy = StoreCopy(server.directory / "store", tmp_path / "aside")
+    copy.take()
+    server.start()
+    assert copy.compare() == ""
+    assert await sequences(server) == COUNT
+    assert not list((tmp_path / "aside").iterdir())
+
+
+async def test_a_journal_that_the_server_removed_comes_back_but_for_its_damaged_block(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    blocks = await filled(server)
+    copy = StoreCopy(server.directory / "store", tmp_path / "aside")
+    flip(blocks / "1.blk", 60)
+    copy.take()
+    server.start()
+    with pytest.raises(StreamMissing):
+        await sequences(server)
+    said = copy.compare()
+    [aside] = (tmp_path / "aside").iterdir()
+    assert "1.blk" in said
+    assert str(aside) in said
+    server.stop()
+    shutil.copytree(aside, server.directory / "store", dirs_exist_ok=True)
+    (blocks / "1.blk").unlink()
+    server.start()
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    try:
+        await ensure_topology(bus)
+        [(first, last)] = await bus.holes(journal_stream())
+        assert first == 1
+        assert (await bus.stream_state(journal_stream())).messages == COUNT - last
+    finally:
+        await bus.close()
+
+
+async def test_what_the_server_cut_off_of_the_newest_block_is_kept(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    blocks = await filled(server)
+    newest = max(blocks.glob("*.blk"), key=lambda path: int(path.stem))
+    size = newest.stat().st_size
+    copy = StoreCopy(server.directory / "store", tmp_path / "aside")
+    flip(newest, size - 1000)
+    copy.take()
+    server.start()
+    assert await sequences(server) < COUNT
+    assert newest.name in copy.compare()
+    [kept] = (tmp_path / "aside").rglob(newest.name)
+    assert kept.stat().st_size == size
