@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from nats import errors
 from nats.aio import client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -95,6 +96,7 @@ class Client(client.Client):
     async def _attempt_reconnect(self) -> None:
         """Come back, however often the connection is lost meanwhile: nats-py stops for ever at what uvloop says of a loss."""
         while True:
+            self._give_up_pongs()
             try:
                 await super()._attempt_reconnect()
             except RuntimeError:
@@ -105,6 +107,15 @@ class Client(client.Client):
             else:
                 return
 
+    def _give_up_pongs(self) -> None:
+        """Who waits for an answer to a ping that went with the connection is told; nats-py lets him wait in vain."""
+        pongs, self._pongs = self._pongs, []
+        for pong in pongs:
+            if not pong.done():
+                pong.set_exception(errors.ConnectionClosedError())
+                # Most were asked for by nobody.
+                pong.exception()
+
     async def _read_loop(self) -> None:
         reader = getattr(self._transport, "_io_reader", None)
         writer = getattr(self._transport, "_io_writer", None)
@@ -114,6 +125,16 @@ class Client(client.Client):
             transport = writer.transport
             transport.set_protocol(Tap(transport.get_protocol(), self.deliver))
         await super()._read_loop()
+        task = asyncio.current_task()
+        if self.is_connected and not (task and task.cancelling()):
+            # It met a fault, and nobody reads any more: a connection that looks as if it were there.
+            await self._process_op_err(errors.ProtocolError())
+
+    async def _process_pong(self) -> None:
+        # Who waited for it may have gone, and nobody is told then: nats-py would stop reading.
+        if self._pongs and self._pongs[0].done():
+            self._pongs[0] = asyncio.get_running_loop().create_future()
+        await super()._process_pong()
 
     def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
         super()._remove_sub(sid, max_msgs)

@@ -1,0 +1,120 @@
+"""Waits that are given up, and what becomes of the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+from anchorwatch.bus import jetstream
+from anchorwatch.core.errors import Unavailable
+from nats.aio.client import Client
+
+from tests.support.eventually import eventually
+from tests.support.nats_server import running_server
+
+AT_ONCE_S = 20.0
+
+
+async def test_a_bus_can_be_closed_although_its_reconnecting_forgets_that_it_was_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ``asyncio.wait_for`` does before Python 3.12, where what it waits for ends in the same moment."""
+    forgotten: list[int] = []
+
+    async def forgetful(_client: Client) -> None:
+        while len(forgotten) < 4:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            forgotten.append(len(forgotten))
+
+    monkeypatch.setattr(Client, "_attempt_reconnect", forgetful)
+    with running_server(tmp_path) as server:
+        bus = await jetstream.connect(server.url, user=None, password=None, name="closing")
+        server.kill9()
+        await eventually(lambda: not bus.connected)
+        async with asyncio.timeout(AT_ONCE_S):
+            await bus.close()
+    assert len(forgotten) == 4
+
+
+async def test_who_gives_up_listening_takes_nothing_from_the_others(tmp_path: Path) -> None:
+    """As a client of live events does that goes away in the middle of being let in."""
+    told: list[str] = []
+
+    async def hear(_subject: str, _payload: bytes) -> None:
+        return None
+
+    with running_server(tmp_path) as server:
+        bus = await jetstream.connect(
+            server.url, user=None, password=None, name="listening", on_error=told.append
+        )
+        reading = bus._link._connection.client._reading_task  # noqa: SLF001
+        assert reading is not None
+        # One of them at least has asked, and has no answer yet.
+        for rounds in range(8):
+            listening = asyncio.create_task(bus.subscribe(f"live.{rounds}", hear))
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            listening.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Unavailable):
+                await listening
+        await bus.subscribe("live.last", hear)
+        assert not reading.done()
+        assert bus.connected
+        await bus.close()
+    assert told == []
+
+
+async def test_a_connection_that_nobody_reads_any_more_is_made_anew_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    faults: list[int] = []
+    heard = Client._process_pong  # noqa: SLF001
+
+    async def fail_once(client: Client) -> None:
+        if not faults:
+            faults.append(1)
+            raise ZeroDivisionError("a fault of reading")
+        await heard(client)
+
+    async def hear(_subject: str, _payload: bytes) -> None:
+        return None
+
+    # In vain would it be waited for that a missing answer tells.
+    monkeypatch.setattr("anchorwatch.bus.jetstream.connection.PING_INTERVAL_S", 600)
+    with running_server(tmp_path) as server:
+        bus = await jetstream.connect(
+            server.url, user=None, password=None, name="listening", on_error=told.append
+        )
+        monkeypatch.setattr(Client, "_process_pong", fail_once)
+        with contextlib.suppress(Unavailable):
+            await bus.subscribe("live", hear)
+        await eventually(lambda: any("back" in text for text in told))
+        await bus.subscribe("live", hear)
+        await bus.close()
+    assert faults
+
+
+async def test_listening_that_is_under_way_fails_with_the_connection_not_with_its_timeout(
+    tmp_path: Path,
+) -> None:
+    async def hear(_subject: str, _payload: bytes) -> None:
+        return None
+
+    with running_server(tmp_path) as server:
+        bus = await jetstream.connect(server.url, user=None, password=None, name="listening")
+        server.pause()
+        listening = asyncio.create_task(bus.subscribe("live", hear))
+        pongs = bus._link._connection.client._pongs  # noqa: SLF001
+        await eventually(lambda: pongs)
+        assert server.process is not None
+        # It answers no more, as it would if it went on for a moment.
+        server.process.kill()
+        # nats-py waits ten seconds for each of two answers.
+        with pytest.raises(Unavailable):
+            async with asyncio.timeout(8.0):
+                await listening
+        await bus.close()
