@@ -55,5 +55,5 @@ async def publish(parts: Parts, workspace: str, new: NewEvent) -> Published:
         id=id_,
         sequence=ack.sequence,
         duplicate=ack.duplicate,
-        kill_switches=await kill_switches.over_all(parts, workspace),
+        kill_switches=await kill_switches.over_event(parts, workspace, f"{new.source}.{new.type}"),
     )

@@ -13,12 +13,18 @@ from anchorwatch.core.times import iso
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.inputs import input_id
 from anchorwatch.journal.orders import Asked
-from anchorwatch.journal.switches import WHOLE, Scope, Switch
+from anchorwatch.journal.switches import WHOLE, Scope, Switch, subjects_of
+from anchorwatch.service.agents import subscribed
+from anchorwatch.topology.subjects import SWITCH
 
 from anchorwatch_gateway.bodies import Kill
 from anchorwatch_gateway.caller import by
 from anchorwatch_gateway.parts import Parts
 from anchorwatch_gateway.sessions import find, find_living
+
+SHARD = "0"
+SESSIONS_LOOKED_AT_MAX = 100
+SUBJECTS_MAX = 1_000
 
 
 async def listed(parts: Parts, workspace: str) -> list[dict[str, Any]]:
@@ -35,9 +41,22 @@ async def over(parts: Parts, ref: SessionRef, agent: str) -> list[dict[str, Any]
     return await _shown(parts.switches.on_over(ref, agent))
 
 
-async def over_all(parts: Parts, workspace: str) -> list[dict[str, Any]] | None:
-    """The one that holds all of a workspace's sessions, if it is on. None as for `over`."""
-    return await _shown(parts.switches.on_whole(workspace))
+async def over_event(parts: Parts, workspace: str, event: str) -> list[dict[str, Any]] | None:
+    """Those that hold a session which an event of this name goes to, and the workspace's. None as for `over`.
+
+    Of very many sessions, the first ones are looked at.
+    """
+    return await _shown(_over_event(parts, workspace, event))
+
+
+async def _over_event(parts: Parts, workspace: str, event: str) -> list[Switch]:
+    whole = SWITCH.at(shard=SHARD, workspace=workspace, scope="workspace", name=WHOLE)
+    subjects = {whole: None}
+    for spec, sessions in await parts.agents.subscribers(workspace):
+        if subscribed(spec, event):
+            for session in sessions[:SESSIONS_LOOKED_AT_MAX]:
+                subjects |= dict.fromkeys(subjects_of(SessionRef(workspace, session), spec.name))
+    return await parts.switches.on_among(list(subjects)[:SUBJECTS_MAX])
 
 
 async def _shown(found: Awaitable[Sequence[Switch]]) -> list[dict[str, Any]] | None:

@@ -70,7 +70,7 @@ class Published(BaseModel):
     sequence: int = Field(description="where it stands in the stream EVENTS")
     duplicate: bool = Field(description="an event of this id was stored a moment ago; this is its place")
     kill_switches: list[dict[str, Any]] | None = Field(
-        None, description="the one of the whole workspace, if it is on; null: not known now"
+        None, description="those that are on and hold a session that the event goes to; null: not known now"
     )
 
 

@@ -143,4 +143,4 @@ def publish(  # noqa: PLR0913, PLR0917 - options of the command line
         told = api.post("/api/events", body)
     again = "; it had been published before" if told.get("duplicate") else ""
     text = f"published as {told['id']} (EVENTS sequence {told['sequence']}){again}"
-    views.say(told, "\n".join((text, *views.waits(told))), as_json=as_json)
+    views.say(told, "\n".join((text, *views.waits(told, " in sessions that it goes to"))), as_json=as_json)

@@ -60,9 +60,9 @@ def receipt(value: Row, *, as_json: bool) -> None:
     say(value, "\n".join((text, *waits(value))), as_json=as_json)
 
 
-def waits(value: Row) -> list[str]:
+def waits(value: Row, where: str = "") -> list[str]:
     """What keeps what was accepted from its turn, a line each."""
-    return [f"it waits: {one_line(why, chars_max=LINE_CHARS_MAX)}" for why in until_what(value)]
+    return [f"it waits{where}: {one_line(why, chars_max=LINE_CHARS_MAX)}" for why in until_what(value)]
 
 
 def control(value: Row, *, as_json: bool) -> None:

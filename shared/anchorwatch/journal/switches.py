@@ -6,7 +6,7 @@ anchor, behind its claim, in one answer; so a claim that is younger than a switc
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -100,13 +100,10 @@ class SwitchJournal:
         Raises:
             Unavailable, Damaged.
         """
-        return await self._on(subjects_of(ref, agent))
+        return await self.on_among(subjects_of(ref, agent))
 
-    async def on_whole(self, workspace: str, shard: str = "0") -> list[Switch]:
-        """The one of the whole workspace, if it is on. Errors as `on_over`."""
-        return await self._on([SWITCH.at(shard=shard, workspace=workspace, scope="workspace", name=WHOLE)])
-
-    async def _on(self, subjects: list[str]) -> list[Switch]:
+    async def on_among(self, subjects: Sequence[str]) -> list[Switch]:
+        """Those of these registers that are on. Errors as `on_over`."""
         page = await self._bus.last(self._stream, subjects)
         return [switch for switch in map(read_switch, page.messages) if switch.on]
 

@@ -82,10 +82,13 @@ async def test_whoever_asks_something_of_a_session_that_a_kill_switch_holds_is_t
     assert await told() == [[]] * 6
     await switch(house, on=True, scope="session", name="fleet")
     await switch(house, on=True, scope="agent", name="keeper")
-    # An event is of no session yet: which ones it goes to, the observer finds.
+    # An event that no agent asked for goes to no session.
     assert [set(each) for each in await told()] == [{"session", "agent"}] * 5 + [set()]
+    subscribing = {**AGENT, "subscriptions": ["fleet.instance.>"]}
+    assert (await house.http.put("/api/agents/keeper", json=subscribing)).is_success
+    assert [set(each) for each in await told()] == [{"session", "agent"}] * 6
     await switch(house, on=True, scope="workspace")
-    assert [set(each) for each in await told()] == [{"session", "agent", "workspace"}] * 5 + [{"workspace"}]
+    assert [set(each) for each in await told()] == [{"session", "agent", "workspace"}] * 6
     receipt = (await house.http.post("/api/sessions/fleet/inputs", json={"content": "look"})).json()
     listed = (await house.http.get("/api/kill-switches")).json()["data"]
     key = lambda each: each["scope"]  # noqa: E731

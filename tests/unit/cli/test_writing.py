@@ -84,7 +84,10 @@ def test_an_event_of_a_workspace_that_a_kill_switch_holds_says_so(run: Run, remo
     remote.answer(
         "POST /api/events", (202, {"id": "x", "sequence": 5, "duplicate": False, "kill_switches": held})
     )
-    assert "it waits: the kill switch of the workspace is on" in run("publish", "fleet", "instance.dead").out
+    assert (
+        "it waits in sessions that it goes to: the kill switch of the workspace is on"
+        in run("publish", "fleet", "instance.dead").out
+    )
 
 
 def test_an_order_that_a_kill_switch_outweighs_says_so_and_a_reset_waits_for_no_canary(
