@@ -106,11 +106,11 @@ async def test_listening_that_is_under_way_fails_with_the_connection_not_with_it
 
     with running_server(tmp_path) as server:
         bus = await jetstream.connect(server.url, user=None, password=None, name="listening")
+        assert server.process is not None
         server.pause()
         listening = asyncio.create_task(bus.subscribe("live", hear))
         pongs = bus._link._connection.client._pongs  # noqa: SLF001
         await eventually(lambda: pongs)
-        assert server.process is not None
         # It answers no more, as it would if it went on for a moment.
         server.process.kill()
         # nats-py waits ten seconds for each of two answers.

@@ -20,6 +20,8 @@ from pathlib import Path
 
 from anchorwatch.mesh.ports import any_free
 
+from tests.support.waiting import until
+
 READY_S_MAX = 60.0
 STOP_S_MAX = 60.0
 POLL_S = 0.01
@@ -150,6 +152,9 @@ class NatsServer:
         """Stop the process as it stands (a stall: connections stay open, nothing answers)."""
         if self.process is not None:
             os.kill(self.process.pid, signal.SIGSTOP)
+            # On a busy machine it goes on for a moment.
+            stat = Path(f"/proc/{self.process.pid}/stat")
+            until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
 
     def resume(self) -> None:
         if self.process is not None:
