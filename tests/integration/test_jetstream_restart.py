@@ -240,8 +240,10 @@ async def test_everything_that_was_stored_is_there_after_a_kill(mesh: Mesh) -> N
     await bus.publish_batch([Message("s.a", b"1"), Message("s.b", b"2")])
     await bucket.put("k", b"v")
     await store.put("name", b"data" * 100_000)
+    assert bus.connections == 1
     await asyncio.to_thread(mesh.server.restart)
     page = await persist(lambda: bus.range("S", "s.>", 1))
+    assert bus.connections > 1
     assert ([each.payload for each in page.messages], page.up_to) == ([b"1", b"2"], 2)
     entry = await bucket.get("k")
     assert entry is not None

@@ -20,8 +20,8 @@ _EXECUTORS = (
     _one(
         "what the journal has lost is not asked for",
         "shared/anchorwatch/journal/effects.py",
-        "state = with_holes(state, at_least, await self._bus.holes(self._committer.stream))",
-        "await self._bus.holes(self._committer.stream)",
+        "state = with_holes(state, at_least, await self._holes())",
+        "await self._holes()",
         f"{_LOST}[fire-executor.effect.after-unknown-1-delivered again]",
     ),
     _one(

@@ -22,6 +22,8 @@ class EffectJournal:
         self._bus = bus
         self._committer = committer
         self._writer = writer
+        self._lost: Sequence[tuple[int, int]] = ()
+        self._asked = 0
 
     async def load(
         self, ref: SessionRef, pool: str, call: CallId, at_least: int, reach: int = 0
@@ -36,8 +38,16 @@ class EffectJournal:
         """
         state = await self._fold(ref, pool, call, at_least + 1, max(at_least, reach))
         if state.outcome is None:
-            state = with_holes(state, at_least, await self._bus.holes(self._committer.stream))
+            state = with_holes(state, at_least, await self._holes())
         return state
+
+    async def _holes(self) -> Sequence[tuple[int, int]]:
+        """What the journal has lost: asked once for each connection, since a server finds that out when it starts."""
+        now = self._bus.connections
+        if self._asked != now:
+            self._lost = await self._bus.holes(self._committer.stream)
+            self._asked = now
+        return self._lost
 
     async def look(self, ref: SessionRef, pool: str, call: CallId, reach: int) -> EffectState:
         """As `load`, of a command that was decided nobody knows where before ``reach``."""

@@ -60,8 +60,8 @@ async def check_nothing_gone(bus: Bus) -> None:
         if not await _is_there(bus, name):
             raise StreamGone(
                 f"the stream {name} was there, and the server has none: it could not read its files when it started",
-                hint="its log says why (`Error recreating stream`); stop the server and bring the stream's directory back from a"
-                " copy (docs/protocol.md, Damage). No service begins it anew",
+                hint="its log says why (`Error recreating stream`); stop the mesh and bring the stream's directory back from"
+                " nats-aside/ or another copy (docs/protocol.md, Damage). No service begins it anew",
             )
 
 
