@@ -9,16 +9,17 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from anchorwatch.bus.port import Bus, Stored
-from anchorwatch.cli.target import bus_settings
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.times import iso
+from anchorwatch.mesh.credentials import CLI, Credentials
+from anchorwatch.mesh.files import DataDir
 from anchorwatch.mesh.roster import NATS
 from anchorwatch.service.connect import connect
 from anchorwatch.service.presence import presence_key
+from anchorwatch.settings import load
 from anchorwatch.topology.streams import LEASES_BUCKET, bucket_stream
 
 CONNECT_S_MAX = 2.0
@@ -35,14 +36,14 @@ class Heard:
     now_ms: int
 
 
-def add(state: Row, data_dir: Path | None) -> dict[str, Any]:
+def add(state: Row, data: DataDir) -> dict[str, Any]:
     """What the supervisor says, with ``ready`` true only of what is heard of now, and ``heard_at`` (ISO 8601, or None).
 
     ``announced``: the process has said since its start that it is ready.
     ``bus``: whether the NATS server answers; while it does not, of no process it is known whether it works.
     """
     rows: Sequence[Row] = state["processes"]
-    heard = asyncio.run(_ask(rows, data_dir))
+    heard = asyncio.run(_ask(rows, str(state["nats_url"]), data))
     processes = [{**row, "announced": row["ready"], **judge(row, heard)} for row in rows]
     ready = bool(state["ready"]) and all(each["ready"] for each in processes)
     return {**state, "ready": ready, "bus": heard is not None, "processes": processes}
@@ -70,10 +71,14 @@ def judge(row: Row, heard: Heard | None) -> dict[str, Any]:
     }
 
 
-async def _ask(rows: Sequence[Row], data_dir: Path | None) -> Heard | None:
-    """None: the server does not answer."""
+async def _ask(rows: Sequence[Row], nats_url: str, data: DataDir) -> Heard | None:
+    """None: the server does not answer. Also of a mesh that is only starting, or ending: it need not say so of itself."""
+    credentials = Credentials.load(data)
+    if credentials is None:
+        return None
+    settings = load(nats_url=nats_url, nats_user=CLI, nats_password=credentials.passwords[CLI])
     try:
-        bus = await connect(bus_settings(data_dir), "anchorwatch-status", timeout_s=CONNECT_S_MAX)
+        bus = await connect(settings, "anchorwatch-status", timeout_s=CONNECT_S_MAX)
     except AnchorWatchError:
         return None
     try:

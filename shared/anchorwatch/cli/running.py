@@ -64,7 +64,7 @@ def status(data: DataDir) -> dict[str, Any]:
     """
     from anchorwatch.cli import heard
 
-    return heard.add(control.ask(data, {"verb": "status"}), data.root)
+    return heard.add(control.ask(data, {"verb": "status"}), data)
 
 
 def attention(data: DataDir, state: dict[str, Any]) -> dict[str, Any]:
