@@ -6,12 +6,14 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from anchorwatch.core.errors import IdempotencyConflict, Refused
+from anchorwatch.core.errors import IdempotencyConflict, Refused, Unavailable
 from anchorwatch.core.names import SessionRef
 from anchorwatch.journal.orders import Asked
 from anchorwatch.journal.switches import WHOLE, Scope, Switch, SwitchJournal
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.testing.mesh import WORKSPACE, SimMesh
+from anchorwatch.testing.process import LoopClock
+from anchorwatch_planner.switchboard import Switchboard
 
 from tests.sim.test_planner import agent, mesh_test
 from tests.support.packs import Sink
@@ -34,6 +36,31 @@ async def turn(mesh: SimMesh, scope: Scope, key: str, *, on: bool, body: str = "
 
 async def claims(mesh: SimMesh, ref: SessionRef) -> int:
     return sum(subject.endswith(".claim") for _, subject, _ in await mesh.records(ref))
+
+
+def test_that_one_was_turned_off_is_told_again_where_the_bus_was_away_for_that() -> None:
+    told: list[bool] = []
+
+    async def released() -> None:
+        told.append(len(told) > 0)
+        if len(told) == 1:
+            raise Unavailable("the bus is away")
+
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open()
+        await turn(mesh, "workspace", "on", on=True)
+        board = Switchboard(mesh.bus, LoopClock(mesh.server), mesh.log)
+        await board.read()
+        following = asyncio.create_task(board.follow(released))
+        await turn(mesh, "workspace", "off", on=False)
+
+        async def again() -> bool:
+            return told == [False, True]
+
+        await mesh.until(again, within_s=5)
+        following.cancel()
+
+    mesh_test(1, body)
 
 
 @pytest.mark.parametrize("scope", ["session", "agent", "workspace"])

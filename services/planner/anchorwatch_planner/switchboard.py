@@ -31,6 +31,7 @@ class Switchboard:
         self._log = log
         self._on: dict[str, Switch] = {}
         self._through = 0
+        self._untold = False
 
     async def read(self) -> None:
         """Read where all switches stand.
@@ -59,6 +60,9 @@ class Switchboard:
                 except AnchorWatchError as error:
                     # The bus is away, or has forgotten the consumer: attach anew, behind what is known.
                     self._log.info("switches are read anew", code=error.code)
+                    if consumer is not None:
+                        with contextlib.suppress(AnchorWatchError):
+                            await consumer.close()
                     consumer = None
                     await self._clock.sleep(AGAIN_S)
         finally:
@@ -67,13 +71,15 @@ class Switchboard:
                     await consumer.close()
 
     async def _next(self, consumer: Consumer, released: Callable[[], Awaitable[None]]) -> None:
+        if self._untold:
+            await released()
+            self._untold = False
         deliveries = await consumer.fetch(BATCH, WAIT_S)
         before = set(self._on)
         self._take([each.stored for each in deliveries])
         for each in deliveries:
             await each.ack()
-        if before - set(self._on):
-            await released()
+        self._untold = bool(before - set(self._on))
 
     async def _attach(self) -> Consumer:
         spec = ConsumerSpec(journal_stream(SHARD), (FILTER,), durable=None, start_sequence=self._through + 1)
