@@ -21,6 +21,8 @@ ACK_WAIT_S = 10.0
 RETRY_S = 0.5
 WAIT_S_MAX = 2.0
 COMPLETE_ATTEMPTS_MAX = 1_000
+BEFORE = "before"
+"""How the file is called, behind its name, that knows more than the journal."""
 
 
 class Follower:
@@ -187,10 +189,13 @@ class Follower:
             return START
         if position == START or await self._is_known(position):
             return position
-        self._log.warning(
-            "the projections are of another journal; they are made anew", position=position.sequence
+        # It may be the same journal, which has lost its end: then nothing else knows any more what stood there.
+        self._log.error(
+            "the journal is another one, or has lost its end; what was read of it is kept beside",
+            position=position.sequence,
+            kept=BEFORE,
         )
-        await self._projections.reset()
+        await self._projections.reset(BEFORE)
         return await self._projections.position()
 
     async def _is_known(self, position: Position) -> bool:

@@ -37,8 +37,8 @@ class Projections(Protocol):
         """The query's answer, and the sequence up to which it is complete."""
         ...
 
-    async def reset(self) -> None:
-        """Forget everything."""
+    async def reset(self, aside: str = "") -> None:
+        """Forget everything; with ``aside``, what was known is kept in a file whose name ends so."""
         ...
 
     async def close(self) -> None: ...
@@ -73,8 +73,8 @@ class InPlace:
         with telling_damage():
             return self.store.read(query)
 
-    async def reset(self) -> None:
-        self.store.reset()
+    async def reset(self, aside: str = "") -> None:
+        self.store.reset(aside)
 
     async def close(self) -> None:
         self.store.close()
@@ -102,10 +102,10 @@ class InThreads:
         with telling_damage():
             return await self._run(self._reading, lambda: self._reader.read(query))
 
-    async def reset(self) -> None:
+    async def reset(self, aside: str = "") -> None:
         # The file goes away under both connections: the reader's first.
         await self._run(self._reading, self._reader.close)
-        await self._run(self._writing, self._writer.reset)
+        await self._run(self._writing, lambda: self._writer.reset(aside))
         self._reader = await self._run(self._reading, lambda: Store(self._path))
 
     async def close(self) -> None:

@@ -67,9 +67,11 @@ class Store:
             position = self.position()
             return query(self._db), position.sequence
 
-    def reset(self) -> None:
-        """Forget everything: the journal tells it again."""
+    def reset(self, aside: str = "") -> None:
+        """Forget everything: the journal tells it again. ``aside``: what the file is called from now on, behind its name."""
         self.close()
+        if aside and self.path != MEMORY:
+            Path(self.path).replace(f"{self.path}.{aside}")
         _remove(self.path)
         self._db = _open(self.path)
 

@@ -128,10 +128,13 @@ async def test_a_consumer_that_is_removed_is_made_again_where_the_file_ends(
     assert without_times(content(path_of(services))) == without_times(WHOLE)
 
 
-async def test_a_file_of_another_journal_is_made_anew(services: Services, bus: Bus, tmp_path: Path) -> None:
+async def test_a_file_of_another_journal_is_made_anew_and_kept_beside(
+    services: Services, bus: Bus, tmp_path: Path
+) -> None:
     await services.start("memory")
     await reached(path_of(services), await write(bus))
     await services.stop("memory-1")
+    before = content(path_of(services))
     with running_server(tmp_path / "other", sync_always=False) as other:
         async with services_on(other.url, services.directory) as elsewhere:
             there = await jetstream.connect(other.url, user=None, password=None, name="test")
@@ -142,6 +145,8 @@ async def test_a_file_of_another_journal_is_made_anew(services: Services, bus: B
             await elsewhere.stop("memory-1")
             await there.close()
     assert content(path_of(services))["progress"][0][1] == 8
+    kept = path_of(services)
+    assert content(kept.with_name(f"{kept.name}.before")) == before
     assert [row[1] for row in content(path_of(services))["sessions"]] == ["fleet"]
 
 
