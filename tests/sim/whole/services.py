@@ -56,8 +56,8 @@ class OpenFile:
     async def read(self, query: Query[T]) -> tuple[T, int]:
         return await self._file.read(query)
 
-    async def reset(self) -> None:
-        await self._file.reset()
+    async def reset(self, aside: str = "") -> None:
+        await self._file.reset(aside)
 
     async def close(self) -> None:
         pass
