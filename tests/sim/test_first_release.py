@@ -11,7 +11,8 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState
 from anchorwatch.journal.integrity.repair import Order
-from anchorwatch.journal.timeline import narrate, open_record
+from anchorwatch.journal.opened import open_record
+from anchorwatch.journal.timeline import narrate
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.packs import registry
 from anchorwatch.service.agents import AgentDirectory

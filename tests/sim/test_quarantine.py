@@ -15,7 +15,7 @@ from anchorwatch.core.errors import Damaged, SessionQuarantined
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import FORMAT, Kind, Record
 from anchorwatch.core.session.decide import Control, decide
-from anchorwatch.journal.timeline import open_record
+from anchorwatch.journal.opened import open_record
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.streams import journal_stream

@@ -13,7 +13,8 @@ from anchorwatch.core.records import Kind, Record
 from anchorwatch.core.session.decide import Acquire, CommitStep, Control, Direct, TakeOver
 from anchorwatch.core.session.events import SnapshotTaken, StepHead
 from anchorwatch.journal.mapping import event_body
-from anchorwatch.journal.timeline import Entry, clip, narrate
+from anchorwatch.journal.sentences import clip
+from anchorwatch.journal.timeline import Entry, narrate
 from anchorwatch.topology.subjects import SessionSubjects
 from hypothesis import given
 from hypothesis import strategies as st

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from anchorwatch.bus.port import Stored
 from anchorwatch.core.errors import AnchorWatchError, BadInput
-from anchorwatch.journal.timeline import ODD, Entry, Opened, damaged, open_record, tell
+from anchorwatch.journal.opened import ODD, Opened, open_record
+from anchorwatch.journal.timeline import Entry, damaged, tell
 from anchorwatch.topology.subjects import parse_register
 
 from anchorwatch_memory.fold import effects, inputs, kept, planner

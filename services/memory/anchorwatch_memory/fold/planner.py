@@ -11,7 +11,7 @@ from anchorwatch.core.records import CONTROLS, Kind
 from anchorwatch.core.session.events import StepHead
 from anchorwatch.core.times import iso
 from anchorwatch.journal.mapping import read_command, read_head
-from anchorwatch.journal.timeline import Opened
+from anchorwatch.journal.opened import Opened
 
 from anchorwatch_memory.fold import answers, inputs, items, spending
 from anchorwatch_memory.fold.effects import decided
