@@ -15,7 +15,7 @@ from anchorwatch_planner.look import SNAPSHOT_AGE
 
 from tests.chaos.case import DEATH_S_MAX, Case
 from tests.chaos.scheduling import Daily
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, is_stopped
 
 TALK = " please tell me more" * 100
 BUDGET = 2_000
@@ -57,14 +57,19 @@ async def snapshot(case: Case) -> None:
 
 async def released(case: Case) -> None:
     """A command is claimed although its session was paused meanwhile, and is given back."""
-    case.scene.mesh.kill(case.instance)
+    mesh = case.scene.mesh
+    await case.arm(failing=f"{Edge.EXECUTOR_CLAIM_BEFORE}=stop")
     await case.actor.make()
     await case.actor.say(
         [("set", "a", "ok"), ("build", "b", "ok")] if case.parallel else [("set", "a", "ok")]
     )
-    await _decided(case)
+
+    async def about_to_claim() -> bool:
+        return is_stopped(mesh.children[case.instance].pid)
+
+    await eventually(about_to_claim, DEATH_S_MAX, f"{case.instance} is about to claim")
     await case.actor.control("pause")
-    await case.arm()
+    mesh.go_on(case.instance)
     await case.death()
     await case.back()
     await case.actor.control("resume")

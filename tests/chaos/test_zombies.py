@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -16,7 +15,7 @@ from anchorwatch.service.leases import lease_key
 from anchorwatch.topology.streams import LEASES_BUCKET
 
 from tests.chaos.scene import Scene, Told, playing
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, is_stopped
 
 STOPPED_S_MAX = 60.0
 LEASE_S = 2
@@ -71,11 +70,6 @@ class Zombie:
         """It goes on where it stopped, and from here on it works alone again."""
         self._mesh.go_on(self.instance)
         self._mesh.kill(self.other)
-
-
-def is_stopped(pid: int) -> bool:
-    """Whether a process was stopped by a signal."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from anchorwatch.mesh.ports import any_free
 
-from tests.support.waiting import until
+from tests.support.waiting import is_stopped, until
 
 READY_S_MAX = 60.0
 STOP_S_MAX = 60.0
@@ -153,8 +153,8 @@ class NatsServer:
         if self.process is not None:
             os.kill(self.process.pid, signal.SIGSTOP)
             # On a busy machine it goes on for a moment.
-            stat = Path(f"/proc/{self.process.pid}/stat")
-            until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+            pid = self.process.pid
+            until(lambda: is_stopped(pid))
 
     def resume(self) -> None:
         if self.process is not None:

@@ -41,8 +41,17 @@ async def eventually(condition: Callable[[], Awaitable[T]], within_s: float = 30
 
 def is_running(pid: int) -> bool:
     """Whether a process of that pid runs; one that ended and was not yet waited for does not."""
+    return _state_of(pid) not in ("Z", "X")
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether the kernel has stopped it, as SIGSTOP does in a while."""
+    return _state_of(pid) == "T"
+
+
+def _state_of(pid: int) -> str:
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:  # noqa: PTH123 - one line, read often
-            return stat.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+            return stat.read().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
-        return False
+        return "X"

@@ -19,7 +19,7 @@ from anchorwatch.topology.subjects import CLAIM, SessionSubjects
 from tests.support.nats_server import NatsServer
 from tests.support.packs import Sink
 from tests.support.sessions import Decided, ScriptedSession
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, is_stopped
 
 ROOT = Path(__file__).parents[3]
 # Of the slow one, which is alive, and may be held up for almost so long.
@@ -55,11 +55,6 @@ def start(server: NatsServer, tmp_path: Path) -> Iterator[Start]:
         process.wait()
 
 
-def is_stopped(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the kernel has stopped it."""
-    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-
-
 async def owners(session: ScriptedSession, command: Decided) -> list[str]:
     """Who claimed it, in order."""
     subject = SessionSubjects(session.ref).effect(command.pool, command.call, CLAIM)
@@ -76,7 +71,7 @@ async def test_one_that_was_stopped_and_replaced_has_its_outcome_refused_and_kep
     command = await session.command(tool)
 
     async def stopped() -> bool:
-        return is_stopped(first)
+        return is_stopped(first.pid)
 
     await eventually(stopped, 30.0)
     assert len(sink.effects()) == 1
@@ -107,7 +102,7 @@ async def test_one_that_was_stopped_before_it_sent_anything_does_not_send_it_onc
     command = await session.command("fire")
 
     async def stopped() -> bool:
-        return is_stopped(first)
+        return is_stopped(first.pid)
 
     await eventually(stopped, 30.0)
     start("executor-2")
