@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from anchorwatch.edges import Edge
 
 from tests.chaos.scene import KILLED, Scene, Told
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, is_stopped
 
 DEATH_S_MAX = 45.0
 LARGE = " " * 40_000
@@ -44,6 +44,14 @@ class Case:
 
         await eventually(dead, DEATH_S_MAX, f"{self.instance} reaches {self.edge}")
         assert child.exit_code == KILLED
+
+    async def stops(self) -> None:
+        """Wait until the process has stopped itself at a failpoint."""
+
+        async def stopped() -> bool:
+            return is_stopped(self.scene.mesh.children[self.instance].pid)
+
+        await eventually(stopped, DEATH_S_MAX, f"{self.instance} stops")
 
     async def back(self) -> None:
         """Start it again, without any failpoint."""

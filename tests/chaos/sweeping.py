@@ -15,7 +15,7 @@ from anchorwatch_planner.look import SNAPSHOT_AGE
 
 from tests.chaos.case import DEATH_S_MAX, Case
 from tests.chaos.scheduling import Daily
-from tests.support.waiting import eventually, is_stopped
+from tests.support.waiting import eventually
 
 TALK = " please tell me more" * 100
 BUDGET = 2_000
@@ -57,19 +57,15 @@ async def snapshot(case: Case) -> None:
 
 async def released(case: Case) -> None:
     """A command is claimed although its session was paused meanwhile, and is given back."""
-    mesh = case.scene.mesh
     await case.arm(failing=f"{Edge.EXECUTOR_CLAIM_BEFORE}=stop")
     await case.actor.make()
     await case.actor.say(
         [("set", "a", "ok"), ("build", "b", "ok")] if case.parallel else [("set", "a", "ok")]
     )
 
-    async def about_to_claim() -> bool:
-        return is_stopped(mesh.children[case.instance].pid)
-
-    await eventually(about_to_claim, DEATH_S_MAX, f"{case.instance} is about to claim")
+    await case.stops()
     await case.actor.control("pause")
-    mesh.go_on(case.instance)
+    case.scene.mesh.go_on(case.instance)
     await case.death()
     await case.back()
     await case.actor.control("resume")
@@ -77,21 +73,19 @@ async def released(case: Case) -> None:
 
 async def too_late(case: Case) -> None:
     """A person settles a call while it is still under way."""
-    await case.arm()
+    await case.arm(failing=f"{Edge.EXECUTOR_CLAIM_AFTER}=stop")
     await case.actor.make()
     await case.actor.say(
-        [("build", "a", "hang"), ("look", "b", "ok")] if case.parallel else [("build", "a", "hang")]
+        [("build", "a", "ok"), ("look", "b", "ok")] if case.parallel else [("build", "a", "ok")]
     )
+    await case.stops()
     call = await _decided(case)
     effects = EffectJournal(case.actor.bus, Committer(case.actor.bus, journal_stream()), "tests:chaos")
-
-    async def claimed() -> bool:
-        return (await effects.load(case.actor.ref, "default", call, 0)).claim is not None
-
-    await eventually(claimed)
     state = await effects.load(case.actor.ref, "default", call, 0)
+    assert state.claim is not None
     settled = Outcome(call, "build", "resolved", "it is done, says a person", {}, by="ada")
     await effects.append(case.actor.ref, "default", call, state, settled, 0)
+    case.scene.mesh.go_on(case.instance)
     await case.death()
     await case.back()
 
@@ -293,6 +287,6 @@ async def _decided(case: Case) -> CallId:
         commands = (await case.actor.journal.history()).commands
         return commands[0].call if commands else None
 
-    call = await eventually(there)
+    call = await eventually(there, DEATH_S_MAX, "a command is decided")
     assert call is not None
     return call
