@@ -31,13 +31,13 @@ class StoreCopy:
     store: Path
     aside: Path
 
-    def take(self) -> None:
-        """Before the server starts. What a start kept that was never looked at is older, and goes.
+    def take(self) -> str:
+        """Before the server starts. What a start before took away that never got so far as to be looked at, as `compare`.
 
         Raises:
             OSError: nothing, or not everything, could be kept.
         """
-        shutil.rmtree(self.aside / _STARTING, ignore_errors=True)
+        said = self.compare()
         for source in self._files():
             copy = self.aside / _STARTING / source.relative_to(self.store)
             copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -45,6 +45,7 @@ class StoreCopy:
                 os.link(source, copy)
             else:
                 shutil.copy2(source, copy)
+        return said
 
     def compare(self) -> str:
         """Once the server serves: what it has taken away, and where that is kept; empty: nothing.
@@ -84,17 +85,17 @@ class StoreGuard:
 
     def before(self) -> None:
         """The server is about to be started."""
-        try:
-            self._copy.take()
-        except OSError as error:
-            self._log.error("the journal's files could not be kept over a start", reason=str(error))
+        self._tell(self._copy.take)
 
     def behind(self) -> None:
         """It has become ready."""
+        self._tell(self._copy.compare)
+
+    def _tell(self, look: Callable[[], str]) -> None:
         try:
-            said = self._copy.compare()
+            said = look()
         except OSError as error:
-            self._log.error("the journal's files could not be compared", reason=str(error))
+            self._log.error("the journal's files could not be kept over a start", reason=str(error))
             return
         if said:
             self._log.error("the journal is not whole", what=said)

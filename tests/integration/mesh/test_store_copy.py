@@ -89,6 +89,19 @@ async def test_a_journal_that_the_server_removed_comes_back_but_for_its_damaged_
         await bus.close()
 
 
+def test_what_a_start_that_was_never_ready_took_away_is_not_forgotten_by_the_next(tmp_path: Path) -> None:
+    blocks = tmp_path / "store" / "jetstream" / "$G" / "streams" / journal_stream() / "msgs"
+    blocks.mkdir(parents=True)
+    (blocks / "1.blk").write_bytes(b"cmp, and all that was")
+    copy = StoreCopy(tmp_path / "store", tmp_path / "aside")
+    assert copy.take() == ""
+    (blocks / "1.blk").unlink()
+    assert "1.blk" in copy.take()
+    assert copy.compare() == ""
+    [kept] = (tmp_path / "aside").rglob("1.blk")
+    assert kept.read_bytes() == b"cmp, and all that was"
+
+
 async def test_what_the_server_cut_off_of_the_newest_block_is_kept(
     server: NatsServer, tmp_path: Path
 ) -> None:
