@@ -19,7 +19,7 @@ from anchorwatch.mesh.control import ControlServer
 from anchorwatch.mesh.credentials import PUBLISHER, YARD
 from anchorwatch.mesh.files import last_reason
 from anchorwatch.mesh.keeper import Kept
-from anchorwatch.mesh.process import Command, Processes, adopt_orphans, children_of
+from anchorwatch.mesh.process import Processes, adopt_orphans, children_of
 from anchorwatch.mesh.roster import NATS, Roster, check_count
 from anchorwatch.mesh.state import MeshFile, Remembered, remove_mesh, write_mesh
 from anchorwatch.mesh.store_copy import StoreGuard
@@ -149,7 +149,10 @@ class Supervisor:
                 self._roster.data.nats_store.mkdir(mode=0o700, exist_ok=True)
                 probe = partial(nats_server.answers, self._roster.nats_port)
                 guard = StoreGuard(self._roster.data, self._log, self._say)
-                self._keep(NATS, NATS, self._roster.nats(), probe, guard.before, guard.behind)
+                command = self._roster.nats()
+                nats = Kept(NATS, NATS, command, self._changed_in, self._log, probe)
+                nats.before, nats.behind = guard.before, guard.behind
+                self._keep(nats)
                 await self._until_ready()
                 for service in self._services:
                     for number in range(1, self._remembered.counts.get(service, 1) + 1):
@@ -214,11 +217,11 @@ class Supervisor:
                     raise kind(f"{kept.instance} does not start: {why}", hint=f"see {kept.command.log}")
 
     def _keep_service(self, service: str, instance: str) -> None:
-        self._keep(service, instance, self._roster.service(service, instance))
+        command = self._roster.service(service, instance)
+        self._keep(Kept(service, instance, command, self._changed_in, self._log))
 
-    def _keep(self, service: str, instance: str, command: Command, *more: Any) -> None:  # noqa: ANN401 - of `Kept`
-        kept = Kept(service, instance, command, self._changed_in, self._log, *more)
-        self._kept[instance] = kept
+    def _keep(self, kept: Kept) -> None:
+        self._kept[kept.instance] = kept
         kept.start(self._processes)
 
     def _changed_in(self, kept: Kept) -> None:
