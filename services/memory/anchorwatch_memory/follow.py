@@ -22,7 +22,7 @@ RETRY_S = 0.5
 WAIT_S_MAX = 2.0
 COMPLETE_ATTEMPTS_MAX = 1_000
 BEFORE = "before"
-"""How the file is called, behind its name, that knows more than the journal."""
+"""How the file ends that knows more than the journal; before that stands how far it had read."""
 
 
 class Follower:
@@ -190,12 +190,14 @@ class Follower:
         if position == START or await self._is_known(position):
             return position
         # It may be the same journal, which has lost its end: then nothing else knows any more what stood there.
+        # By its number, since it may lose more of it yet, or be replaced by an older copy.
+        aside = f"{position.sequence}.{BEFORE}"
         self._log.error(
             "the journal is another one, or has lost its end; what was read of it is kept beside",
             position=position.sequence,
-            kept=BEFORE,
+            kept=aside,
         )
-        await self._projections.reset(BEFORE)
+        await self._projections.reset(aside)
         return await self._projections.position()
 
     async def _is_known(self, position: Position) -> bool:

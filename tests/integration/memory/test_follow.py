@@ -132,7 +132,8 @@ async def test_a_file_of_another_journal_is_made_anew_and_kept_beside(
     services: Services, bus: Bus, tmp_path: Path
 ) -> None:
     await services.start("memory")
-    await reached(path_of(services), await write(bus))
+    whole = await write(bus)
+    await reached(path_of(services), whole)
     await services.stop("memory-1")
     before = content(path_of(services))
     with running_server(tmp_path / "other", sync_always=False) as other:
@@ -145,9 +146,12 @@ async def test_a_file_of_another_journal_is_made_anew_and_kept_beside(
             await elsewhere.stop("memory-1")
             await there.close()
     assert content(path_of(services))["progress"][0][1] == 8
-    kept = path_of(services)
-    assert content(kept.with_name(f"{kept.name}.before")) == before
-    assert [row[1] for row in content(path_of(services))["sessions"]] == ["fleet"]
+    kept, other_journal = path_of(services), content(path_of(services))
+    assert [row[1] for row in other_journal["sessions"]] == ["fleet"]
+    await services.start("memory")
+    await reached(kept, whole)
+    assert content(kept.with_name(f"{kept.name}.{last}.before")) == other_journal
+    assert content(kept.with_name(f"{kept.name}.{whole}.before")) == before, "it is not replaced"
 
 
 @pytest.mark.parametrize("whole_pages", [1, 2, 10])
