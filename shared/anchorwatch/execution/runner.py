@@ -131,7 +131,7 @@ class Runner:
                 return None
             case ClaimAgain() if await self._on_hold(job, state):
                 return HOLD_S
-            case ClaimAgain(judged=False) if not allows(await self._judge(job, equipment), state):
+            case ClaimAgain(judged=False) if not allows(await self._judge(job, equipment, state), state):
                 await self.recorder.not_settled(job, equipment.pack.name, state, "")
                 return None
             case ClaimAgain(doubt=doubt):
@@ -189,9 +189,7 @@ class Runner:
             return None
         if claim and job.attempt > 1 and await self._on_hold(job, state):
             return HOLD_S
-        verdict = await self._judge(job, equipment)
-        if state.approval is not None and not state.approval.approved and state.gate is not None:
-            verdict = Verdict("refused", state.gate.rule, f"{state.approval.by} said no")
+        verdict = await self._judge(job, equipment, state)
         if not allows(verdict, state):
             # Nobody can be asked in this release: what asks for a person is not done.
             await self._refuse(job, state, verdict)
@@ -216,8 +214,12 @@ class Runner:
         done = outcome(job, "refused", verdict.reason, rule=verdict.rule, claim=state.claim)
         await self.recorder.append(job, state, done)
 
-    async def _judge(self, job: Job, equipment: Equipment) -> Verdict:
-        return await self._admit(job, equipment.agent, equipment.pack, equipment.tool)
+    async def _judge(self, job: Job, equipment: Equipment, state: EffectState) -> Verdict:
+        """What the policy says now; the word of a person who said no stands above it."""
+        verdict = await self._admit(job, equipment.agent, equipment.pack, equipment.tool)
+        if state.approval is not None and not state.approval.approved and state.gate is not None:
+            return Verdict("refused", state.gate.rule, f"{state.approval.by} said no")
+        return verdict
 
     async def _admit(self, job: Job, agent: AgentSpec, pack: Pack, tool: ToolSpec | None) -> Verdict:
         async def anchor() -> Anchor:

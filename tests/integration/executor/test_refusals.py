@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anchorwatch.bus.port import Bus
+from anchorwatch.bus.port import Bus, Message
 from anchorwatch.core.effect.state import Claimed, GateAsked, GateDecided, Owner
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.records import Kind
@@ -16,7 +16,7 @@ from anchorwatch.journal.switches import Switch, SwitchJournal
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.observations import answer
 from anchorwatch.topology.streams import journal_stream
-from anchorwatch.topology.subjects import RPC_OBSERVE
+from anchorwatch.topology.subjects import RPC_OBSERVE, SessionSubjects
 
 from tests.integration.executor.conftest import WS, Executors
 from tests.support.packs import Sink, bench_agent, load
@@ -222,3 +222,18 @@ async def test_a_command_that_waits_for_a_person_goes_on_with_the_answer(
     await session.record(command, GateDecided(approved, "b", "ada"))
     done = await session.outcome(command)
     assert (done.state, done.rule) == (state, "" if approved else "a-person-decides")
+
+
+async def test_what_a_person_rejected_is_not_begun_where_a_claim_may_have_been_lost(
+    bus: Bus, executors: Executors, session: ScriptedSession, sink: Sink
+) -> None:
+    command = await session.command("set")
+    asked = GateAsked("a-person-decides", "b", now_ms() + 60_000, command.sequence)
+    await session.record(command, asked, GateDecided(approved=False, binding="b", by="ada"))
+    gone = f"{SessionSubjects(session.ref).everything[:-1]}art.gone"
+    await bus.publish(Message(gone, b"x"))
+    assert await bus.purge(journal_stream(), gone) == 1
+    await executors.start()
+    done = await session.outcome(command)
+    assert (done.state, done.error) == ("unknown", "claim_lost")
+    assert sink.effects() == []
