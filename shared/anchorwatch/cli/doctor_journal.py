@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from anchorwatch.bus.port import Bus, Stored
 from anchorwatch.cli.checks import Check, failed, named, passed, session
@@ -38,11 +38,12 @@ async def _examine(bus: Bus, stream: str) -> Check:
             " what runs goes on: what was done behind that end may be done again",
         )
     holes = await bus.holes(stream)
+    begun = await _begun(bus, stream) if holes else {}
     accepted = await _accepted(bus, stream) if holes else {}
     left = [
         f"{await _say(bus, stream, hole)}; it may concern {named(concerned)}"
         for hole in holes
-        if (concerned := await _concerned(bus, stream, hole, accepted))
+        if (concerned := _concerned(hole, begun, accepted))
     ]
     if left:
         return failed(
@@ -119,20 +120,27 @@ def _accepts(stored: Stored) -> set[str]:
     return set(map(str, record.body.get("accepted", ()))) if record.kind == Kind.REPAIRED else set()
 
 
-async def _concerned(
-    bus: Bus, stream: str, hole: Hole, accepted: dict[SessionRef, set[str]]
-) -> Sequence[str]:
-    """The sessions that were there before, and that nobody has accepted it for."""
+async def _begun(bus: Bus, stream: str) -> dict[SessionRef, int]:
+    """The sequence at which each session begins, of those that were not deleted."""
     view = await bus.bucket(ANCHORS_BUCKET)
-    found = []
+    found = {}
     for key in await view.keys():
         ref = SessionRef(*key.split(".", 1))
-        if lost_id(*hole) in accepted.get(ref, ()):
-            continue
         first = (await bus.range(stream, SessionSubjects(ref).anchor, 1, limit=1, reach=0)).messages
-        if first and first[0].sequence < hole[1] and not await _is_deleted(bus, stream, ref):
-            found.append(session(ref))
-    return sorted(found)
+        if first and not await _is_deleted(bus, stream, ref):
+            found[ref] = first[0].sequence
+    return found
+
+
+def _concerned(
+    hole: Hole, begun: Mapping[SessionRef, int], accepted: Mapping[SessionRef, set[str]]
+) -> Sequence[str]:
+    """The sessions that were there before, and that nobody has accepted it for."""
+    return sorted(
+        session(ref)
+        for ref, first in begun.items()
+        if first < hole[1] and lost_id(*hole) not in accepted.get(ref, ())
+    )
 
 
 async def _is_deleted(bus: Bus, stream: str, ref: SessionRef) -> bool:
