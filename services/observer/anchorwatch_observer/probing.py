@@ -45,8 +45,10 @@ class Probes:
         """Until ``context.stopping``."""
         try:
             while not self._context.stopping.is_set():
-                with contextlib.suppress(AnchorWatchError):
+                try:
                     self._watch(await self._bound())
+                except AnchorWatchError as error:
+                    self._context.log.warning("no new probe is begun", reason=error.message)
                 await self._pause()
         finally:
             for task in self._watching.values():
