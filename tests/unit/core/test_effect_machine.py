@@ -20,7 +20,7 @@ from anchorwatch.core.effect.decide import (
     after_claim,
     after_reconcile,
 )
-from anchorwatch.core.effect.state import Claimed, EffectEvent, Outcome, Owner, Released
+from anchorwatch.core.effect.state import Claimed, EffectEvent, Outcome, Owner, Released, with_holes
 from anchorwatch.core.names import CallId
 from anchorwatch.core.tools import EffectClass
 
@@ -134,3 +134,17 @@ def test_an_owner_that_is_only_silent_leaves_a_doubt_that_no_later_death_takes_a
     taken_up = recorded(claim(OTHER), Claimed(Owner("executor-3", "y"), 2, "key", doubt=True))
     proved = next_action(taken_up, EffectClass.RECONCILABLE, ME, "dead")
     assert proved == ClaimAgain(then="reconcile", doubt=True)
+
+
+def test_what_the_journal_lost_may_have_been_the_first_claim_or_that_of_somebody_who_took_it_over() -> None:
+    state = recorded(claim(OTHER))
+    first = state.first_claim
+    before = with_holes(state, 2, [(1, 3), (9, 9)])
+    assert (before.first_claim, before.lost_claim, before.doubt) == (3, 3, True)
+    behind = with_holes(state, 2, [(1, 1), (7, 8)])
+    assert (behind.first_claim, behind.lost_claim, behind.doubt) == (first, 0, True)
+    again = ClaimAgain(then="reconcile", doubt=True)
+    assert next_action(behind, EffectClass.RECONCILABLE, ME, "dead") == again
+    assert with_holes(state, 2, [(1, 2)]) == state, "what was lost before it was decided was none of its"
+    ended = recorded(claim(OTHER), DONE)
+    assert with_holes(ended, 2, [(3, 3)]) == ended

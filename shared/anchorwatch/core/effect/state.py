@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, assert_never
@@ -140,17 +139,16 @@ class EffectState:
 
 
 def with_holes(state: EffectState, decided_at: int, holes: Iterable[tuple[int, int]]) -> EffectState:
-    """The state, knowing which sequences (first, last) the journal has lost; the command was decided at ``decided_at``.
+    """The state, knowing which sequences (first, last) the journal has lost, in order; it was decided at ``decided_at``.
 
-    One of them may have been a claim before the first that is there. Whoever made it may have run the command, and nobody can say
-    that they are dead.
+    One of them may have been a claim, also the first. Whoever made it may have run the command, and nobody can say that they
+    are dead.
     """
-    if state.outcome is not None:
+    lost = next((max(first, decided_at + 1) for first, last in holes if last > decided_at), 0)
+    if not lost or state.outcome is not None:
         return state
-    before = state.first_claim or sys.maxsize
-    lost = next((max(first, decided_at + 1) for first, last in holes if last > decided_at), before)
-    if lost >= before:
-        return state
+    if state.first_claim and state.first_claim < lost:
+        return replace(state, doubt=True)
     return replace(state, first_claim=lost, doubt=True, lost_claim=lost)
 
 
