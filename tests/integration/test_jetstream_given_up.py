@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from anchorwatch.bus import jetstream
@@ -96,6 +97,26 @@ async def test_a_connection_that_nobody_reads_any_more_is_made_anew_at_once(
         await bus.subscribe("live", hear)
         await bus.close()
     assert faults
+
+
+async def test_a_connection_comes_back_although_the_server_s_first_word_was_not_understood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults: list[int] = []
+    greeted = Client._process_info  # noqa: SLF001
+
+    async def misunderstand_once(client: Client, *told: Any, **more: Any) -> None:
+        if not faults:
+            faults.append(1)
+            raise ValueError("not enough values to unpack")
+        await greeted(client, *told, **more)
+
+    with running_server(tmp_path) as server:
+        bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+        monkeypatch.setattr(Client, "_process_info", misunderstand_once)
+        await asyncio.to_thread(server.restart)
+        await eventually(lambda: faults and bus.connected)
+        await bus.close()
 
 
 async def test_listening_that_is_under_way_fails_with_the_connection_not_with_its_timeout(

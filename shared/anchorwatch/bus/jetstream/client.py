@@ -94,12 +94,15 @@ class Client(client.Client):
         return None if writer.transport.get_write_buffer_size() > UNSENT_BYTES_MAX else writer
 
     async def _attempt_reconnect(self) -> None:
-        """Come back, however often the connection is lost meanwhile: nats-py stops for ever at what uvloop says of a loss."""
+        """Come back, whatever goes wrong meanwhile: nats-py stops for ever at what it does not expect.
+
+        Such as what uvloop says of a connection that is lost once more, or a line of the server's that is torn by that.
+        """
         while True:
             self._give_up_pongs()
             try:
                 await super()._attempt_reconnect()
-            except RuntimeError:
+            except Exception:  # noqa: BLE001 - said above
                 if self.is_closed:
                     return
                 self._status = self.RECONNECTING

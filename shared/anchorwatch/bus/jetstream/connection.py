@@ -174,8 +174,7 @@ class Connection:
                 self.client = Client()
                 try:
                     await self._connect()
-                # RuntimeError: what uvloop says of a connection that was just lost.
-                except (nats_errors.Error, OSError, RuntimeError):
+                except Exception:  # noqa: BLE001 - as `Client._attempt_reconnect`
                     await asyncio.sleep(RECONNECT_PAUSE_S)
                 else:
                     self._on_error("NATS: the connection is back")
