@@ -64,8 +64,8 @@ class Families:
     def lose(self, pool: str, call: CallId, register: str, holes: Sequence[tuple[int, int]]) -> None:
         """The server counts a record of a family that it cannot read, in one of the ``holes`` (first, last) of its stream."""
         family = self._of(pool, call)
-        # An outcome that can be read is all that counts.
-        family.unread = family.state.outcome is None
+        # Where an outcome can be read, it is all that counts.
+        family.unread |= family.state.outcome is None
         if register == "fx.claim":
             family.claims.add(_place(holes, self.decided_at.get((pool, call), 0)))
 
