@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from anchorwatch.bus import jetstream
-from anchorwatch.bus.port import Expect, Message, StreamMissing, Unreadable, WrongLastSequence
+from anchorwatch.bus.port import Expect, Message, Unreadable, WrongLastSequence
 from anchorwatch.core.effect.state import Claimed, EffectState, Owner
 from anchorwatch.core.errors import Damaged
 from anchorwatch.core.names import CallId
@@ -19,13 +17,12 @@ from anchorwatch.journal.heads import head_of
 from anchorwatch.journal.integrity.repair import Order, Repairer
 from anchorwatch.journal.integrity.verify import verify
 from anchorwatch.journal.quarantine import quarantine
-from anchorwatch.service.made import StreamGone, check_nothing_gone, ensure_topology
+from anchorwatch.service.made import ensure_topology
 from anchorwatch.topology.streams import StreamSpec, journal_stream
 
 from tests.support.nats_server import NatsServer, running_server
 from tests.support.shelf import P1, P2, Shelf, acquire, step
 
-COMPRESSED = b"cmp"
 STREAM = StreamSpec("S", ("s.>",), atomic_batches=True)
 
 
@@ -115,47 +112,6 @@ async def test_an_input_in_the_midst_that_is_so_damaged_is_found_and_named(serve
         found = await verify(bus, journal_stream(), shelf.journal, shelf.ref)
         lost = receipts[1].sequence
         assert [(each.trouble, each.sequence, each.through) for each in found.open] == [("lost", lost, lost)]
-    finally:
-        await bus.close()
-
-
-async def test_a_journal_that_the_server_gave_up_is_never_begun_anew(
-    server: NatsServer, tmp_path: Path
-) -> None:
-    """A full block is compressed. One byte of it, and a start without the server's own index: it removes the whole stream."""
-    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
-    await ensure_topology(bus)
-    await ensure_topology(bus)
-    for n in range(80):
-        await bus.publish(Message("aw.journal.0.default.s.art.x", os.urandom(250_000), f"m{n}"))
-    await bus.close()
-    server.kill9()
-    [files] = server.directory.rglob(f"streams/{journal_stream()}")
-    copy = shutil.copytree(files, tmp_path / "copy")
-    block = files / "msgs" / "1.blk"
-    whole = block.read_bytes()
-    assert whole.startswith(COMPRESSED)
-    block.write_bytes(whole[:60] + bytes([whole[60] ^ 1]) + whole[61:])
-    server.start()
-    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
-    try:
-        with pytest.raises(StreamMissing):
-            await bus.stream_state(journal_stream())
-        assert not block.exists()
-        for ask in (check_nothing_gone, ensure_topology):
-            with pytest.raises(StreamGone, match=f"{journal_stream()} was there"):
-                await ask(bus)
-        with pytest.raises(StreamMissing):
-            await bus.stream_state(journal_stream())
-    finally:
-        await bus.close()
-    server.stop()
-    shutil.copytree(copy, files, dirs_exist_ok=True)
-    server.start()
-    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
-    try:
-        await ensure_topology(bus)
-        assert (await bus.stream_state(journal_stream())).messages == 80
     finally:
         await bus.close()
 

@@ -1,4 +1,4 @@
-"""The journal's files as they were before its server started: a server takes away what it cannot read.
+"""The files of the journal and of events as they were before their server started: a server takes away what it cannot read.
 
 Of a stream one block of which it cannot read, a NATS server that was killed before removes all files when it starts; in the
 newest block it cuts off what stands behind the damage (measured: 2.15.1). So what there was is kept until it is seen
@@ -17,7 +17,8 @@ from pathlib import Path
 import structlog
 
 from anchorwatch.mesh.files import DataDir
-from anchorwatch.topology.streams import JOURNAL_SHARDS, journal_stream
+from anchorwatch.service.made import KEPT
+from anchorwatch.topology.streams import EVENTS
 
 _FULL = b"cmp"
 """How a block begins that is full, and that the server therefore replaces, and never writes into."""
@@ -65,13 +66,13 @@ class StoreCopy:
         place = self.aside / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}"
         kept.rename(place)
         return (
-            "the server could not read all of the journal when it started, and has taken away of"
+            "the server could not read all that it had stored when it started, and has taken away of"
             f" {', '.join(less)}; all is in {place} as it was (docs/protocol.md, Damage)"
         )
 
     def _files(self) -> Iterator[Path]:
-        for shard in JOURNAL_SHARDS:
-            for stream in self.store.glob(f"jetstream/*/streams/{journal_stream(shard)}"):
+        for name in KEPT:
+            for stream in self.store.glob(f"jetstream/*/streams/{name}"):
                 yield from (path for path in stream.rglob("*") if path.is_file())
 
 
@@ -95,10 +96,10 @@ class StoreGuard:
         try:
             said = look()
         except OSError as error:
-            self._log.error("the journal's files could not be kept over a start", reason=str(error))
+            self._log.error("the server's files could not be kept over a start", reason=str(error))
             return
         if said:
-            self._log.error("the journal is not whole", what=said)
+            self._log.error("what the server stored is not whole", what=said)
             self._say(said)
 
 
@@ -108,8 +109,13 @@ def _is_full(block: Path) -> bool:
 
 
 def _is_less(block: Path, copy: Path) -> bool:
-    """Whether the block is less than it was; one that has become full meanwhile is smaller, and holds the same."""
+    """Whether the block is less than it was; one that has become full meanwhile is smaller, and holds the same.
+
+    Events that are old enough go by themselves, as long as there is anything left of their stream.
+    """
+    lets_go = block.parent.parent.name == EVENTS and any(block.parent.glob("*.blk"))
     try:
-        return block.stat().st_size < copy.stat().st_size and (_is_full(copy) or not _is_full(block))
+        smaller = block.stat().st_size < copy.stat().st_size
     except FileNotFoundError:
-        return copy.stat().st_size > 0
+        return copy.stat().st_size > 0 and not lets_go
+    return smaller and (not lets_go if _is_full(copy) else not _is_full(block))

@@ -150,4 +150,4 @@ async def test_what_the_server_takes_away_of_the_journal_when_it_starts_is_kept_
     await asyncio.to_thread(mesh.up)
     [kept] = mesh.data.nats_aside.rglob("1.blk")
     assert kept.stat().st_size == len(content) > block.stat().st_size
-    assert "the journal is not whole" in (mesh.data.logs / "supervisor.log").read_text()
+    assert "what the server stored is not whole" in (mesh.data.logs / "supervisor.log").read_text()

@@ -12,7 +12,7 @@ from anchorwatch.bus import jetstream
 from anchorwatch.bus.port import Message, StreamMissing
 from anchorwatch.mesh.store_copy import StoreCopy
 from anchorwatch.service.made import ensure_topology
-from anchorwatch.topology.streams import journal_stream
+from anchorwatch.topology.streams import EVENTS, journal_stream
 
 from tests.support.nats_server import NatsServer, running_server
 
@@ -100,6 +100,32 @@ def test_what_a_start_that_was_never_ready_took_away_is_not_forgotten_by_the_nex
     assert copy.compare() == ""
     [kept] = (tmp_path / "aside").rglob("1.blk")
     assert kept.read_bytes() == b"cmp, and all that was"
+
+
+@pytest.mark.parametrize(
+    ("left", "is_less"),
+    [
+        ({"2.blk": b"newest"}, False),
+        ({"1.blk": b"cmp", "2.blk": b"newest"}, False),
+        ({"1.blk": b"cmp of old", "2.blk": b"new"}, True),
+        ({}, True),
+    ],
+    ids=["old ones went", "some old ones went", "the newest was cut off", "all is gone"],
+)
+def test_events_that_are_old_go_by_themselves(
+    tmp_path: Path, left: dict[str, bytes], *, is_less: bool
+) -> None:
+    blocks = tmp_path / "store" / "jetstream" / "$G" / "streams" / EVENTS / "msgs"
+    blocks.mkdir(parents=True)
+    for name, content in {"1.blk": b"cmp of old", "2.blk": b"newest"}.items():
+        (blocks / name).write_bytes(content)
+    copy = StoreCopy(tmp_path / "store", tmp_path / "aside")
+    copy.take()
+    shutil.rmtree(blocks)
+    for name, content in left.items():
+        blocks.mkdir(exist_ok=True)
+        (blocks / name).write_bytes(content)
+    assert bool(copy.compare()) is is_less
 
 
 async def test_what_the_server_cut_off_of_the_newest_block_is_kept(

@@ -1,0 +1,89 @@
+"""A stream that its server gave up: no service begins it anew by itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from anchorwatch.bus import jetstream
+from anchorwatch.bus.port import Message, StreamMissing
+from anchorwatch.service.made import StreamGone, check_nothing_gone, ensure_topology
+from anchorwatch.topology.streams import ANCHORS_BUCKET, EVENTS, bucket_stream, journal_stream
+
+from tests.support.nats_server import NatsServer, running_server
+from tests.support.shelf import Shelf
+from tests.support.waiting import eventually
+
+COMPRESSED = b"cmp"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[NatsServer]:
+    with running_server(tmp_path / "n") as made:
+        yield made
+
+
+async def test_a_journal_that_the_server_gave_up_is_never_begun_anew(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    """A full block is compressed. One byte of it, and a start without the server's own index: it removes the whole stream."""
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    await ensure_topology(bus)
+    await ensure_topology(bus)
+    for n in range(80):
+        await bus.publish(Message("aw.journal.0.default.s.art.x", os.urandom(250_000), f"m{n}"))
+    await bus.close()
+    server.kill9()
+    [files] = server.directory.rglob(f"streams/{journal_stream()}")
+    copy = shutil.copytree(files, tmp_path / "copy")
+    block = files / "msgs" / "1.blk"
+    whole = block.read_bytes()
+    assert whole.startswith(COMPRESSED)
+    block.write_bytes(whole[:60] + bytes([whole[60] ^ 1]) + whole[61:])
+    server.start()
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    try:
+        with pytest.raises(StreamMissing):
+            await bus.stream_state(journal_stream())
+        assert not block.exists()
+        for ask in (check_nothing_gone, ensure_topology):
+            with pytest.raises(StreamGone, match=f"{journal_stream()} was there"):
+                await ask(bus)
+        with pytest.raises(StreamMissing):
+            await bus.stream_state(journal_stream())
+    finally:
+        await bus.close()
+    server.stop()
+    shutil.copytree(copy, files, dirs_exist_ok=True)
+    server.start()
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    try:
+        await ensure_topology(bus)
+        assert (await bus.stream_state(journal_stream())).messages == 80
+    finally:
+        await bus.close()
+
+
+async def test_where_nobody_has_a_copy_of_events_their_stream_is_made_anew_once_the_view_is_removed(
+    server: NatsServer,
+) -> None:
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    try:
+        await ensure_topology(bus)
+        await Shelf(bus, "s").created()
+        await bus.request(f"$JS.API.STREAM.DELETE.{EVENTS}", b"", 5.0)
+        with pytest.raises(StreamGone, match=f"{EVENTS} was there"):
+            await ensure_topology(bus)
+        await bus.request(f"$JS.API.STREAM.DELETE.{bucket_stream(ANCHORS_BUCKET)}", b"", 5.0)
+        await ensure_topology(bus)
+        view = await bus.bucket(ANCHORS_BUCKET)
+
+        async def copied() -> bool:
+            return list(await view.keys()) == ["default.s"]
+
+        await eventually(copied)
+    finally:
+        await bus.close()
