@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -10,8 +11,17 @@ from pathlib import Path
 import pytest
 from anchorwatch.bus import jetstream
 from anchorwatch.bus.port import Message, StreamMissing
-from anchorwatch.service.made import StreamGone, check_nothing_gone, ensure_topology
-from anchorwatch.topology.streams import ANCHORS_BUCKET, EVENTS, bucket_stream, journal_stream
+from anchorwatch.core.errors import ConfigDiffers
+from anchorwatch.service.made import KEPT, StreamGone, check_nothing_gone, ensure_topology
+from anchorwatch.topology.streams import (
+    AGENTS_BUCKET,
+    ANCHORS_BUCKET,
+    EVENTS,
+    LEASES_BUCKET,
+    StreamSpec,
+    bucket_stream,
+    journal_stream,
+)
 
 from tests.support.nats_server import NatsServer, running_server
 from tests.support.shelf import Shelf
@@ -63,6 +73,39 @@ async def test_a_journal_that_the_server_gave_up_is_never_begun_anew(
     try:
         await ensure_topology(bus)
         assert (await bus.stream_state(journal_stream())).messages == 80
+    finally:
+        await bus.close()
+
+
+@pytest.mark.parametrize("name", KEPT)
+async def test_what_nothing_else_could_bring_back_is_never_begun_anew(server: NatsServer, name: str) -> None:
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    try:
+        await ensure_topology(bus)
+        await bus.request(f"$JS.API.STREAM.DELETE.{name}", b"", 5.0)
+        with pytest.raises(StreamGone, match=f"{name} was there"):
+            await ensure_topology(bus)
+        with pytest.raises(StreamMissing):
+            await bus.stream_state(name)
+    finally:
+        await bus.close()
+
+
+async def test_the_view_of_anchors_is_made_last_so_that_it_tells_of_all_else(server: NatsServer) -> None:
+    bus = await jetstream.connect(server.url, user=None, password=None, name="n")
+    try:
+        await bus.ensure_stream(StreamSpec(bucket_stream(AGENTS_BUCKET), ("another.>",)))
+        with pytest.raises(ConfigDiffers):
+            await ensure_topology(bus)
+
+        async def is_begun_beside_it() -> bool:
+            with contextlib.suppress(StreamMissing):
+                return bool(await bus.stream_state(bucket_stream(LEASES_BUCKET)))
+            return False
+
+        await eventually(is_begun_beside_it)
+        with pytest.raises(StreamMissing):
+            await bus.stream_state(bucket_stream(ANCHORS_BUCKET))
     finally:
         await bus.close()
 

@@ -56,7 +56,7 @@ class DataDir:
 
     @property
     def nats_aside(self) -> Path:
-        """The files of the journal and of events as they were before a start of the server that took some away."""
+        """The files of journal, events and agents as they were before a start of the server that took some away."""
         return self.root / "nats-aside"
 
     @property

@@ -1,4 +1,4 @@
-"""The files of the journal and of events as they were before their server started: a server takes away what it cannot read.
+"""The files of what nothing else could bring back, as they were before their server started: it takes away what it cannot read.
 
 Of a stream one block of which it cannot read, a NATS server that was killed before removes all files when it starts; in the
 newest block it cuts off what stands behind the damage (measured: 2.15.1). So what there was is kept until it is seen
@@ -18,11 +18,12 @@ import structlog
 
 from anchorwatch.mesh.files import DataDir
 from anchorwatch.service.made import KEPT
-from anchorwatch.topology.streams import EVENTS
+from anchorwatch.topology.streams import JOURNAL_SHARDS, journal_stream
 
 _FULL = b"cmp"
 """How a block begins that is full, and that the server therefore replaces, and never writes into."""
 _STARTING = "starting"
+_JOURNALS = frozenset(map(journal_stream, JOURNAL_SHARDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +112,9 @@ def _is_full(block: Path) -> bool:
 def _is_less(block: Path, copy: Path) -> bool:
     """Whether the block is less than it was; one that has become full meanwhile is smaller, and holds the same.
 
-    Events that are old enough go by themselves, as long as there is anything left of their stream.
+    What is old goes by itself, as long as there is anything left of its stream; but for the journal, which keeps all.
     """
-    lets_go = block.parent.parent.name == EVENTS and any(block.parent.glob("*.blk"))
+    lets_go = block.parent.parent.name not in _JOURNALS and any(block.parent.glob("*.blk"))
     try:
         smaller = block.stat().st_size < copy.stat().st_size
     except FileNotFoundError:

@@ -7,6 +7,7 @@ import asyncio
 from anchorwatch.bus.port import Bus, StreamMissing
 from anchorwatch.core.errors import Unavailable
 from anchorwatch.topology.streams import (
+    AGENTS_BUCKET,
     ANCHORS_BUCKET,
     BUCKETS,
     EVENTS,
@@ -17,8 +18,8 @@ from anchorwatch.topology.streams import (
     journal_stream,
 )
 
-KEPT = (*map(journal_stream, JOURNAL_SHARDS), EVENTS)
-"""The streams that nothing else could bring back."""
+KEPT = (*map(journal_stream, JOURNAL_SHARDS), EVENTS, bucket_stream(AGENTS_BUCKET))
+"""The streams that nothing else could bring back, and that nobody would miss before harm is done."""
 
 
 class StreamGone(Unavailable):
@@ -36,19 +37,20 @@ async def ensure_topology(bus: Bus) -> None:
     """
     await check_nothing_gone(bus)
     await asyncio.gather(*(bus.ensure_stream(spec) for spec in STREAMS))
-    # Some buckets are views of streams.
     await asyncio.gather(
-        *(bus.ensure_bucket(spec) for spec in BUCKETS),
+        *(bus.ensure_bucket(spec) for spec in BUCKETS if spec.name != ANCHORS_BUCKET),
         *(bus.ensure_object_store(name) for name in OBJECT_STORES),
     )
+    # Last: where it is, all else was (`check_nothing_gone`). It is a view of streams, too.
+    await asyncio.gather(*(bus.ensure_bucket(spec) for spec in BUCKETS if spec.name == ANCHORS_BUCKET))
 
 
 async def check_nothing_gone(bus: Bus) -> None:
     """See that no stream is missing that was there.
 
     A server that cannot read a block of a stream when it starts may give up the whole stream, and say that there is none. On
-    a journal that is empty every key is new and every run the first: all would be done again. The view of anchors is only ever
-    made behind the streams: where it is, they were.
+    a journal that is empty every key is new and every run the first: all would be done again; without agents each event is
+    nobody's. The view of anchors is only ever made behind them: where it is, they were.
 
     Raises:
         StreamGone: one is missing. Unavailable.
