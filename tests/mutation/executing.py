@@ -25,6 +25,20 @@ _EXECUTORS = (
         f"{_LOST}[fire-executor.effect.after-unknown-1-delivered again]",
     ),
     _one(
+        "what the journal has lost behind a claim leaves no doubt",
+        "shared/anchorwatch/core/effect/state.py",
+        "return replace(state, doubt=True)\n",
+        "return state\n",
+        f"{_EFFECT}test_what_the_journal_lost_may_have_been_the_first_claim_or_that_of_somebody_who_took_it_over",
+    ),
+    _one(
+        "what a person rejected is begun where a claim may have been lost",
+        _RUNNER,
+        "if state.approval is not None and not state.approval.approved and state.gate is not None:",
+        "if False:",
+        "tests/integration/executor/test_refusals.py::test_what_a_person_rejected_is_not_begun_where_a_claim_may_have_been_lost",
+    ),
+    _one(
         "a delivery that the server counts as the first is taken for it",
         "shared/anchorwatch/execution/firsts.py",
         "return 1 if sequence > self._through else 2",
