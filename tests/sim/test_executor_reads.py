@@ -118,10 +118,12 @@ def test_an_answer_at_a_gate_is_not_lost_to_a_read_from_before_it(tmp_path: Path
 
 def test_a_fence_that_an_old_read_does_not_show_is_seen_before_anything_is_done(tmp_path: Path) -> None:
     async def body(server: SimServer, executors: Executors, session: ScriptedSession, sink: Sink) -> None:
+        await executors.start()
+        # It is new to the executor, which therefore reads nothing before its claim, and comes when the fence stands.
+        server.faults.rates[FaultKind.DELAYED_DELIVERY] = 1.0
         command = await session.command("fire")
         await session.control("cancelled")
-        server.faults.rates[FaultKind.STALE_READ] = 1.0
-        await executors.start()
+        server.faults.rates = {FaultKind.STALE_READ: 1.0}
 
         async def read_old() -> bool:
             return server.faults.counts.get(FaultKind.STALE_READ, 0) >= 3
@@ -131,7 +133,7 @@ def test_a_fence_that_an_old_read_does_not_show_is_seen_before_anything_is_done(
         assert (await session.outcome(command)).rule == "fence"
         assert sink.effects() == []
 
-    # Nothing is read before the claim. The claim stands behind the fence, so a read that lags by two shows neither.
+    # The claim stands behind the fence, so a read that lags by two shows neither.
     executor_test(tmp_path, body, behind=2)
 
 
