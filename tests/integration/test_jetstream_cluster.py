@@ -98,7 +98,8 @@ async def test_writing_reading_and_consuming_ride_out_the_death_of_the_leader(cl
             await writer.append(f"m{n}".encode())
 
     async def consume() -> None:
-        while not done.is_set() or seen[-1:] < writer.acked[-1:]:
+        # The last append is under way when it is told to end.
+        while not writing.done() or seen[-1:] < writer.acked[-1:]:
             for delivery in await consumer.fetch(50, 1.0):
                 seen.append(delivery.stored.sequence)
                 await delivery.ack()
@@ -107,7 +108,8 @@ async def test_writing_reading_and_consuming_ride_out_the_death_of_the_leader(cl
         goal = len(writer.acked) + more
         await eventually(lambda: len(writer.acked) >= goal, ELECTION_S_MAX)
 
-    work = asyncio.gather(write(), consume())
+    writing = asyncio.create_task(write())
+    consuming = asyncio.create_task(consume())
     await written(50)
     killed = cluster.named(await bus.leader("J"))
     await asyncio.to_thread(killed.kill9)
@@ -115,7 +117,8 @@ async def test_writing_reading_and_consuming_ride_out_the_death_of_the_leader(cl
     await asyncio.to_thread(killed.start)
     await written(50)
     done.set()
-    await asyncio.wait_for(work, ELECTION_S_MAX)
+    async with asyncio.timeout(ELECTION_S_MAX):
+        await asyncio.gather(writing, consuming)
 
     # All that was acknowledged is there, once, in order, and was delivered.
     page = await bus.range("J", "j.a.p.anchor", 1, limit=10_000, reach=writer.acked[-1])
