@@ -73,18 +73,21 @@ async def released(case: Case) -> None:
 
 async def too_late(case: Case) -> None:
     """A person settles a call while it is still under way."""
-    await case.arm(failing=f"{Edge.EXECUTOR_CLAIM_AFTER}=stop")
+    # The executor has looked at the fence by then, which the turn's end raises.
+    await case.arm(failing=f"{Edge.EXECUTOR_EFFECT_BEFORE}=stop")
     await case.actor.make()
     await case.actor.say(
-        [("build", "a", "ok"), ("look", "b", "ok")] if case.parallel else [("build", "a", "ok")]
+        [("build", "a", "ok"), ("build", "b", "ok")] if case.parallel else [("build", "a", "ok")]
     )
     await case.stops()
-    call = await _decided(case)
     effects = EffectJournal(case.actor.bus, Committer(case.actor.bus, journal_stream()), "tests:chaos")
-    state = await effects.load(case.actor.ref, "default", call, 0)
-    assert state.claim is not None
-    settled = Outcome(call, "build", "resolved", "it is done, says a person", {}, by="ada")
-    await effects.append(case.actor.ref, "default", call, state, settled, 0)
+    for command in (await case.actor.journal.history()).commands:
+        state = await effects.load(case.actor.ref, "default", command.call, 0)
+        if state.claim is not None:
+            said = "it is done, says a person"
+            settled = Outcome(command.call, "build", "resolved", said, {}, by="ada")
+            await effects.append(case.actor.ref, "default", command.call, state, settled, 0)
+            break
     case.scene.mesh.go_on(case.instance)
     await case.death()
     await case.back()
