@@ -58,6 +58,8 @@ class Sender:
         self._blocked_until = 0.0
         # Claims of this process under which sending began; another of its claims was never used.
         self._begun: set[str] = set()
+        # One and the same may be called for by its record and by its dead letter at once.
+        self._under_way: set[str] = set()
 
     async def deliver(self, notice: Notice, *, first: bool) -> float | None:
         """Bring the delivery as far as can be done now. None: it has ended; else seconds until it is worth another try.
@@ -67,12 +69,13 @@ class Sender:
         Raises:
             Unavailable: the journal is away.
         """
-        wait_s = self._wait_s()
+        id_ = notice.delivery_id(self.route.name)
+        wait_s = BUSY_S if id_ in self._under_way else self._wait_s()
         if wait_s:
             return wait_s
         self._sending += 1
+        self._under_way.add(id_)
         try:
-            id_ = notice.delivery_id(self.route.name)
             standing = Standing() if first else await self._journal.load(notice.ref, id_)
             return None if standing.ended else await self._advance(id_, notice, standing)
         except Fenced:
@@ -80,6 +83,7 @@ class Sender:
             return BUSY_S
         finally:
             self._sending -= 1
+            self._under_way.discard(id_)
 
     async def close(self) -> None:
         await self._channel.close()
