@@ -53,7 +53,6 @@ class Sender:
         self._me = me
         self._log = log.bind(channel=route.name)
         self._monotonic = monotonic
-        self._sending = 0
         self._failures = 0
         self._blocked_until = 0.0
         # Claims of this process under which sending began; another of its claims was never used.
@@ -73,7 +72,6 @@ class Sender:
         wait_s = BUSY_S if id_ in self._under_way else self._wait_s()
         if wait_s:
             return wait_s
-        self._sending += 1
         self._under_way.add(id_)
         try:
             standing = Standing() if first else await self._journal.load(notice.ref, id_)
@@ -82,7 +80,6 @@ class Sender:
             # Another notifier is at it, or this one's write landed although its answer was lost.
             return BUSY_S
         finally:
-            self._sending -= 1
             self._under_way.discard(id_)
 
     async def close(self) -> None:
@@ -93,7 +90,7 @@ class Sender:
         if blocked_s > 0:
             return blocked_s
         # A receiver that failed is tried with one at a time.
-        return BUSY_S if self._sending >= (1 if self._failures else AT_ONCE_MAX) else 0.0
+        return BUSY_S if len(self._under_way) >= (1 if self._failures else AT_ONCE_MAX) else 0.0
 
     async def _advance(self, id_: str, notice: Notice, standing: Standing) -> float | None:
         if self._channel.deduplicates:

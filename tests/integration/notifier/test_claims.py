@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from anchorwatch.bus.port import Bus, Message
@@ -12,9 +14,12 @@ from anchorwatch.core.records import Kind
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.deliveries import Delivery, DeliveryJournal, Standing
 from anchorwatch.topology.subjects import SessionSubjects
-from anchorwatch_notifier.notices import read_notice
+from anchorwatch_notifier import routes
+from anchorwatch_notifier.main import make_sender
+from anchorwatch_notifier.notices import Notice, read_notice
 
-from tests.integration.notifier.conftest import Notifiers, settled
+from tests.integration.notifier.conftest import EverybodyIsDead, Notifiers, settled
+from tests.support.services import make_context
 from tests.support.sessions import ScriptedSession, now_ms
 from tests.support.waiting import eventually
 
@@ -150,3 +155,53 @@ async def test_a_delivery_whose_record_cannot_be_read_is_unknown_and_not_sent_ag
     assert (record.kind, record.body["state"]) == (Kind.DELIVERY, "unknown")
     assert "cannot be read" in record.body["error"]
     assert not (tmp_path / "papers.jsonl").exists()
+
+
+class Letterbox:
+    """A receiver that takes its time, and knows no ids."""
+
+    deduplicates: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self.taken: list[str] = []
+        self.opens = asyncio.Event()
+
+    async def send(self, delivery_id: str, notice: Notice) -> None:
+        del notice
+        self.taken.append(delivery_id)
+        await self.opens.wait()
+
+    async def arrived(self, delivery_id: str) -> bool | None:
+        del delivery_id
+        return None
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_what_is_called_for_again_while_it_goes_out_goes_out_once_and_is_known_to(
+    bus: Bus, session: ScriptedSession, tmp_path: Path
+) -> None:
+    """A record that comes again, and its dead letter that is taken up, may meet in one process."""
+    file, box = tmp_path / "notify.toml", Letterbox()
+    file.write_text(LOG)
+    [route] = routes.load(file)
+    context = make_context(bus, "notifier", "notifier-1", EverybodyIsDead(), notify=file)
+    sender = make_sender(context, route, box)
+    await session.acquire()
+    page = await bus.range("JOURNAL_0", "aw.journal.0.*.*.p.anchor", await session.end("failed"), limit=1)
+    notice = read_notice(page.messages[0])
+    assert notice is not None
+    going_out = asyncio.create_task(sender.deliver(notice, first=True))
+
+    async def taken() -> bool:
+        return bool(box.taken)
+
+    await eventually(taken)
+    assert await sender.deliver(notice, first=False), "it is to be asked for later"
+    box.opens.set()
+    assert await going_out is None
+    assert await sender.deliver(notice, first=False) is None
+    (record,) = await session.last("sent.*")
+    assert record.body["state"] == "sent"
+    assert len(box.taken) == 1
