@@ -56,7 +56,10 @@ def test_a_command_that_nobody_can_handle_is_refused_and_its_turn_goes_on(tmp_pa
     mesh_test(body)
 
 
-def test_a_command_that_is_given_up_gets_its_end_though_that_fails_at_first(tmp_path: Path) -> None:
+@pytest.mark.parametrize("edge", [Edge.EXECUTOR_OUTCOME_BEFORE, Edge.EXECUTOR_LETTER_BEFORE], ids=str)
+def test_a_command_that_is_given_up_gets_its_end_though_giving_up_fails_at_first(
+    tmp_path: Path, edge: Edge
+) -> None:
     pack = PoisonPack()
     pack.broken = True
 
@@ -66,26 +69,7 @@ def test_a_command_that_is_given_up_gets_its_end_though_that_fails_at_first(tmp_
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", "executor")
         for reach in (1, 2):
-            mesh.watch.plan(Edge.EXECUTOR_OUTCOME_BEFORE, reach, fail)
-        ref = await mesh.session("s", agent(tmp_path, pack))
-        await mesh.until_rest(ref, 1, within_s=300)
-        (done,) = await outcomes(mesh, ref)
-        assert (done.state, done.rule) == ("refused", "dead_letter")
-
-    mesh_test(body)
-
-
-def test_a_command_whose_letter_cannot_be_written_at_first_is_not_stuck(tmp_path: Path) -> None:
-    pack = PoisonPack()
-    pack.broken = True
-
-    def fail(_: Life) -> None:
-        raise ZeroDivisionError("a fault of writing letters")
-
-    async def body(mesh: SimMesh) -> None:
-        await mesh.open("planner", "executor")
-        for reach in (1, 2):
-            mesh.watch.plan(Edge.EXECUTOR_LETTER_BEFORE, reach, fail)
+            mesh.watch.plan(edge, reach, fail)
         ref = await mesh.session("s", agent(tmp_path, pack))
         await mesh.until_rest(ref, 1, within_s=300)
         (done,) = await outcomes(mesh, ref)
