@@ -1,4 +1,4 @@
-"""docs/invariants.md names tests that exist, and none of its invariants is held by nothing."""
+"""docs/invariants.md and the code agree: ids are unique, cited ids exist, named tests exist."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "invariants.md").read_text(encoding="utf-8")
-NAMED = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", TEXT)
+NAMED_TESTS = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", TEXT)
+ENTRIES = re.split(r"^(?=- \*\*)", TEXT, flags=re.MULTILINE)[1:]
+CODE = [path for top in ("shared", "services", "packs", "tests") for path in (ROOT / top).rglob("*.py")]
 
 
 def functions(path: Path) -> set[str]:
@@ -16,18 +18,32 @@ def functions(path: Path) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
-def test_every_test_that_is_named_exists() -> None:
-    assert NAMED
+def test_every_named_test_exists() -> None:
+    assert NAMED_TESTS
     missing = [
         f"{file}::{name}"
-        for file, name in NAMED
+        for file, name in NAMED_TESTS
         if not (ROOT / file).exists() or name not in functions(ROOT / file)
     ]
     assert missing == []
 
 
 def test_every_invariant_names_a_test() -> None:
-    invariants = re.split(r"^(?=\d+\. \*\*)", TEXT, flags=re.MULTILINE)[1:]
-    # Whoever shows the page counts them: two that are added at once do not collide.
-    assert {each.split(".")[0] for each in invariants} == {"1"}
-    assert [each.splitlines()[0] for each in invariants if "::test_" not in each] == []
+    assert [entry.splitlines()[0] for entry in ENTRIES if "::test_" not in entry] == []
+
+
+def test_every_invariant_has_an_id_of_its_own() -> None:
+    ids = [re.match(r"- \*\*(INV-\d{3,4}): ", entry) for entry in ENTRIES]
+    assert None not in ids
+    assert len({found[1] for found in ids if found}) == len(ENTRIES)
+
+
+def test_every_cited_id_exists() -> None:
+    defined = set(re.findall(r"\*\*(INV-\d+): ", TEXT))
+    assert defined
+    cited = {
+        (found, path.name)
+        for path in CODE
+        for found in re.findall(r"INV-\d+", path.read_text(encoding="utf-8"))
+    }
+    assert [each for each in sorted(cited) if each[0] not in defined] == []
