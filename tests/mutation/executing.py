@@ -55,8 +55,8 @@ _EXECUTORS = (
     _one(
         "who lost a command to another acks it",
         _RUNNER,
-        "return None if stands else WAIT_S",
-        "return None if stands else None",
+        "return Done() if stands else RetryIn(WAIT_S)",
+        "return Done()",
         f"{_OLD}test_a_command_that_went_to_another_who_dies_comes_again",
     ),
     _one(
@@ -107,9 +107,9 @@ _ORDER = (
     _one(
         "a command is acked before it has its outcome",
         "shared/anchorwatch/execution/pool.py",
-        "        delay = await self._advance(in_hand)\n        while in_hand.again:",
-        "        await self._answer(in_hand.deliveries, None)\n        in_hand.deliveries = []\n"
-        "        delay = await self._advance(in_hand)\n        while in_hand.again:",
+        "        result = await self._advance(in_hand)\n        while in_hand.again:",
+        "        await self._answer(in_hand.deliveries, Done())\n        in_hand.deliveries = []\n"
+        "        result = await self._advance(in_hand)\n        while in_hand.again:",
         "tests/sim/test_effects_by_death.py::test_an_effect_is_settled_as_its_class_allows_whenever_its_executor_dies"
         "[set-after the claim-succeeded-1-another goes on]",
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anchorwatch.core.letters import DeadLetter
 from anchorwatch.service.letters import DeadLetters
+from anchorwatch.service.worker import Done, Result, RetryIn
 
 from anchorwatch_memory.faults import Faults
 from anchorwatch_memory.follow import Follower
@@ -21,7 +22,7 @@ class Rebuilding:
         self._letters = letters
         self._begun: set[tuple[str, int]] = set()
 
-    async def take_up(self, letter: DeadLetter) -> float | None:
+    async def take_up(self, letter: DeadLetter) -> Result:
         """Enter everything anew; open the letter again where its record cannot be entered either."""
         address = letter.address
         order = (address.letter_id, letter.due_at_ms)
@@ -29,11 +30,11 @@ class Rebuilding:
             self._begun.add(order)
             self._follower.note_damage(ProjectionsDamaged("a person ordered that it is entered anew"))
         if self._follower.rebuilding or self._follower.sequence < address.sequence:
-            return AGAIN_S
+            return RetryIn(AGAIN_S)
         if not await self._faults.stands(address.sequence):
-            return None
+            return Done()
         await self._letters.show(address, letter.fault)
-        return AGAIN_S
+        return RetryIn(AGAIN_S)
 
     async def settle(self, letter: DeadLetter) -> None:
         """Nothing depends on it: the timeline says that the record is not in."""

@@ -14,6 +14,7 @@ from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.intake import Intake
 from anchorwatch.service.keepalive import ACK_WAIT_S, KeepAlive
 from anchorwatch.service.letters import DeadLetters, address_of
+from anchorwatch.service.worker import Done, Result, RetryIn
 from anchorwatch.topology.streams import DEAD, journal_stream
 from anchorwatch.topology.subjects import ANCHOR, DEAD_LETTER, DONE, EFFECT, GATE, LATE, SWITCH
 
@@ -159,14 +160,15 @@ class Desk:
         session = "" if self._stream == DEAD else tokens[4]
         return address_of(SERVICE, "record", workspace, self._stream, stored, session)
 
-    async def take_up(self, letter: DeadLetter) -> float | None:
+    async def take_up(self, letter: DeadLetter) -> Result:
         """Bring a record's notice to the channels that have not had it, once more."""
         notice = self._read(await self._letters.message(letter.address))
         if notice is None:
-            return None
+            return Done()
         wanting = self._wanting(notice)
         waits = await asyncio.gather(*(sender.deliver(notice, first=False) for sender in wanting))
-        return _soonest(waits)
+        again_s = _soonest(waits)
+        return Done() if again_s is None else RetryIn(again_s)
 
     async def settle(self, letter: DeadLetter) -> None:
         """Nothing depends on a notice. Nobody is notified of it either: this service's faults are told in the list alone."""

@@ -25,6 +25,7 @@ from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.intake import Intake
 from anchorwatch.service.keepalive import ACK_WAIT_S, KeepAlive
 from anchorwatch.service.letters import DeadLetters, address_of
+from anchorwatch.service.worker import Done, Result
 from anchorwatch.topology.streams import EVENTS, journal_stream
 from anchorwatch.topology.subjects import EVENT_ALL
 
@@ -99,13 +100,13 @@ class Router:
             self._told_at_ms, self._told = now_ms, self.counts.copy()
             self._context.log.info("events so far", **self.counts)
 
-    async def take_up(self, letter: DeadLetter) -> float | None:
+    async def take_up(self, letter: DeadLetter) -> Result:
         """Route an event that could not be routed, once more."""
         item = _Item(await self._letters.message(letter.address), None)
         await self._spread([item])
         if item.error is not None:
             raise item.error
-        return None
+        return Done()
 
     async def settle(self, letter: DeadLetter) -> None:
         """Nothing depends on an event that became no input."""

@@ -21,6 +21,7 @@ from anchorwatch.service.keepalive import ACK_WAIT_S, KeepAlive
 from anchorwatch.service.leases import Leases
 from anchorwatch.service.letters import DeadLetters
 from anchorwatch.service.orders import Orders
+from anchorwatch.service.worker import Result
 from anchorwatch.topology.streams import TICKS, journal_stream
 from anchorwatch.topology.subjects import (
     ANCHOR,
@@ -134,7 +135,7 @@ class Retries:
         self._troubles = troubles
         self._actors = actors
 
-    async def take_up(self, letter: DeadLetter) -> float | None:
+    async def take_up(self, letter: DeadLetter) -> Result:
         """Look at the session once more."""
         return await self._troubles.take_up(letter, self._actors.post, self._actors.rest)
 

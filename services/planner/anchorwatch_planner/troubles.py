@@ -20,6 +20,7 @@ from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.intake import CRASHES_MAX
 from anchorwatch.service.letters import DeadLetters
+from anchorwatch.service.worker import Done, Result, RetryIn
 from anchorwatch.topology.streams import DEAD, journal_stream
 from anchorwatch.topology.subjects import DEAD_LETTER, SessionSubjects
 
@@ -119,13 +120,13 @@ class Troubles:
             if await self._goes_on(ref):
                 await self._close(ref)
 
-    async def take_up(self, letter: DeadLetter, post: Post, rest: Rest) -> float | None:
-        """Have the session of a letter looked at. None: it goes on; else seconds until the letter is worth another look."""
+    async def take_up(self, letter: DeadLetter, post: Post, rest: Rest) -> Result:
+        """Have the session of a letter looked at. Done: it goes on."""
         ref = SessionRef(letter.address.workspace, letter.address.session)
         self._learn(letter)
         await post(ref, Cause("retry"))
         await rest([ref], TAKE_UP_S_MAX)
-        return None if await self._goes_on(ref) else AGAIN_S
+        return Done() if await self._goes_on(ref) else RetryIn(AGAIN_S)
 
     async def _goes_on(self, ref: SessionRef) -> bool:
         """Whether nothing is due in it; or this process holds its turn, and waits for outcomes.

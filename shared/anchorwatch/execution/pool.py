@@ -34,6 +34,7 @@ from anchorwatch.service.intake import Intake
 from anchorwatch.service.keepalive import KeepAlive
 from anchorwatch.service.letters import DeadLetters
 from anchorwatch.service.orders import Orders
+from anchorwatch.service.worker import Done, Result, RetryIn
 from anchorwatch.topology.streams import journal_stream
 from anchorwatch.topology.subjects import SessionSubjects, parse_register
 
@@ -129,7 +130,7 @@ class PoolRunner:
         if delivery is not None:
             self._alive.hold(delivery)
         deliveries = [delivery] if delivery is not None else []
-        later_s = None
+        result: Result = Done()
         try:
             message = read_message(stored)
         except NewerSchema as error:
@@ -137,13 +138,13 @@ class PoolRunner:
             self._log.error(
                 "a command is left to a newer release", sequence=stored.sequence, why=error.message
             )
-            message, later_s = None, FAULT_S_MAX
+            message, result = None, RetryIn(FAULT_S_MAX)
         except (BadInput, Damaged, KeyError, TypeError, ValueError) as error:
             # It can never run. Whoever loads the session sees the same damage, and quarantines it.
             self._log.error("a command cannot be read", sequence=stored.sequence, reason=str(error)[:300])
             message = None
         if message is None:
-            self._spawn(self._answer(deliveries, later_s))
+            self._spawn(self._answer(deliveries, result))
             return
         at_work = self._in_hand.get(message.identity)
         if at_work is not None:
@@ -160,57 +161,58 @@ class PoolRunner:
         task.add_done_callback(self._tasks.discard)
 
     async def _work(self, in_hand: _InHand) -> None:
-        delay = await self._advance(in_hand)
+        result = await self._advance(in_hand)
         while in_hand.again:
             in_hand.again, in_hand.attempt = False, in_hand.attempt + 1
-            delay = await self._advance(in_hand)
+            result = await self._advance(in_hand)
         del self._in_hand[in_hand.message.identity]
-        await self._answer(in_hand.deliveries, delay)
+        await self._answer(in_hand.deliveries, result)
 
-    async def _answer(self, deliveries: list[Delivery], delay_s: float | None) -> None:
+    async def _answer(self, deliveries: list[Delivery], result: Result) -> None:
         for delivery in deliveries:
             self._alive.drop(delivery)
-            if delay_s is None:
-                reached(Edge.EXECUTOR_ACK_BEFORE)
-                await delivery.ack()
-            else:
-                await delivery.nak(delay_s)
+            match result:
+                case Done():
+                    reached(Edge.EXECUTOR_ACK_BEFORE)
+                    await delivery.ack()
+                case RetryIn(seconds):
+                    await delivery.nak(seconds)
 
-    async def _advance(self, in_hand: _InHand) -> float | None:
-        later_s = min(0.5 * 2.0 ** min(in_hand.attempt - 1, 10), FAULT_S_MAX)
+    async def _advance(self, in_hand: _InHand) -> Result:
+        later = RetryIn(min(0.5 * 2.0 ** min(in_hand.attempt - 1, 10), FAULT_S_MAX))
         message = in_hand.message
         try:
             async with self._letters.guard(message.address, in_hand.attempt) as admitted:
-                return await self._runner.handle(await self._job(in_hand)) if admitted else None
+                return await self._runner.handle(await self._job(in_hand)) if admitted else Done()
         except (Unavailable, Fenced) as error:
             self._log.warning("a command waits", sequence=message.sequence, reason=error.message)
-            return later_s
+            return later
         except Exception as error:  # noqa: BLE001 - a pack may raise anything, and one command must not stop the others
             if isinstance(error, Unreadable) or (isinstance(error, Damaged) and error.sequence):
                 # No fault of the command's: its session is quarantined, and it waits for the repair.
                 self._log.error(
                     "a command waits for a repair", sequence=message.sequence, reason=error.message
                 )
-                return FAULT_S_MAX
+                return RetryIn(FAULT_S_MAX)
             self._log.exception("a command cannot be handled", sequence=message.sequence)
-            return None if await self._letters.failed(message.address, error) else later_s
+            return Done() if await self._letters.failed(message.address, error) else later
 
-    async def take_up(self, letter: DeadLetter) -> float | None:
+    async def take_up(self, letter: DeadLetter) -> Result:
         """Handle a command that could not be handled, once more."""
         message = read_message(await self._letters.message(letter.address))
         if message is None:
-            return None
+            return Done()
         if message.identity in self._in_hand:
-            return AGAIN_S
+            return RetryIn(AGAIN_S)
         self._in_hand[message.identity] = in_hand = _InHand(message, attempt=2)
         try:
             job = await self._job(in_hand)
             if await self._giving_up.ask_anew(job, letter):
-                return None
+                return Done()
             return await self._runner.handle(job)
         finally:
             del self._in_hand[message.identity]
-            await self._answer(in_hand.deliveries, AGAIN_S)
+            await self._answer(in_hand.deliveries, RetryIn(AGAIN_S))
 
     async def settle(self, letter: DeadLetter) -> None:
         """Give a command that is given up its outcome."""

@@ -44,6 +44,7 @@ from anchorwatch.packs.port import Pack, PackRuntime
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import Clock, Peers
 from anchorwatch.service.observations import ask
+from anchorwatch.service.worker import Done, Result, RetryIn
 
 LOST_RACES_MAX = 5
 AGENT_TRIES_MAX = 20
@@ -76,8 +77,8 @@ class Runner:
     log: structlog.stdlib.BoundLogger
     _begun: set[tuple[SessionRef, CallId]] = field(default_factory=set)
 
-    async def handle(self, job: Job) -> float | None:
-        """Bring the command as far as can be done now. None: it has its outcome, or waits for a person; else seconds to wait.
+    async def handle(self, job: Job) -> Result:
+        """Bring the command as far as can be done now. Done: it has its outcome, or waits for a person.
 
         Raises:
             Unavailable, and whatever a pack raises in ``connect``: nothing was begun; try again.
@@ -88,22 +89,22 @@ class Runner:
                 return await self._advance(job, state)
             except Fenced:
                 state = await self._load(job)  # another executor, or a person, was first
-        return AGAIN_S
+        return RetryIn(AGAIN_S)
 
-    async def _advance(self, job: Job, state: EffectState) -> float | None:
+    async def _advance(self, job: Job, state: EffectState) -> Result:
         if state.outcome is not None:
-            return None  # before all else: a lost ack brings it back to the very process that ran it
+            return Done()  # before all else: a lost ack brings it back to the very process that ran it
         match await self.leave.before(job, state):
             case Waits(on):
                 self.log.debug("a command waits", call=str(job), reason=f"{on} has no outcome yet")
-                return min(EARLIER_S * 2.0 ** min(job.attempt - 1, 10), HOLD_S)
+                return RetryIn(min(EARLIER_S * 2.0 ** min(job.attempt - 1, 10), HOLD_S))
             case Blocked() as blocked:
                 await self._refuse(job, state, Verdict("refused", RULE, blocked.say(job.command.resource)))
-                return None
+                return Done()
             case Clear():
                 return await self._equipped(job, state)
 
-    async def _equipped(self, job: Job, state: EffectState) -> float | None:
+    async def _equipped(self, job: Job, state: EffectState) -> Result:
         try:
             agent = await self.agents.get(job.ref.workspace, job.command.agent)
         except NotFound as error:
@@ -119,21 +120,21 @@ class Runner:
             state = await self.recorder.append(job, state, Released(self.me, "its answer was lost"))
         return await self._act(job, equipment, state)
 
-    async def _act(self, job: Job, equipment: Equipment, state: EffectState) -> float | None:
+    async def _act(self, job: Job, equipment: Equipment, state: EffectState) -> Result:
         match await self._next(state, equipment.tool.effect_class):
             case Nothing():
-                return None
+                return Done()
             case Wait(reason):
                 self.log.debug("a command waits", call=str(job), reason=reason)
-                return WAIT_S
+                return RetryIn(WAIT_S)
             case MarkUnknown(reason):
                 await self.recorder.not_settled(job, equipment.pack.name, state, reason)
-                return None
+                return Done()
             case ClaimAgain() if await self._on_hold(job, state):
-                return HOLD_S
+                return RetryIn(HOLD_S)
             case ClaimAgain(judged=False) if not allows(await self._judge(job, equipment, state), state):
                 await self.recorder.not_settled(job, equipment.pack.name, state, "")
-                return None
+                return Done()
             case ClaimAgain(doubt=doubt):
                 claimed = await self._claim(job, state, doubt=doubt)
                 return await self._under_claim(job, equipment, claimed)
@@ -159,17 +160,17 @@ class Runner:
 
     # --- before the claim
 
-    async def _without_agent(self, job: Job, state: EffectState, error: NotFound) -> float | None:
+    async def _without_agent(self, job: Job, state: EffectState, error: NotFound) -> Result:
         """A definition that is not there may only not have been seen yet; after a while it is not there."""
         if job.attempt < AGENT_TRIES_MAX:
-            return AGAIN_S
+            return RetryIn(AGAIN_S)
         if state.claim is not None or state.first_claim:
             # Somebody began it who knew the agent.
             raise error
         await self.recorder.append(job, state, outcome(job, "refused", error.message, rule="unknown_agent"))
-        return None
+        return Done()
 
-    async def _without_tool(self, job: Job, state: EffectState, agent: AgentSpec, pack: Pack) -> float | None:
+    async def _without_tool(self, job: Job, state: EffectState, agent: AgentSpec, pack: Pack) -> Result:
         """Nothing can be run or asked: refused where nobody had begun it, else as an irreversible one."""
         match await self._next(state, EffectClass.IRREVERSIBLE):
             case Judge():
@@ -177,28 +178,26 @@ class Runner:
             case MarkUnknown(reason):
                 await self.recorder.not_settled(job, pack.name, state, reason)
             case Wait():
-                return WAIT_S
+                return RetryIn(WAIT_S)
             case _:
                 pass
-        return None
+        return Done()
 
-    async def _judged(
-        self, job: Job, equipment: Equipment, state: EffectState, *, claim: bool
-    ) -> float | None:
+    async def _judged(self, job: Job, equipment: Equipment, state: EffectState, *, claim: bool) -> Result:
         if state.gate is not None and state.approval is None:
-            return None
+            return Done()
         if claim and job.attempt > 1 and await self._on_hold(job, state):
-            return HOLD_S
+            return RetryIn(HOLD_S)
         verdict = await self._judge(job, equipment, state)
         if not allows(verdict, state):
             # Nobody can be asked in this release: what asks for a person is not done.
             await self._refuse(job, state, verdict)
-            return None
+            return Done()
         if claim:
             return await self._under_claim(job, equipment, await self._claim(job, state))
         return await self._read(job, equipment, state)
 
-    async def _read(self, job: Job, equipment: Equipment, state: EffectState) -> float | None:
+    async def _read(self, job: Job, equipment: Equipment, state: EffectState) -> Result:
         """A read needs no claim: whoever else runs it does no harm. The fence holds for it all the same."""
         match await self.leave.fence(job, state, job.sequence):
             case Go():
@@ -206,8 +205,8 @@ class Runner:
             case Stale():
                 await self._refuse(job, state, Verdict("refused", "fence", f"run {job.call.run} is over"))
             case Hold():
-                return HOLD_S
-        return None
+                return RetryIn(HOLD_S)
+        return Done()
 
     async def _refuse(self, job: Job, state: EffectState, verdict: Verdict) -> None:
         self.log.info("refused", call=str(job), tool=job.command.tool, rule=verdict.rule)
@@ -246,7 +245,7 @@ class Runner:
         key = state.claim.effect_key if state.claim else effect_key(job)
         return await self.recorder.append(job, state, Claimed(self.me, state.attempts + 1, key, doubt))
 
-    async def _under_claim(self, job: Job, equipment: Equipment, state: EffectState) -> float | None:
+    async def _under_claim(self, job: Job, equipment: Equipment, state: EffectState) -> Result:
         """The claim stands; the fence decides."""
         match await self.leave.under_claim(job, equipment.pack.name, state):
             case Go():
@@ -261,10 +260,10 @@ class Runner:
                 await self.recorder.not_settled(job, equipment.pack.name, state, OVER)
             case Hold(reason):
                 await self.recorder.append(job, state, Released(self.me, reason))
-                return HOLD_S
-        return None
+                return RetryIn(HOLD_S)
+        return Done()
 
-    async def _run(self, job: Job, equipment: Equipment, state: EffectState) -> float | None:
+    async def _run(self, job: Job, equipment: Equipment, state: EffectState) -> Result:
         """Run it and record what came of it."""
         tool, claim = equipment.tool, state.claim
         context = context_of(job, equipment, state, now_ms=self.clock.now_ms(), heartbeat_s=self.heartbeat_s)
@@ -279,7 +278,7 @@ class Runner:
         self._begun.discard(job.identity)
         self.log.info("ran", call=str(job), tool=tool.name, state=ran.state)
         # Without an outcome somebody else has claimed it, and may die: then the message must come again.
-        return None if stands else WAIT_S
+        return Done() if stands else RetryIn(WAIT_S)
 
     async def _may_go_on(self, job: Job, state: EffectState) -> bool:
         """Whether the tool may be started once more; a paused session is waited for, for a while."""

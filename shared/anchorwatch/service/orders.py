@@ -18,6 +18,7 @@ from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.intake import Intake
 from anchorwatch.service.keepalive import ACK_WAIT_S, KeepAlive
 from anchorwatch.service.letters import DeadLetters
+from anchorwatch.service.worker import Done, Result, RetryIn
 from anchorwatch.topology.streams import DEAD
 from anchorwatch.topology.subjects import DEAD_LETTER
 
@@ -30,8 +31,8 @@ ACK_PENDING_MAX = 65_536
 class Handler(Protocol):
     """What a service does with its letters. Both may be called again for the same letter, also at the same time."""
 
-    async def take_up(self, letter: DeadLetter) -> float | None:
-        """Handle the message once more. None: it is done; else seconds until it is worth another look.
+    async def take_up(self, letter: DeadLetter) -> Result:
+        """Handle the message once more.
 
         Whatever it raises is a failure of the message, unless it is retryable.
         """
@@ -86,42 +87,43 @@ class Orders:
 
     async def _answer(self, delivery: Delivery) -> None:
         try:
-            wait_s = await self._advance(delivery)
+            result = await self._advance(delivery)
         except Damaged as error:
             self._context.log.error("a letter cannot be read", reason=error.message)  # noqa: TRY400 - its text says it all
-            wait_s = None
+            result = Done()
         except Exception as error:  # noqa: BLE001 - what settles a letter may fail, and is then done again
             reason = error.message if isinstance(error, AnchorWatchError) else repr(error)[:200]
             self._context.log.warning("a letter waits", sequence=delivery.stored.sequence, reason=reason)
-            wait_s = min(pause_s(delivery.attempt), FAULT_S_MAX)
+            result = RetryIn(min(pause_s(delivery.attempt), FAULT_S_MAX))
         self._alive.drop(delivery)
-        if wait_s is None:
-            self._waited.pop(delivery.stored.sequence, None)
-            await delivery.ack()
-        else:
-            await delivery.nak(wait_s)
+        match result:
+            case Done():
+                self._waited.pop(delivery.stored.sequence, None)
+                await delivery.ack()
+            case RetryIn(seconds):
+                await delivery.nak(seconds)
 
-    async def _advance(self, delivery: Delivery) -> float | None:
-        """What a record of a letter asks for. None: no more; else seconds until it is worth another look."""
+    async def _advance(self, delivery: Delivery) -> Result:
+        """Do what a record of a letter asks for."""
         filed = read_letter(delivery.stored)
         letter = filed.letter
         if letter is None or not self._mine(letter):
-            return None
+            return Done()
         if letter.state in ("open", "dropped"):
             await self._settle(letter, delivery.attempt)
-            return None
+            return Done()
         if letter.state not in WAITING:
-            return None
+            return Done()
         if wait_ms := early_ms(letter, self._context.clock.now_ms()):
-            return wait_ms / 1000
+            return RetryIn(wait_ms / 1000)
         address = letter.address
         current = await self._letters.journal.load(address.workspace, address.service, address.id)
         if current.head != filed.head:
             # Its newer record is on its way.
-            return None
+            return Done()
         if self._may_end_the_process(delivery, letter):
             await self._letters.started(filed)
-            return None
+            return Done()
         return await self._take_up(filed, letter)
 
     async def _settle(self, letter: DeadLetter, attempt: int) -> None:
@@ -139,21 +141,21 @@ class Orders:
             return False
         return delivery.attempt > (1 if letter.starts else self._letters.tries_max + 1)
 
-    async def _take_up(self, filed: Filed, letter: DeadLetter) -> float | None:
+    async def _take_up(self, filed: Filed, letter: DeadLetter) -> Result:
         try:
-            wait_s = await self._handler.take_up(letter)
+            result = await self._handler.take_up(letter)
         except Exception as error:  # noqa: BLE001 - a handler may raise anything, and that is what letters are for
             if await self._letters.failed(letter.address, error):
-                return None
-            return FAULT_S_MAX if isinstance(error, Unavailable) else pause_s(1)
-        if wait_s is None:
+                return Done()
+            return RetryIn(FAULT_S_MAX if isinstance(error, Unavailable) else pause_s(1))
+        if isinstance(result, Done):
             await self._letters.handled(letter.address)
-            return None
+            return result
         if len(self._waited) > ACK_PENDING_MAX:
             # Of letters that were written anew since.
             self._waited.clear()
         self._waited[filed.head] = None
-        return wait_s
+        return result
 
 
 def orders_consumer(service: str, durable: str) -> ConsumerSpec:
