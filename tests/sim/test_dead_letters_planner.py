@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.errors import NotFound
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Kind
 from anchorwatch.core.tools import ToolSpec
+from anchorwatch.journal.inputs import Receipt
 from anchorwatch.models.port import Situation, StepDecision
 from anchorwatch.packs import registry
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch_planner.main import WAKES
 
+from tests.sim.test_quarantine import last_of_kind, quarantined, rot
 from tests.support.letters import PoisonPack, in_state, letters, mesh_test, only_letter, order
 from tests.support.packs import bench_agent
 
@@ -111,6 +115,75 @@ def test_a_turn_that_one_of_two_planners_cannot_go_on_with_is_not_stuck(tmp_path
         pack.missing = False
         await mesh.until_rest(ref, 1, within_s=60)
         await mesh.until(in_state(mesh.bus, "done"), within_s=60)
+
+    mesh_test(body)
+
+
+async def open_with_a_letter(mesh: SimMesh, tmp_path: Path, pack: MissingPack) -> SessionRef:
+    """A session with an input that is due, and with a letter that is tried again."""
+    await mesh.open("executor")
+    ref = await mesh.session("s", bench_agent(tmp_path, pack="missing", heartbeat_s=3600))
+    pack.missing = True
+    await mesh.add("planner")
+    await mesh.until(in_state(mesh.bus, "failing"), within_s=30)
+    return ref
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["waiting", "accepted-late"])
+def test_letter_is_done_once_its_session_is_deleted(tmp_path: Path, *, late: bool) -> None:
+    """Inputs of a deleted session are refused: no turn takes them, so the letter must not wait for one."""
+    pack = MissingPack()
+    registry.register(pack)
+
+    async def body(mesh: SimMesh) -> None:
+        ref = await open_with_a_letter(mesh, tmp_path, pack)
+        await mesh.control(ref, Kind.DELETED, "delete")
+        if late:
+            await mesh.say(ref, "late", kind="trigger")
+        await mesh.until(in_state(mesh.bus, "done"), within_s=60)
+        assert (await mesh.sessions.load(ref, 0)).pending == ()
+
+    mesh_test(body)
+
+
+def test_letter_is_done_once_its_session_is_quarantined(tmp_path: Path) -> None:
+    """Damage is reported by the quarantine; the letter does not count it as one more failure."""
+    pack = MissingPack()
+    registry.register(pack)
+
+    async def body(mesh: SimMesh) -> None:
+        ref = await open_with_a_letter(mesh, tmp_path, pack)
+        rot(mesh, last_of_kind(mesh, ref, "input"))
+        await mesh.processes["planner-1"].kill()
+        await mesh.processes["planner-1"].start()
+        await quarantined(mesh, ref)
+        await mesh.until(in_state(mesh.bus, "done"), within_s=60)
+        letter = await only_letter(mesh.bus)
+        assert letter is not None
+        assert letter.fault.text.startswith("there is no pack 'missing'")
+
+    mesh_test(body, sweep_s=5)
+
+
+def test_letter_is_done_while_an_input_waits_for_the_check(tmp_path: Path) -> None:
+    """An input of P2 waits for the next check: nothing is due, so the session goes on."""
+    pack = MissingPack()
+    registry.register(pack)
+    saying: list[asyncio.Task[Receipt]] = []
+
+    async def body(mesh: SimMesh) -> None:
+        ref = await open_with_a_letter(mesh, tmp_path, pack)
+
+        def say_later(situation: Situation) -> StepDecision:
+            saying.append(asyncio.create_task(mesh.say(ref, f"m{situation.run_id}", priority=2)))
+            return StepDecision("done")
+
+        pack.rules = say_later  # type: ignore[method-assign]
+        pack.missing = False
+        await mesh.until_rest(ref, 1, within_s=30)
+        await mesh.until(in_state(mesh.bus, "done"), within_s=60)
+        (receipt,) = [await task for task in saying]
+        assert [each.sequence for each in (await mesh.sessions.load(ref, 0)).pending] == [receipt.sequence]
 
     mesh_test(body)
 

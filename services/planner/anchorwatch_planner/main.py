@@ -85,7 +85,7 @@ async def run(context: ServiceContext, build: Build | None = None) -> None:
     await switches.read()
     wired = wire(context, directory, minds, build, switches, corrections)
     letters = DeadLetters(context)
-    troubles = Troubles(context, letters, wired.sessions)
+    troubles = Troubles(context, letters, wired.sessions, wired.windows)
     share = Slots(CONCURRENCY, CONCURRENCY_OF_WORKSPACE)
     actors = Actors(wired.looker.look, context.log, in_hand, slots=share, troubles=troubles)
     orders = Orders(context, letters, Retries(troubles, actors), SERVICE, f"dead-{SERVICE}")

@@ -12,9 +12,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from anchorwatch.bus.port import Bus
-from anchorwatch.core.errors import AnchorWatchError, Damaged, Unavailable
+from anchorwatch.core.errors import AnchorWatchError, Damaged, NewerSchema, Unavailable
 from anchorwatch.core.letters import CRASHED, Address, DeadLetter, counts
 from anchorwatch.core.names import SessionRef
+from anchorwatch.core.session.wakes import NotBefore, Windows, due
 from anchorwatch.journal.letters import read_letter
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.service.context import ServiceContext
@@ -40,12 +41,15 @@ Rest = Callable[[Sequence[SessionRef], float], Awaitable[None]]
 class Troubles:
     """What this process knows of sessions that cannot be looked at."""
 
-    def __init__(self, context: ServiceContext, letters: DeadLetters, sessions: SessionJournal) -> None:
+    def __init__(
+        self, context: ServiceContext, letters: DeadLetters, sessions: SessionJournal, windows: Windows
+    ) -> None:
         self._bus: Bus = context.bus
         self._clock = context.clock
         self._execution_id = context.identity.execution_id
         self._letters = letters
         self._sessions = sessions
+        self._windows = windows
         # In a process whose former selves ended again and again, each first look at a session is a suspect.
         self._suspicious = context.crashes > CRASHES_MAX
         self._failures: Counter[SessionRef] = Counter()
@@ -129,16 +133,31 @@ class Troubles:
         return Done() if await self._goes_on(ref) else RetryIn(AGAIN_S)
 
     async def _goes_on(self, ref: SessionRef) -> bool:
-        """Whether nothing is due in it; or this process holds its turn, and waits for outcomes.
+        """Whether no turn is due in it, or this process holds its turn and waits for outcomes.
 
         Raises:
-            Unavailable, Damaged.
+            Unavailable. NewerSchema: a process of that release can read the session.
         """
-        state = await self._sessions.load(ref, 0)
-        if state.anchor is None or state.anchor.status != "active":
-            return not state.pending
-        mine = state.is_held_by(self._execution_id)
-        return mine and state.turn is not None and not state.turn.settled
+        try:
+            state = await self._sessions.load(ref, 0)
+        except NewerSchema:
+            raise
+        except Damaged:
+            # The quarantine reports the damage, and a repair ends it.
+            return True
+        match state.anchor.status if state.anchor else None:
+            case "active":
+                mine = state.is_held_by(self._execution_id)
+                return mine and state.turn is not None and not state.turn.settled
+            case "idle":
+                # What waits for the next check may wait for hours.
+                now_ms = self._clock.now_ms()
+                found = due(state, now_ms, self._windows)
+                return isinstance(found, NotBefore) and found.at_ms > now_ms
+            case "quarantined" | "deleted":
+                return True
+            case _:
+                return not state.pending
 
     async def _close(self, ref: SessionRef) -> None:
         now_ms = self._clock.now_ms()

@@ -48,6 +48,7 @@ class Wired:
     answers: Answers
     sessions: SessionJournal
     timetable: Timetable
+    windows: Windows
 
 
 def wire(
@@ -120,4 +121,4 @@ def wire(
     looker = DoubtingLooker(Looker(parts), bus, committer, identity, clock, context.log)
     journal = ScheduleJournal(bus, committer, identity.execution_id)
     timetable = Timetable(journal, sessions, bells, identity, clock, context.log)
-    return Wired(looker, cache, answers, sessions, timetable)
+    return Wired(looker, cache, answers, sessions, timetable, windows)

@@ -96,6 +96,7 @@ def test_what_a_deleted_session_had_waiting_or_is_given_is_refused() -> None:
     story.do(Control(Kind.DELETED, "ada", 1)).input()
     assert became(story, waiting) == ("refused", 0)
     assert became(story, story.sequence) == ("refused", 0)
+    assert story.state.pending == (), "the session machine agrees with the ledger"
 
 
 def test_what_a_held_session_cannot_keep_is_refused_and_the_next_turn_knows_how_much() -> None:

@@ -222,6 +222,9 @@ class SessionState(NamedTuple):
         anchor, turn = self.anchor, self.turn
         if anchor is None:
             return True
+        if anchor.status == "deleted":
+            # The deletion refuses all inputs that no turn took, and those that come later.
+            return False
         pinned = anchor.turn.inputs_through if anchor.turn else 0
         if sequence <= max(anchor.inputs_through, pinned) or sequence in anchor.inputs_joined:
             return False
