@@ -10,9 +10,11 @@ import pytest
 from anchorwatch import edges
 from anchorwatch.codec import decode
 from anchorwatch.core.effect.state import Outcome
-from anchorwatch.core.names import SessionRef
+from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.core.records import Kind
 from anchorwatch.edges import Edge
 from anchorwatch.journal.effect_mapping import read_outcome
+from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.streams import journal_stream
@@ -97,6 +99,23 @@ def test_a_command_whose_claim_may_be_gone_is_settled_as_its_class_allows(
             assert (done.error, str(claim) in done.text) == ("claim_lost", True)
         await asyncio.sleep(60)
         assert len(Sink(tmp_path).effects("x")) == times
+
+    mesh_test(1, body, **SETTINGS)
+
+
+def test_lost_claim_may_have_run_before_the_fence(tmp_path: Path) -> None:
+    """An order that ends the turn must not say that such a command never starts."""
+
+    async def body(mesh: SimMesh) -> None:
+        ref, claim = await claimed_and_dead(mesh, tmp_path, "fire", DONE)
+        [command] = [each for each in records_of(mesh, ref) if ".p.cmd." in each.subject]
+        fence = (await mesh.control(ref, Kind.CANCELLED, "cancel")).sequence
+        mesh.server.stream(journal_stream()).remove(claim)
+        effects = EffectJournal(mesh.bus, mesh.committer, "outside")
+        state = await effects.before(ref, "default", CallId(1, 1, 1), command.sequence, fence)
+        assert (state.first_claim, state.outcome) == (claim, None)
+        state = await effects.before(ref, "default", CallId(1, 1, 1), command.sequence, claim)
+        assert (state.first_claim, state.outcome) == (0, None)
 
     mesh_test(1, body, **SETTINGS)
 

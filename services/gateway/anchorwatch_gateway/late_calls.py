@@ -1,7 +1,8 @@
-"""What becomes of the commands of a turn that was ended by an order: the fence stands, and now their claims are looked at.
+"""What becomes of the commands of a turn that an order ended. The fence is raised before their claims are read.
 
-No claim, and it never starts: whoever claims it now reads the fence behind its claim. A first claim that is older than the
-fence, and no outcome that is: it is too late to say that it will not run.
+A command without an outcome before the fence either never starts or may have run:
+- It never starts if it needs a claim and had none: an executor that claims it later reads the fence after its claim.
+- It may have run if it was claimed, if the journal may have lost its claim, or if it is a read, which needs no claim.
 """
 
 from __future__ import annotations
@@ -50,13 +51,15 @@ async def fates(parts: Parts, ref: SessionRef, done: Done) -> list[Fate]:
     ]
     found = []
     for ident, call in calls:
-        effect = await parts.effects.look(ref, call.pool, ident, done.sequence)
-        # As it was when the fence was raised, so that who asks again is told the same.
-        ended = 0 < effect.outcome_sequence < done.sequence
-        begun = 0 < effect.first_claim < done.sequence
-        fate: Literal["ended", "never_starts", "may_have_run"] = (
-            "ended" if ended else "may_have_run" if begun else "never_starts"
-        )
+        # As it was when the fence was raised, so that a repeated request gets the same answer.
+        effect = await parts.effects.before(ref, call.pool, ident, call.sequence, done.sequence)
+        fate: Literal["ended", "never_starts", "may_have_run"]
+        if effect.outcome is not None:
+            fate = "ended"
+        elif effect.first_claim or not call.mutating:
+            fate = "may_have_run"
+        else:
+            fate = "never_starts"
         found.append(Fate(f"{ref.session}/{ident}", call.tool, fate))
     return found
 

@@ -45,9 +45,10 @@ class Control(BaseModel):
     run_id: int = Field(description="the session's current or last turn")
     more: dict[str, Any] = Field(description="what else the record says, by name")
     canary: str | None = Field(None, description="the input that has a turn run behind a reset")
-    never_start: list[str] = Field(default_factory=list, description="commands that will not run")
+    never_start: list[str] = Field(default_factory=list, description="commands that cannot run any more")
     too_late: list[dict[str, Any]] = Field(
-        default_factory=list, description="commands that may have run, or may still run"
+        default_factory=list,
+        description="commands that may have run, or may still run; also reads, which need no claim",
     )
 
 

@@ -53,9 +53,27 @@ class EffectJournal:
         """As `load`, of a command that was decided nobody knows where before ``reach``."""
         return await self._fold(ref, pool, call, 1, reach)
 
-    async def _fold(self, ref: SessionRef, pool: str, call: CallId, start: int, reach: int) -> EffectState:
+    async def before(
+        self, ref: SessionRef, pool: str, call: CallId, decided_at: int, fence: int
+    ) -> EffectState:
+        """The effect as it was when the anchor at sequence ``fence`` was stored. ``decided_at``: the sequence of its command.
+
+        What is recorded later changes nothing. A record that the journal lost between the two may have been a claim.
+
+        Raises:
+            as `load`.
+        """
+        state = await self._fold(ref, pool, call, decided_at + 1, fence, end=fence)
+        holes = [hole for hole in await self._holes() if hole[0] < fence]
+        return with_holes(state, decided_at, holes)
+
+    async def _fold(
+        self, ref: SessionRef, pool: str, call: CallId, start: int, reach: int, end: int | None = None
+    ) -> EffectState:
         state, damage = EffectState(), None
         for stored in await self._family(ref, pool, call, start, reach):
+            if end is not None and stored.sequence >= end:
+                break
             try:
                 event = read_effect(stored)
             except Damaged as error:

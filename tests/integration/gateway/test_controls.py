@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from anchorwatch.core.effect.state import Claimed, Outcome, Owner
+import pytest
+from anchorwatch.core.effect.state import Claimed, Outcome, Owner, Released
 
 from tests.integration.gateway.conftest import House
 from tests.support.sessions import ScriptedSession
@@ -65,6 +66,39 @@ async def test_a_cancel_names_its_turn_and_says_what_it_came_too_late_for(house:
     assert (await ask(house, "cancel", {"turn": "turn_1"}, status=409))["code"] == "turn_not_active"
     await session.acquire()
     assert (await ask(house, "cancel", {"turn": 2}))["kind"] == "cancelled"
+
+
+@pytest.mark.parametrize("verb", ["cancel", "reset", "delete"])
+async def test_read_is_never_listed_as_not_started(house: House, verb: str) -> None:
+    """A read runs without a claim, so nobody can tell whether it began before the fence."""
+    await house.make_session()
+    session = scripted(house)
+    await session.acquire()
+    ended, running, waiting = await session.commands(
+        ("look", {"item": "a"}), ("look", {"item": "b"}), ("fire", {"item": "c"})
+    )
+    await session.record(ended, Outcome(ended.call, "look", "succeeded", "", {}))
+    body = {"cancel": {"turn": "1"}, "reset": {"confirmation": None}, "delete": {}}[verb]
+    told = await ask(house, verb, body, key="k")
+    assert told["never_start"] == [f"fleet/{waiting.call}"]
+    assert [each["call"] for each in told["too_late"]] == [f"fleet/{running.call}"]
+    await session.record(running, Outcome(running.call, "look", "succeeded", "", {}))
+    # An executor that claims after the fence reads the fence, and refuses.
+    await session.record(waiting, Claimed(Owner("executor-1", "aa"), 1, "key"))
+    assert await ask(house, verb, body, key="k") == {**told, "replayed": True}
+
+
+async def test_claim_given_back_after_the_fence_stays_too_late(house: House) -> None:
+    await house.make_session()
+    session = scripted(house)
+    await session.acquire()
+    (command,) = await session.commands(("fire", {"item": "a"}))
+    owner = Owner("executor-1", "aa")
+    await session.record(command, Claimed(owner, 1, "key"))
+    told = await ask(house, "cancel", {"turn": "1"}, key="k")
+    assert [each["call"] for each in told["too_late"]] == [f"fleet/{command.call}"]
+    await session.record(command, Released(owner, "the session is paused"))
+    assert await ask(house, "cancel", {"turn": "1"}, key="k") == {**told, "replayed": True}
 
 
 async def test_a_steer_is_recorded_with_its_turn_and_a_late_one_is_refused(house: House) -> None:

@@ -95,7 +95,7 @@ async def resume(desk: DeskDep, body: Reason | None = None) -> Control:
 
 @router.post("/{session}/cancel")
 async def cancel(desk: DeskDep, body: Cancel) -> Control:
-    """End the running turn that it names: commands that nobody has claimed never start; ``too_late`` lists the others."""
+    """End the running turn that it names. ``never_start``: commands that cannot run any more; ``too_late``: those that may."""
     return await desk.control("cancel", Kind.CANCELLED, body.reason, body.turn)
 
 

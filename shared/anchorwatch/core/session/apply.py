@@ -88,7 +88,7 @@ def _apply_planner(state: SessionState, event: PlannerEvent, record: Recorded) -
         case AnchorChanged():
             return _change_anchor(state, event, record)
         case CommandDecided():
-            return _add_call(state, event)
+            return _add_call(state, event, record.sequence)
         case StepDecided():
             return _begin_step(state, event.head)
         case Compacted():
@@ -242,7 +242,7 @@ def _join(state: SessionState, head: StepHead) -> SessionState:
     return state._replace(pending=pending, critical=_critical(state.critical, joined))
 
 
-def _add_call(state: SessionState, event: CommandDecided) -> SessionState:
+def _add_call(state: SessionState, event: CommandDecided, sequence: int) -> SessionState:
     if event.mutating and event.resource:
         this = Unsettled(event.call, event.pool, event.resource)
         state = state._replace(unsettled=(*state.unsettled, this))
@@ -258,6 +258,8 @@ def _add_call(state: SessionState, event: CommandDecided) -> SessionState:
         pool=event.pool,
         resource=event.resource,
         verb=event.verb,
+        mutating=event.mutating,
+        sequence=sequence,
     )
     last = state.turn.steps[-1]
     calls = tuple(sorted((*last.calls, call), key=lambda each: each.n))

@@ -48,7 +48,8 @@ class Input:
 class Call:
     """A tool call of a step and what came of it. ``n`` counts from 1; ``label`` is the model's own id, never an identity.
 
-    ``verb``: what the tool calls its intent, where that is not its own name.
+    ``verb``: the name of its intent, where that is not the name of the tool. ``mutating``: false of a read.
+    ``sequence``: where its command is in the journal; 0 of a rejected call, and in snapshots of older releases.
     """
 
     n: int
@@ -62,6 +63,8 @@ class Call:
     data: Mapping[str, Any] = field(default_factory=dict)
     durable: bool = True
     verb: str = ""
+    mutating: bool = True
+    sequence: int = 0
 
     @property
     def intent(self) -> tuple[str, str]:
