@@ -117,7 +117,7 @@ def _open(path: Path | str) -> sqlite3.Connection:
 
 def _connect(path: Path | str) -> sqlite3.Connection:
     if path != MEMORY:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # One thread at a time uses it, not always the same.
     db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
     try:

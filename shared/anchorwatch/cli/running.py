@@ -140,7 +140,8 @@ def stop(data: DataDir) -> int:
     """
     pid = int(control.ask(data, {"verb": "stop"})["pid"])
     deadline = time.monotonic() + STOP_S_MAX
-    while (holder := held_by(data)) is not None and holder.pid == pid:
+    # 0: its lock file was moved away, so the holder is unknown.
+    while (holder := held_by(data)) is not None and holder.pid in (pid, 0):
         if time.monotonic() > deadline:
             raise Unavailable(
                 f"the supervisor (pid {pid}) has not ended yet", hint=f"see {data.log('supervisor')}"

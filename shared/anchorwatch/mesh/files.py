@@ -1,9 +1,11 @@
-"""What stands where in a data directory, and how private files are written."""
+"""The paths within a data directory, and how private files are written."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,9 @@ from anchorwatch.core.errors import Refused
 
 PRIVATE_DIR = 0o700
 PRIVATE_FILE = 0o600
+PRIVATE_UMASK = 0o077
+"""For each process of a mesh: what it creates belongs to its owner only."""
+_OTHERS = 0o077
 LOG_BYTES_MAX = 10 * 1024 * 1024
 LOG_GENERATIONS = 3
 LINE_CHARS_MAX = 16 * 1024
@@ -72,23 +77,40 @@ class DataDir:
         return self.logs / f"{instance}.log"
 
     def make(self) -> None:
-        """Make the directory, readable by its owner only.
+        """Create the directory, or take the access of other users away from an existing one.
 
         Raises:
-            Refused: it cannot be made or written.
+            Refused: it cannot be created, written or made private, such as one of another user.
         """
         try:
             self.root.mkdir(mode=PRIVATE_DIR, parents=True, exist_ok=True)
             self.logs.mkdir(mode=PRIVATE_DIR, exist_ok=True)
+            self._make_private()
         except OSError as error:
             raise Refused(
-                f"the data directory {self.root} cannot be made: {error.strerror}",
+                f"the data directory {self.root} cannot be used: {error.filename}: {error.strerror}",
                 hint="choose another with --data-dir",
             ) from None
         if not os.access(self.root, os.W_OK | os.X_OK):
             raise Refused(
-                f"the data directory {self.root} cannot be written", hint="choose another with --data-dir"
+                f"the data directory {self.root} is not writable", hint="choose another with --data-dir"
             )
+
+    def _make_private(self) -> None:
+        # The root first: from then on no other user can open what is inside.
+        _close_to_others(self.root)
+        for directory, directories, files in os.walk(self.root):
+            for name in (*directories, *files):
+                # A running mesh replaces files at any time.
+                with contextlib.suppress(FileNotFoundError):
+                    _close_to_others(Path(directory, name))
+
+
+def _close_to_others(path: Path) -> None:
+    """Take the access of group and others away; a link is not followed, what it leads to may be shared on purpose."""
+    mode = path.lstat().st_mode
+    if mode & _OTHERS and not stat.S_ISLNK(mode):
+        path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
 
 
 def write_private(path: Path, text: str) -> None:

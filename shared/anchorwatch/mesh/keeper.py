@@ -46,7 +46,7 @@ class Kept:
 
     ``changed`` is called when its pid or readiness changes; ``ended`` is set at each end, and when it is no longer kept.
     ``probe`` tells whether it is ready, for programs that do not say so themselves. ``before`` is called before each start,
-    ``behind`` each time that it has become ready.
+    and prevents it with an OSError. ``behind`` is called each time that it has become ready.
     """
 
     service: str
@@ -128,8 +128,8 @@ class Kept:
             self.restarts += 1
 
     async def _run_once(self, processes: Processes) -> int | None:
-        self.before()
         try:
+            self.before()
             running = processes.start(self.command)
         except OSError as error:
             self.log.error("could not be started", instance=self.instance, reason=str(error))  # noqa: TRY400 - said in full

@@ -1,4 +1,9 @@
-"""One mesh for each data directory: a lock that the kernel lets go when its holder ends, however it ends."""
+"""One mesh for each data directory: locks on the directories themselves, which the kernel releases with their holder.
+
+The lock is on the inode, so it holds under every path: a symbolic link, a second mount, a new name. No file in the directory
+matters to it; ``lock`` only says where the holder listens. A path can come to lead elsewhere while the lock is held, and
+then the holder must not use it any more: `DataLock.lost`.
+"""
 
 from __future__ import annotations
 
@@ -7,83 +12,139 @@ import json
 import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from anchorwatch.core.errors import Refused
-from anchorwatch.mesh.files import PRIVATE_FILE, DataDir
+from anchorwatch.mesh.files import PRIVATE_DIR, DataDir, write_private_json
 from anchorwatch.mesh.state import read_mesh
 
 TRIES = 10
 TRY_S = 0.02
+STORE_TRIES = 250
+"""5 s: a server whose supervisor was killed may need a moment to end where the kernel does not end it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds the lock, by its own word, and where it listens for control requests."""
+    """The process that holds the lock, and where it listens for control requests."""
 
     pid: int
     control: str
 
 
-def take_lock(data: DataDir, holder: Holder) -> None:
-    """Take the lock on a data directory, until this process ends.
+@dataclass(frozen=True, slots=True)
+class DataLock:
+    """The locks on a data directory and on the store in it, held until this process ends."""
+
+    data: DataDir
+    root_fd: int
+    store_fd: int
+    """For the NATS server to inherit: the store stays locked for as long as any process uses it."""
+
+    def lost(self) -> str:
+        """Which path no longer leads to the directory that is locked; empty: both do."""
+        for path, fd in ((self.data.root, self.root_fd), (self.data.nats_store, self.store_fd)):
+            if not _leads_to(path, fd):
+                return f"{path} was moved, replaced or removed while the mesh ran"
+        return ""
+
+    def release(self) -> None:
+        """Release both, for a holder that ends before its process does."""
+        os.close(self.root_fd)
+        os.close(self.store_fd)
+
+
+def take_lock(data: DataDir, holder: Holder) -> DataLock:
+    """Lock a data directory, until this process ends.
 
     Raises:
-        Refused: another mesh runs on this data, and where.
+        Refused: another mesh runs on this data, and where; or the directory cannot be locked.
     """
-    fd = os.open(data.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
-    if not _locked(fd):
-        os.close(fd)
-        raise _refusal(data)
-    # Written over in place: the lock is on this very file, so it cannot be replaced.
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, json.dumps({"pid": holder.pid, "control": holder.control}).encode(), 0)
+    root_fd = _lock(data.root, TRIES)
+    if root_fd is None:
+        raise _running(data)
+    store_fd = _lock(data.nats_store, STORE_TRIES)
+    if store_fd is None:
+        os.close(root_fd)
+        raise Refused(
+            f"another NATS server uses the store {data.nats_store}",
+            hint="stop the mesh or the server that uses it, or choose another --data-dir",
+        )
+    lock = DataLock(data, root_fd, store_fd)
+    if lost := lock.lost():
+        lock.release()
+        raise Refused(lost, hint="start again")
+    write_private_json(data.lock, {"pid": holder.pid, "control": holder.control})
+    return lock
 
 
 def refuse_if_held(data: DataDir) -> None:
-    """Look before anything is begun; ``take_lock`` decides.
+    """Check before anything is started; ``take_lock`` decides.
 
     Raises:
         Refused: a mesh runs on this data, and where.
     """
     if held_by(data) is not None:
-        raise _refusal(data)
-
-
-def _locked(fd: int) -> bool:
-    """Whether the lock could be taken; tried for a moment, since somebody who merely looks holds it for an instant."""
-    for _ in range(TRIES):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(TRY_S)
-        else:
-            return True
-    return False
+        raise _running(data)
 
 
 def held_by(data: DataDir) -> Holder | None:
-    """Who holds the lock now; None when no mesh runs on this data."""
+    """The holder of the lock; None when no mesh runs on this data."""
     try:
-        fd = os.open(data.lock, os.O_RDONLY | os.O_CLOEXEC)
+        fd = _open(data.root)
     except OSError:
         return None
     try:
-        # A shared try only: two who merely look must not think each other a mesh.
+        # A shared lock: two processes that only check must not take each other for a mesh.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         try:
-            value = json.loads(os.pread(fd, 4096, 0))
+            value = json.loads(data.lock.read_text(encoding="utf-8"))
             return Holder(int(value["pid"]), str(value["control"]))
-        except (ValueError, KeyError, TypeError):
-            # It is just starting.
+        except (OSError, ValueError, KeyError, TypeError):
+            # It is just starting, or its file was moved away.
             return Holder(0, str(data.control))
+    except OSError:
+        return None
     else:
         return None
     finally:
         os.close(fd)
 
 
-def _refusal(data: DataDir) -> Refused:
+def _lock(directory: Path, tries: int) -> int | None:
+    """A descriptor that holds the lock; None where another has it. Repeated: a check holds it for an instant too."""
+    try:
+        directory.mkdir(mode=PRIVATE_DIR, exist_ok=True)
+        fd = _open(directory)
+        for _ in range(tries):
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(TRY_S)
+            else:
+                return fd
+    except OSError as error:
+        raise Refused(
+            f"{directory} cannot be locked: {error.strerror}",
+            hint="choose a --data-dir on a local file system",
+        ) from None
+    os.close(fd)
+    return None
+
+
+def _open(directory: Path) -> int:
+    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _leads_to(path: Path, fd: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(fd))
+    except OSError:
+        return False
+
+
+def _running(data: DataDir) -> Refused:
     holder, mesh = held_by(data), read_mesh(data)
     where = f" at {mesh.api_url}" if mesh is not None else ""
     pid = f" (pid {holder.pid})" if holder is not None and holder.pid else ""

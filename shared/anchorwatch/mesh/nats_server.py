@@ -46,11 +46,9 @@ def find_binary() -> str:
     return found
 
 
-def config_text(credentials: Credentials, *, listen: str | None = None, store: Path | None = None) -> str:
-    """The server's configuration; where it listens and stores may be left to its command line (as containers do)."""
+def config_text(credentials: Credentials, *, listen: str | None = None) -> str:
+    """The server's configuration. Its command line says where it stores, and without ``listen`` also where it listens."""
     jetstream: dict[str, Any] = {"sync_interval": "always", "max_file_store": STORE_BYTES_MAX}
-    if store is not None:
-        jetstream["store_dir"] = str(store)
     config: dict[str, Any] = {
         "server_name": "anchorwatch",
         "jetstream": jetstream,

@@ -44,11 +44,13 @@ def adopt_orphans() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to start. ``log`` takes its stdout and stderr."""
+    """What to start. ``log`` takes its stdout and stderr. ``cwd``: where it runs; None: here. ``fds``: what it inherits."""
 
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
     log: Path
+    cwd: Path | None = None
+    fds: tuple[int, ...] = ()
 
 
 class Running:
@@ -117,7 +119,8 @@ class Processes:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    pass_fds=(write_end,),
+                    cwd=command.cwd,
+                    pass_fds=(write_end, *command.fds),
                     preexec_fn=_before_exec(os.getpid()),  # noqa: PLW1509 - this process has one thread
                 )
             finally:

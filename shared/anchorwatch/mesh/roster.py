@@ -74,16 +74,24 @@ class Roster:
     @property
     def nats_config(self) -> str:
         """The text of the NATS server's configuration file."""
-        return nats_server.config_text(
-            self.credentials, listen=f"{nats_server.LOOPBACK}:{self.nats_port}", store=self.data.nats_store
-        )
+        return nats_server.config_text(self.credentials, listen=f"{nats_server.LOOPBACK}:{self.nats_port}")
 
     def nats(self) -> Command:
-        """The NATS server."""
+        """The NATS server.
+
+        Its store is named on the command line only: one that a person starts on ``nats.conf`` does not use it. And relative
+        to its working directory: should another directory take the path of this one, the server does not write into it.
+        """
+        data = self.data
         return Command(
-            arguments=(nats_server.find_binary(), "--config", str(self.data.nats_config)),
+            arguments=(
+                nats_server.find_binary(),
+                *("--config", str(data.nats_config)),
+                *("--store_dir", data.nats_store.name),
+            ),
             environment={"PATH": os.environ.get("PATH", os.defpath)},
-            log=self.data.log(NATS),
+            log=data.log(NATS),
+            cwd=data.root,
         )
 
     def service(self, service: str, instance: str) -> Command:

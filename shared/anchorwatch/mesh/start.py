@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from anchorwatch.mesh import ports
 from anchorwatch.mesh.control import ControlServer, socket_path
 from anchorwatch.mesh.credentials import Credentials
-from anchorwatch.mesh.files import DataDir, write_private
+from anchorwatch.mesh.files import PRIVATE_UMASK, DataDir
 from anchorwatch.mesh.lock import Holder, take_lock
 from anchorwatch.mesh.nats_server import LOOPBACK
 from anchorwatch.mesh.roster import Roster, check_count, default_services
@@ -43,21 +43,21 @@ def supervise(options: StartOptions, tell: Tell) -> int:
         StartFailed: a part did not become ready. Everything has been stopped again.
     """
     data = options.data
+    os.umask(PRIVATE_UMASK)
     control_path = socket_path(data)
-    # Held until this process ends: whoever finds the lock free finds nothing of this mesh running any more.
-    take_lock(data, Holder(os.getpid(), str(control_path)))
-    # What a crashed supervisor left says nothing of this mesh.
+    # Held until this process ends: where the lock is free, nothing of this mesh runs any more.
+    lock = take_lock(data, Holder(os.getpid(), str(control_path)))
+    # A crashed supervisor leaves its own.
     remove_mesh(data)
     log = logs.configure(options.settings, service="supervisor")
     roster, remembered = _prepare(options, tell)
     for secret in (*roster.credentials.passwords.values(), roster.credentials.token):
         logs.hide(secret)
-    write_private(data.nats_config, roster.nats_config)
     services = options.only or default_services(fleet=options.fleet)
 
     async def run() -> int:
         # Made within the loop that it lives in.
-        supervisor = Supervisor(roster, services, remembered, tell, log, version=options.version)
+        supervisor = Supervisor(roster, services, remembered, tell, log, lock, version=options.version)
         return await supervisor.run(ControlServer(control_path, supervisor.answer))
 
     return asyncio.run(run())

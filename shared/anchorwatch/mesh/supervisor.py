@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -17,8 +18,9 @@ from anchorwatch.core.errors import AnchorWatchError, BadInput, BadSettings
 from anchorwatch.mesh import nats_server
 from anchorwatch.mesh.control import ControlServer
 from anchorwatch.mesh.credentials import PUBLISHER, YARD
-from anchorwatch.mesh.files import last_reason
+from anchorwatch.mesh.files import last_reason, write_private
 from anchorwatch.mesh.keeper import Kept
+from anchorwatch.mesh.lock import DataLock
 from anchorwatch.mesh.process import Processes, adopt_orphans, children_of
 from anchorwatch.mesh.roster import NATS, Roster, check_count
 from anchorwatch.mesh.state import MeshFile, Remembered, remove_mesh, write_mesh
@@ -27,6 +29,8 @@ from anchorwatch.mesh.store_watch import LOOK_S, StoreWatch
 from anchorwatch.service.runner import CRASHED
 
 START_S_MAX = 60.0
+LOCK_LOOK_S = 0.2
+"""How often the paths of the data directory are compared with the directories that are locked."""
 WRITE_AGAIN_S = 1.0
 # A service that ends so often before it was ever ready will not become ready by itself.
 START_ATTEMPTS_MAX = 3
@@ -41,6 +45,12 @@ class StartFailed(AnchorWatchError):
     code = "start_failed"
 
 
+class DataDirectoryMoved(AnchorWatchError):
+    """The path of the data directory, or of the store in it, no longer leads to what this mesh runs on."""
+
+    code = "data_directory_moved"
+
+
 class Supervisor:
     """One mesh. ``run`` returns the exit code when it has ended, and everything with it."""
 
@@ -51,9 +61,12 @@ class Supervisor:
         remembered: Remembered,
         tell: Tell,
         log: structlog.stdlib.BoundLogger,
+        lock: DataLock,
         *,
         version: str = "",
     ) -> None:
+        self._lock = lock
+        self._lost = ""
         self._roster = roster
         self._services = tuple(services)
         self._remembered = remembered
@@ -76,18 +89,24 @@ class Supervisor:
         await control.start()
         start = asyncio.create_task(self._start(), name="start")
         stop = asyncio.create_task(self._stop.wait(), name="stop")
-        watch = asyncio.create_task(self._watch_store(), name="store")
+        watches = [asyncio.create_task(watch) for watch in (self._watch_store(), self._watch_lock())]
         try:
             await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if start.done():
+            if start.done() and not self._lost:
                 start.result()
                 await stop
-            return 0
         finally:
-            for task in (start, stop, watch):
+            for task in (start, stop, *watches):
                 task.cancel()
             await self._end()
-            await control.close(self._roster.data)
+            # By now another mesh's may be at this path.
+            if not self._lost:
+                await control.close(self._roster.data)
+        if self._lost:
+            raise DataDirectoryMoved(
+                self._lost, hint="the mesh was stopped; `anchorwatch up` where the directory is now continues"
+            )
+        return 0
 
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer a control request: ``status``, ``scale`` or ``stop``.
@@ -146,12 +165,11 @@ class Supervisor:
     async def _start(self) -> None:
         async with asyncio.timeout(START_S_MAX) as limit:
             try:
-                self._roster.data.nats_store.mkdir(mode=0o700, exist_ok=True)
                 probe = partial(nats_server.answers, self._roster.nats_port)
                 guard = StoreGuard(self._roster.data, self._log, self._say)
-                command = self._roster.nats()
+                command = replace(self._roster.nats(), fds=(self._lock.store_fd,))
                 nats = Kept(NATS, NATS, command, self._changed_in, self._log, probe)
-                nats.before, nats.behind = guard.before, guard.behind
+                nats.before, nats.behind = partial(self._before_nats, guard), guard.behind
                 self._keep(nats)
                 await self._until_ready()
                 for service in self._services:
@@ -184,6 +202,43 @@ class Supervisor:
                 self._kept[NATS].start_anew(
                     "it refuses writes, though there is room: the disk was full before"
                 )
+
+    def _check_lock(self) -> None:
+        """Prevent a start in a directory that is not the locked one.
+
+        Raises:
+            OSError: it is not.
+        """
+        if lost := self._lock.lost():
+            raise OSError(lost)
+
+    def _before_nats(self, guard: StoreGuard) -> None:
+        """Check the lock, and write ``nats.conf`` again where a person has edited or replaced it.
+
+        Raises:
+            OSError: the server must not be started.
+        """
+        self._check_lock()
+        path, text = self._roster.data.nats_config, self._roster.nats_config
+        try:
+            same = path.read_text(encoding="utf-8") == text
+        except (OSError, ValueError):
+            same = False
+        if not same:
+            write_private(path, text)
+            self._log.info("nats_config.written", path=str(path))
+        guard.before()
+
+    async def _watch_lock(self) -> None:
+        """Stop at once when the directory is moved: processes that open files by path would use another mesh's."""
+        while not self._lost:
+            await asyncio.sleep(LOCK_LOOK_S)
+            self._lost = self._lock.lost()
+        self._log.error("data_directory.moved", reason=self._lost)
+        # Killed, not stopped: at its end a server writes files by their path. What it acknowledged is synced.
+        for kept in self._kept.values():
+            kept.kill()
+        self._stop.set()
 
     async def _until_ready(self) -> None:
         """Wait until everything that is kept is ready.
@@ -218,7 +273,7 @@ class Supervisor:
 
     def _keep_service(self, service: str, instance: str) -> None:
         command = self._roster.service(service, instance)
-        self._keep(Kept(service, instance, command, self._changed_in, self._log))
+        self._keep(Kept(service, instance, command, self._changed_in, self._log, before=self._check_lock))
 
     def _keep(self, kept: Kept) -> None:
         self._kept[kept.instance] = kept
@@ -268,7 +323,8 @@ class Supervisor:
     async def _end(self) -> None:
         """The services together, then the yard, then the NATS server that they needed to put their work down."""
         self._stop.set()
-        remove_mesh(self._roster.data)
+        if not self._lost:
+            remove_mesh(self._roster.data)
         kept = list(self._kept.values())
         await asyncio.gather(*(each.stop() for each in kept if each.service not in (YARD, NATS)))
         await asyncio.gather(*(each.stop() for each in kept if each.service == YARD))

@@ -33,9 +33,9 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_data_directory_that_cannot_be_made_is_one_refusal(tmp_path: Path) -> None:
+def test_a_data_directory_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(Refused, match="cannot be made"):
+    with pytest.raises(Refused, match=r"cannot be used: .*Not a directory"):
         DataDir.at(tmp_path / "file" / "data").make()
 
 

@@ -150,7 +150,9 @@ class CrashMesh:
         """
         self._forget(NATS)
         command = self.roster.nats()
-        server = self._nursery.start(command.arguments, command.environment, command.log)
+        # It runs in the nursery's working directory, not in its own.
+        arguments = (*command.arguments, "--store_dir", str(self.data.nats_store))
+        server = self._nursery.start(arguments, command.environment, command.log)
         self.children[NATS] = server
 
         async def answers_or_ended() -> bool:

@@ -56,7 +56,7 @@ async def run(context: YardContext) -> None:
         Conflict: another yard works on the same directory.
     """
     directory = context.settings.data_dir / "yard"
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _sole_owner(directory), contextlib.closing(Book(directory / "yard.sqlite3")) as book:
         processes = WorkerProcesses(directory, worker_environment(context.settings))
         faults = Faults(births=processes.births)
