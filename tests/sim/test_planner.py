@@ -17,7 +17,6 @@ from anchorwatch.core.errors import NotFound
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.decide import Control, decide
 from anchorwatch.core.tools import ToolSpec
-from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.journal.mapping import read_command
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
@@ -58,7 +57,7 @@ def once(*tools: str) -> Decide:
 
 async def obedient(context: ServiceContext) -> None:
     """An executor that says of every command that it succeeded."""
-    committer = Committer(context.bus, journal_stream())
+    committer = context.committer
     effects = EffectJournal(context.bus, committer, context.identity.execution_id)
     spec = ConsumerSpec(
         journal_stream(), ("aw.journal.0.*.*.p.cmd.default",), "executor-default", ack_wait_s=2.0

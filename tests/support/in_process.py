@@ -13,9 +13,11 @@ from typing import Any
 import structlog
 from anchorwatch.bus import jetstream
 from anchorwatch.bus.port import Bus
+from anchorwatch.journal.commit import Committer
 from anchorwatch.service.context import Identity, ServiceContext, WallClock
 from anchorwatch.service.runner import find
 from anchorwatch.settings import Settings
+from anchorwatch.topology.streams import journal_stream
 
 READY_S_MAX = 60.0
 
@@ -58,6 +60,7 @@ class Services:
         context = ServiceContext(
             settings=Settings(data_dir=self.directory, **settings),
             bus=bus,
+            committer=Committer(bus, journal_stream()),
             identity=Identity(service, instance, uuid.uuid4().hex),
             clock=WallClock(),
             log=structlog.stdlib.get_logger("test"),

@@ -7,12 +7,15 @@ import contextlib
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import structlog
 from anchorwatch.bus.port import Bus
+from anchorwatch.journal.commit import Committer
 from anchorwatch.service.context import Identity, NoPeers, Peers, ServiceContext, WallClock
 from anchorwatch.settings import Settings
+from anchorwatch.topology.streams import journal_stream
 
 Run = Callable[[ServiceContext], Awaitable[None]]
 STOP_S_MAX = 30.0
@@ -22,13 +25,16 @@ def make_context(
     bus: Bus, service: str, instance: str | None = None, peers: Peers | None = None, **settings: Any
 ) -> ServiceContext:
     """What a service is given, with a fresh incarnation."""
+    incarnation = uuid.uuid4().hex
     return ServiceContext(
         settings=Settings(**settings),
         bus=bus,
-        identity=Identity(service, instance or f"{service}-1", uuid.uuid4().hex),
+        committer=Committer(bus, journal_stream()),
+        identity=Identity(service, instance or f"{service}-1", incarnation),
         clock=WallClock(),
         log=structlog.stdlib.get_logger("test"),
         peers=peers or NoPeers(),
+        random=Random(incarnation),
     )
 
 

@@ -19,7 +19,6 @@ from anchorwatch.journal.switches import SwitchJournal
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import Clock, ServiceContext
 from anchorwatch.settings import Settings
-from anchorwatch.topology.streams import journal_stream
 
 from anchorwatch_gateway.counters import Counters
 from anchorwatch_gateway.letter_book import LetterBook
@@ -76,8 +75,7 @@ class Parts:
 
 async def assemble(context: ServiceContext) -> Parts:
     """The parts, from what the service was given."""
-    committer = Committer(context.bus, journal_stream())
-    writer = context.identity.execution_id
+    committer, writer = context.committer, context.identity.execution_id
     journal = SessionJournal(context.bus, committer, writer)
     return Parts(
         settings=context.settings,

@@ -8,7 +8,6 @@ from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.session.wakes import Windows
 from anchorwatch.execution import PoolRunner
 from anchorwatch.journal.artifacts import ArtifactJournal
-from anchorwatch.journal.commit import Committer
 from anchorwatch.packs.port import PackRuntime
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
@@ -69,7 +68,7 @@ async def run_on(context: ServiceContext, projections: Projections) -> None:
 
 async def _pool(context: ServiceContext, projections: Projections, follower: Follower) -> PoolRunner:
     stream = journal_stream(SHARD)
-    artifacts = ArtifactJournal(context.bus, Committer(context.bus, stream), context.identity.execution_id)
+    artifacts = ArtifactJournal(context.bus, context.committer, context.identity.execution_id)
     tools = MemoryTools(context.bus, stream, projections, follower, artifacts)
 
     async def runtime_for(_workspace: str, _agent: AgentSpec) -> PackRuntime:

@@ -8,12 +8,10 @@ from collections.abc import Callable, Sequence
 import structlog
 from anchorwatch.core.effect.state import Owner
 from anchorwatch.core.letters import DeadLetter
-from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.deliveries import DeliveryJournal
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.letters import DeadLetters
 from anchorwatch.service.orders import Orders
-from anchorwatch.topology.streams import journal_stream
 
 from anchorwatch_notifier import routes
 from anchorwatch_notifier.channels import Channel, make_channel
@@ -56,11 +54,10 @@ def _of(stream: str) -> Callable[[DeadLetter], bool]:
 def make_sender(context: ServiceContext, route: routes.Route, channel: Channel) -> Sender:
     """The sender of one channel."""
     identity = context.identity
-    committer = Committer(context.bus, journal_stream())
     return Sender(
         route,
         channel,
-        DeliveryJournal(context.bus, committer, identity.execution_id),
+        DeliveryJournal(context.bus, context.committer, identity.execution_id),
         context.clock,
         context.peers,
         Owner(identity.instance, identity.incarnation),

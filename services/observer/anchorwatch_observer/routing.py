@@ -17,7 +17,6 @@ from anchorwatch.core.letters import Address, DeadLetter
 from anchorwatch.core.names import SessionRef
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.artifacts import ArtifactJournal, Provenance
-from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.inputs import accept, accept_together
 from anchorwatch.journal.mapping import input_body
 from anchorwatch.service.agents import AgentDirectory, subscribed
@@ -26,7 +25,7 @@ from anchorwatch.service.intake import Intake
 from anchorwatch.service.keepalive import ACK_WAIT_S, KeepAlive
 from anchorwatch.service.letters import DeadLetters, address_of
 from anchorwatch.service.worker import Done, Result
-from anchorwatch.topology.streams import EVENTS, journal_stream
+from anchorwatch.topology.streams import EVENTS
 from anchorwatch.topology.subjects import EVENT_ALL
 
 from anchorwatch_observer.events import Event, read_event
@@ -68,7 +67,7 @@ class Router:
         self._agents = agents
         self._letters = letters
         self._writer = context.identity.execution_id
-        self._committer = Committer(context.bus, journal_stream())
+        self._committer = context.committer
         self._artifacts = ArtifactJournal(context.bus, self._committer, self._writer)
         self._intake = Intake(context.bus, CONSUMER, context.stopping, context.crashes)
         self._alive = KeepAlive()

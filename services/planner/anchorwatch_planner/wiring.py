@@ -9,7 +9,6 @@ from anchorwatch.core.agents import OPENAI, RULES
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.session.spending import Prices
 from anchorwatch.core.session.wakes import Windows
-from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.paces import PaceJournal
 from anchorwatch.journal.schedules import ScheduleJournal
 from anchorwatch.journal.sessions import SessionJournal
@@ -17,7 +16,6 @@ from anchorwatch.models import catalog
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.observations import observe
-from anchorwatch.topology.streams import journal_stream
 
 from anchorwatch_planner.answers import Answers
 from anchorwatch_planner.asking import Asker
@@ -61,7 +59,7 @@ def wire(
 ) -> Wired:
     """A planner's parts. ``build`` makes the model of an agent."""
     settings, bus, identity, clock = context.settings, context.bus, context.identity, context.clock
-    committer = Committer(bus, journal_stream(SHARD))
+    committer = context.committer
     sessions = SessionJournal(bus, committer, identity.execution_id)
     prices = Prices(settings.price_prompt, settings.price_completion)
     bounds = Bounds(settings.heartbeat_s, settings.model_timeout_s, settings.context_tokens_max, prices)

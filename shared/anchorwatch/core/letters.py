@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from anchorwatch.core.errors import AnchorWatchError, IdempotencyConflict, NewerSchema, Refused
-from anchorwatch.core.times import left_ms
+from anchorwatch.core.times import backoff_s, left_ms
 
 LetterState = Literal["suspected", "failing", "open", "retried", "done", "dropped"]
 SHOWN: tuple[LetterState, ...] = get_args(LetterState)[1:]
@@ -95,11 +95,6 @@ class DeadLetter:
     actions: Sequence[Action] = field(default=())
 
 
-def pause_s(tries: int) -> float:
-    """How long a message is left alone after so many failures: 1 s, 2 s, 4 s, … 60 s."""
-    return min(PAUSE_S_MIN * 2.0 ** min(tries - 1, 16), PAUSE_S_MAX)
-
-
 def early_ms(letter: DeadLetter, now_ms: int) -> int:
     """How long its message is still to be left alone."""
     return left_ms(letter.due_at_ms, now_ms, round(PAUSE_S_MAX * 1000))
@@ -122,9 +117,14 @@ def counts(error: BaseException) -> bool:
 
 
 def failed(
-    letter: DeadLetter | None, address: Address, fault: Fault, now_ms: int, tries_max: int
+    letter: DeadLetter | None,
+    address: Address,
+    fault: Fault,
+    now_ms: int,
+    tries_max: int,
+    spread: float = 0.0,
 ) -> DeadLetter | None:
-    """The letter after one more failure; None where it says all there is to say.
+    """The letter after one more failure; None where it says all there is to say. ``spread`` as in `backoff_s`.
 
     Other messages may lead to the same letter (a session has one): a failure before its time is none more.
     """
@@ -138,7 +138,8 @@ def failed(
     after = replace(letter, tries=tries, starts=0, last_at_ms=now_ms, fault=fault)
     if tries >= tries_max:
         return _opened(after)
-    return replace(after, due_at_ms=now_ms + round(pause_s(tries) * 1000))
+    pause_s = backoff_s(tries, PAUSE_S_MIN, PAUSE_S_MAX, spread)
+    return replace(after, due_at_ms=now_ms + round(pause_s * 1000))
 
 
 def shown(letter: DeadLetter | None, address: Address, fault: Fault, now_ms: int) -> DeadLetter | None:

@@ -1,4 +1,4 @@
-"""Instants as text and back. Machines hold Unix milliseconds; people and JSON get ISO 8601 in UTC."""
+"""Instants as text and back, and waits. Machines hold Unix milliseconds; people and JSON get ISO 8601 in UTC."""
 
 from __future__ import annotations
 
@@ -25,6 +25,21 @@ def left_ms(until_ms: int, now_ms: int, longest_ms: int) -> int:
     """
     left = until_ms - now_ms
     return left if 0 < left <= longest_ms else 0
+
+
+def backoff_s(failures: int, first_s: float, max_s: float, spread: float = 0.0) -> float:
+    """Seconds to wait after ``failures`` failures in a row: ``first_s``, doubled with each failure, at most ``max_s``.
+
+    ``spread``, in [0, 1), shortens the wait by up to half: processes that failed together do not retry together.
+
+    >>> [backoff_s(failures, 1.0, 5.0) for failures in (1, 2, 3, 4, 2000)]
+    [1.0, 2.0, 4.0, 5.0, 5.0]
+    >>> backoff_s(2, 1.0, 5.0, spread=0.5)
+    1.5
+    """
+    # The exponent is bounded too: 2.0 ** 2000 is not a float.
+    doublings = min(max(failures - 1, 0), 32)
+    return min(first_s * 2.0**doublings, max_s) * (1 - spread / 2)
 
 
 def iso(at_ms: int) -> str:

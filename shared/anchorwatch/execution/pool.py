@@ -22,7 +22,6 @@ from anchorwatch.execution.recorder import Recorder
 from anchorwatch.execution.runner import Runner, RuntimeFor
 from anchorwatch.journal.artifacts import ArtifactJournal
 from anchorwatch.journal.blocks import BlockJournal
-from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.journal.mapping import read_command
 from anchorwatch.journal.sessions import SessionJournal
@@ -255,15 +254,13 @@ class PoolRunner:
 
 
 def _make_giving_up(context: ServiceContext, agents: AgentDirectory, runner: Runner) -> GivingUp:
-    committer = Committer(context.bus, journal_stream(SHARD))
-    return GivingUp(runner.recorder, committer, agents, context.peers, runner.me, context.log)
+    return GivingUp(runner.recorder, context.committer, agents, context.peers, runner.me, context.log)
 
 
 def _make_runner(
     context: ServiceContext, agents: AgentDirectory, runtime_for: RuntimeFor, load_pack: Callable[[str], Pack]
 ) -> Runner:
-    identity = context.identity
-    committer = Committer(context.bus, journal_stream(SHARD))
+    identity, committer = context.identity, context.committer
     me = Owner(identity.instance, identity.incarnation)
     sessions = SessionJournal(context.bus, committer, identity.execution_id)
     effects = EffectJournal(context.bus, committer, identity.execution_id)

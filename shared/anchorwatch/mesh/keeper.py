@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from datetime import UTC, datetime
 
 import structlog
 
+from anchorwatch.core.times import backoff_s
 from anchorwatch.mesh.files import last_line
 from anchorwatch.mesh.process import Command, Processes, Running
 
@@ -25,8 +27,12 @@ Probe = Callable[[], Awaitable[bool]]
 
 @dataclass(slots=True)
 class Backoff:
-    """How long to wait before the next start: 0, 0.2, 0.4, … 10 s; from the beginning after a healthy run."""
+    """How long to wait before the next start: 0, 0.2, 0.4, … 10 s; from the beginning after a healthy run.
 
+    ``spread`` as in `backoff_s`: processes that ended together do not start together.
+    """
+
+    spread: Callable[[], float] = lambda: 0.0
     failures: int = 0
 
     def after(self, ran_s: float) -> float:
@@ -36,8 +42,7 @@ class Backoff:
         self.failures += 1
         if self.failures == 1:
             return 0.0
-        # The exponent is bounded too: 2 ** 1000 is no float.
-        return min(BACKOFF_S_MAX, BACKOFF_FIRST_S * 2.0 ** min(self.failures - 2, 16))
+        return backoff_s(self.failures - 1, BACKOFF_FIRST_S, BACKOFF_S_MAX, self.spread())
 
 
 @dataclass(slots=True)
@@ -62,7 +67,7 @@ class Kept:
     restarts: int = 0
     since: datetime | None = None
     last_exit: int | None = None
-    _backoff: Backoff = field(default_factory=Backoff)
+    _backoff: Backoff = field(default_factory=lambda: Backoff(random.random))
     _running: Running | None = None
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _task: asyncio.Task[None] | None = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from anchorwatch.core.errors import Damaged
-from anchorwatch.core.times import left_ms
+from anchorwatch.core.times import backoff_s, left_ms
 
 FAILURES_MAX = 2
 """So many calls in a row may fail, retries included, before a model is passed over for a while."""
@@ -39,7 +39,7 @@ class Health:
         """After a call that failed. ``for_good``: no later call will do better until somebody changes something."""
         failures = self.failures + 1
         beyond = failures if for_good else failures - FAILURES_MAX + 1
-        rest_ms = min(REST_MS_MAX, REST_MS * 2 ** min(beyond - 1, 16)) if beyond > 0 else 0
+        rest_ms = round(1000 * backoff_s(beyond, REST_MS / 1000, REST_MS_MAX / 1000)) if beyond > 0 else 0
         return replace(
             self,
             failures=failures,

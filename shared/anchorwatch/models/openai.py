@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from anchorwatch.core.times import backoff_s
 from anchorwatch.models.endpoint import Endpoint
 from anchorwatch.models.exchange import Exchange
 from anchorwatch.models.faults import SIZE_HINT
@@ -35,11 +36,11 @@ class Retries:
     wait_s_max: float = 20.0
 
     def wait_s(self, attempt: int, fault: ModelUnavailable) -> float:
-        """Seconds before the next attempt: what the endpoint asked for, else doubling, with jitter. ``attempt`` from 1."""
-        if fault.retry_after_s is not None:
-            return fault.retry_after_s
-        longest_s: float = min(self.wait_s_max, self.wait_initial_s * 2.0 ** (attempt - 1))
-        return longest_s * random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries, hides nothing
+        """Seconds before the next attempt: our backoff, or longer where the endpoint asks for it. ``attempt`` from 1."""
+        spread = random.random()  # noqa: S311 - spreads retries, hides nothing
+        return max(
+            backoff_s(attempt, self.wait_initial_s, self.wait_s_max, spread), fault.retry_after_s or 0.0
+        )
 
 
 class OpenAIModel:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
+from random import Random
 from typing import Literal, Protocol
 
 import structlog
 
 from anchorwatch.bus.port import Bus
+from anchorwatch.journal.commit import Committer
 from anchorwatch.settings import Settings
 
 
@@ -80,15 +82,18 @@ class NoPeers:
 class ServiceContext:
     """All that a service may use of the outside. ``ready`` is set by the service when it works.
 
-    ``crashes``: how many former incarnations of this instance, the last ones in a row, ended soon and without a word.
+    ``committer`` is the process's one writer to the journal: commits that queue up in it go together. ``random`` spreads
+    retries; a simulation seeds it. ``crashes``: how many incarnations before this one, in a row, ended early without a word.
     """
 
     settings: Settings
     bus: Bus
+    committer: Committer
     identity: Identity
     clock: Clock
     log: structlog.stdlib.BoundLogger
     peers: Peers = field(default_factory=NoPeers)
+    random: Random = field(default_factory=Random)
     crashes: int = 0
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     ready: asyncio.Event = field(default_factory=asyncio.Event)

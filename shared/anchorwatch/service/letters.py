@@ -41,6 +41,7 @@ class DeadLetters:
         self._bus = context.bus
         self._clock = context.clock
         self._log = context.log
+        self._random = context.random
         self._tries_max = context.settings.dead_letter_tries
         self.journal = LetterJournal(context.bus, context.identity.execution_id)
         # What this process has come to an answer on, which no handler does that ends its process.
@@ -57,11 +58,11 @@ class DeadLetters:
             return False
         fault = fault_of(error)
         fault = replace(fault, text=without_secrets(fault.text))
-        now_ms = self._clock.now_ms()
+        now_ms, spread = self._clock.now_ms(), self._random.random()
         try:
             filed = await self.journal.change(
                 address,
-                lambda letter: machine.failed(letter, address, fault, now_ms, self._tries_max),
+                lambda letter: machine.failed(letter, address, fault, now_ms, self._tries_max, spread),
                 now_ms,
             )
         except Unavailable:

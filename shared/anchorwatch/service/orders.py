@@ -12,7 +12,8 @@ from typing import Protocol
 
 from anchorwatch.bus.port import ConsumerSpec, Delivery
 from anchorwatch.core.errors import AnchorWatchError, Damaged, Unavailable
-from anchorwatch.core.letters import WAITING, DeadLetter, counts, early_ms, pause_s
+from anchorwatch.core.letters import WAITING, DeadLetter, counts, early_ms
+from anchorwatch.core.times import backoff_s
 from anchorwatch.journal.letters import Filed, read_letter
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.intake import Intake
@@ -23,7 +24,7 @@ from anchorwatch.topology.streams import DEAD
 from anchorwatch.topology.subjects import DEAD_LETTER
 
 AT_ONCE_MAX = 16
-FAULT_S_MAX = 10.0
+FAULT_S, FAULT_S_MAX = 1.0, 10.0
 # Letters whose time has not come wait here, and must not keep out those whose time has.
 ACK_PENDING_MAX = 65_536
 
@@ -94,7 +95,7 @@ class Orders:
         except Exception as error:  # noqa: BLE001 - what settles a letter may fail, and is then done again
             reason = error.message if isinstance(error, AnchorWatchError) else repr(error)[:200]
             self._context.log.warning("a letter waits", sequence=delivery.stored.sequence, reason=reason)
-            result = RetryIn(min(pause_s(delivery.attempt), FAULT_S_MAX))
+            result = RetryIn(backoff_s(delivery.attempt, FAULT_S, FAULT_S_MAX, self._context.random.random()))
         self._alive.drop(delivery)
         match result:
             case Done():
@@ -147,7 +148,7 @@ class Orders:
         except Exception as error:  # noqa: BLE001 - a handler may raise anything, and that is what letters are for
             if await self._letters.failed(letter.address, error):
                 return Done()
-            return RetryIn(FAULT_S_MAX if isinstance(error, Unavailable) else pause_s(1))
+            return RetryIn(FAULT_S_MAX if isinstance(error, Unavailable) else FAULT_S)
         if isinstance(result, Done):
             await self._letters.handled(letter.address)
             return result

@@ -19,6 +19,7 @@ import structlog
 
 from anchorwatch.bus.port import Bus, StreamMissing
 from anchorwatch.core.errors import AnchorWatchError, BadSettings, NotFound, Unavailable
+from anchorwatch.journal.commit import Committer
 from anchorwatch.service import failpoints, logs
 from anchorwatch.service.connect import connect
 from anchorwatch.service.context import Identity, ServiceContext, WallClock
@@ -28,6 +29,7 @@ from anchorwatch.service.made import ensure_topology
 from anchorwatch.service.presence import Presence
 from anchorwatch.service.readiness import Readiness
 from anchorwatch.settings import Settings, load
+from anchorwatch.topology.streams import journal_stream
 
 GROUP = "anchorwatch.services"
 # The supervisor waits a little longer before it kills.
@@ -165,6 +167,7 @@ class _Process:
         context = ServiceContext(
             settings=self._settings,
             bus=bus,
+            committer=Committer(bus, journal_stream()),
             identity=self._identity,
             clock=WallClock(),
             log=self._log,

@@ -12,16 +12,19 @@ import contextlib
 import contextvars
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from random import Random
 
 import structlog
 
 from anchorwatch.bus.sim import SimBus, SimServer
 from anchorwatch.bus.sim.loop import SimTask, in_order
 from anchorwatch.core.errors import AnchorWatchError
+from anchorwatch.journal.commit import Committer
 from anchorwatch.service.context import Identity, ServiceContext
 from anchorwatch.service.presence import Presence
 from anchorwatch.service.runner import BUS_RETRY_S, DRAIN_S_MAX, work_of
 from anchorwatch.settings import Settings
+from anchorwatch.topology.streams import journal_stream
 
 Run = Callable[[ServiceContext], Awaitable[None]]
 
@@ -191,10 +194,12 @@ class Process:
         return ServiceContext(
             settings=world.settings,
             bus=life.bus,
+            committer=Committer(life.bus, journal_stream()),
             identity=life.identity,
             clock=LoopClock(world.server, life),
             log=world.log.bind(instance=self.instance),
             peers=presence,
+            random=Random(life.identity.execution_id),  # noqa: S311 - to repeat is the point
         )
 
     async def _live(self, life: Life, context: ServiceContext) -> None:

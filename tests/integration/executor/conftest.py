@@ -14,10 +14,12 @@ import pytest
 import structlog
 from anchorwatch.bus.port import Bus
 from anchorwatch.execution import PoolRunner
+from anchorwatch.journal.commit import Committer
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import Identity, ServiceContext, WallClock
 from anchorwatch.service.runtimes import Runtimes
 from anchorwatch.settings import Settings
+from anchorwatch.topology.streams import journal_stream
 
 from tests.support.packs import Sink, bench_agent, load
 from tests.support.sessions import ScriptedSession
@@ -56,6 +58,7 @@ class Executors:
         context = ServiceContext(
             settings=Settings(),
             bus=self.bus,
+            committer=Committer(self.bus, journal_stream()),
             identity=identity,
             clock=WallClock(),
             log=structlog.stdlib.get_logger("test"),

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from anchorwatch.core.errors import Damaged, Fenced, IdempotencyConflict, NewerSchema, Refused, Unavailable
 from anchorwatch.core.letters import (
     ACTIONS_MAX,
     CLOSED,
-    PAUSE_S_MAX,
     WAITING,
     Action,
     Address,
@@ -23,7 +21,6 @@ from anchorwatch.core.letters import (
     failed,
     handled,
     ordered,
-    pause_s,
     shown,
     started,
 )
@@ -62,9 +59,6 @@ def test_it_is_opened_at_the_last_try_and_not_before_and_has_minutes_until_then(
         now_ms = letter.due_at_ms
     assert states == ["failing"] * 7 + ["open"]
     assert now_ms >= 120_000
-    pauses = [pause_s(n) for n in range(1, 40)]
-    assert all(before <= after for before, after in pairwise(pauses))
-    assert max(pauses) == PAUSE_S_MAX
 
 
 def test_a_failure_before_its_time_is_none_more() -> None:
