@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = ("shared", "services", "packs", "tools")
 TEXT_TOKENS = {tokenize.STRING, tokenize.COMMENT} | {
     getattr(tokenize, name) for name in ("FSTRING_MIDDLE",) if hasattr(tokenize, name)

@@ -1,4 +1,7 @@
-"""Reads the arguments of a tool call: a strict JSON object, or a problem. Never mended: half a command is not a command."""
+"""Parses the arguments of a tool call: a strict JSON object, or an error.
+
+Arguments are never repaired: half a command is not a command.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ def read_arguments(raw: object) -> dict[str, Any]:
     """The arguments, with clean strings and numbers that every store can hold.
 
     Raises:
-        BadArguments: they are no JSON object, or one that two readers could read differently.
+        BadArguments: they are not a JSON object, or two parsers could read it differently.
     """
     if isinstance(raw, Mapping):
-        # Some servers send the object itself. It takes the same way as text, so that the same rules hold.
+        # Some servers send the object itself. It is parsed as text, so that the same rules apply.
         try:
             raw = json.dumps(raw)
         except (TypeError, ValueError, RecursionError):
@@ -50,7 +53,7 @@ def read_arguments(raw: object) -> dict[str, Any]:
     except RecursionError:
         raise BadArguments("the arguments are nested too deeply") from None
     if not isinstance(value, dict):
-        raise BadArguments(f"the arguments are JSON, but no object: {type(value).__name__}")
+        raise BadArguments(f"the arguments are not a JSON object but {type(value).__name__}")
     return {key: _checked(item, 1) for key, item in value.items()}
 
 
@@ -66,7 +69,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(digits: str) -> int:
-    # Looked at before it is converted: converting thousands of digits is slow, and Python refuses it.
+    # Checked before the conversion: converting thousands of digits is slow, and Python refuses it.
     if len(digits) > _INTEGER_DIGITS_MAX or not _INTEGER_MIN <= int(digits) <= _INTEGER_MAX:
         raise BadArguments("the arguments hold a whole number beyond 64 bits")
     return int(digits)

@@ -1,4 +1,4 @@
-"""Further models beside the one of the settings, each with a name that agents use: a TOML file that `ANCHORWATCH_MODELS` names.
+"""The further models of the TOML file that `ANCHORWATCH_MODELS` names, each under the name that agents use.
 
     [small]
     model_url = "http://127.0.0.1:8080/v1"
@@ -7,8 +7,7 @@
     context_tokens_max = 8000
     price_prompt = 0.1
 
-A table says what is otherwise than in the settings, under the settings' own names. So a named model is the settings with
-changes, and whatever can be said of the one model of the settings can be said of each.
+A table overrides settings by their own names, so a named model is the settings with changes.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from anchorwatch.settings import Settings
 KEY_FILE = "model_key_file"
 _MORE = ("context_tokens_max", "completion_tokens_max", "price_prompt", "price_completion")
 FIELDS = (*(name for name in Settings.model_fields if name.startswith("model_")), *_MORE)
-"""What a table may hold; beside these `KEY_FILE`, which names a file that holds the key."""
+"""The fields of a table; `KEY_FILE` may also name a file that holds the key."""
 _NOT_HERE = frozenset({"model_fallbacks"})
 
 
@@ -38,23 +37,23 @@ def names(settings: Settings) -> list[str]:
     """The names of the further models.
 
     Raises:
-        BadSettings: the file cannot be used.
+        BadSettings: the file is invalid.
     """
     return sorted(_read(settings.models)) if settings.models else []
 
 
 def effective(settings: Settings, name: str) -> Settings:
-    """The settings as they are for the model of that name: unchanged, but for one of the file.
+    """The settings for the named model: a model of the file changes some of them.
 
     Raises:
-        BadSettings: there is none, or its table cannot be used.
+        BadSettings: the model is unknown, or its table is invalid.
     """
     if name in {OPENAI, RULES}:
         return settings
     tables = _read(settings.models) if settings.models else {}
     if name not in tables:
         there = ", ".join((DEFAULT, RULES, OPENAI, *sorted(tables)))
-        raise BadSettings(f"there is no model {name[:80]!r}", hint=f"one of {there}")
+        raise BadSettings(f"unknown model {name[:80]!r}", hint=f"known models: {there}")
     place = f"{settings.models}: [{name}]"
     changes = _changes(tables[name], place)
     kept = {
@@ -63,7 +62,7 @@ def effective(settings: Settings, name: str) -> Settings:
         if field in settings.model_fields_set
     }
     if changes.get("model_url", settings.model_url) != settings.model_url:
-        # A key is for the endpoint that it was given for, and for no other: not the one in the environment either.
+        # A key is sent only to the endpoint it was configured for (INV-612), also a key of the environment.
         kept["model_key"] = None
     try:
         return Settings(**{**kept, **changes})
@@ -75,14 +74,14 @@ def effective(settings: Settings, name: str) -> Settings:
 
 
 def in_turn(settings: Settings, agent: AgentSpec) -> tuple[str, ...]:
-    """The models that an agent asks, by name: the next one where those before it do not answer."""
+    """The names of an agent's models in order: each is the fallback of those before it."""
     first = settings.model if agent.model == DEFAULT else agent.model
     others = agent.fallbacks or (settings.model_fallbacks if agent.model == DEFAULT else ())
     return tuple(dict.fromkeys((first, *others)))
 
 
 def bound(settings: Settings, name: str) -> int | None:
-    """The most tokens of a request that the model's own table allows; None: it says nothing.
+    """The most tokens of a request that the model's own table allows; None: no bound.
 
     Raises:
         BadSettings: as `effective`.
@@ -102,10 +101,12 @@ def _read(path: Path) -> dict[str, Mapping[str, Any]]:
         ) from None
     for name, table in tables.items():
         if not isinstance(table, dict):
-            raise BadSettings(f"{path}: {name} is no table", hint="write [NAME], and below it model_url = …")
+            raise BadSettings(
+                f"{path}: {name} is not a table", hint="write [NAME], followed by model_url = …"
+            )
         if name in {RULES, OPENAI, DEFAULT} or not re.fullmatch(NAME_PATTERN, name):
             raise BadSettings(
-                f"{path}: no model can be called {name[:80]!r}",
+                f"{path}: {name[:80]!r} is not a valid model name",
                 hint=f"a name is {NAME_FORM}, and not {RULES}, {OPENAI} or {DEFAULT}",
             )
     return tables
@@ -123,7 +124,7 @@ def _changes(table: Mapping[str, Any], place: str) -> dict[str, Any]:
     for field in changes:
         if field not in allowed:
             raise BadSettings(
-                f"{place}: {field[:80]} is nothing that a model has",
-                hint=f"it has {', '.join((*allowed, KEY_FILE))}",
+                f"{place}: unknown field {field[:80]!r}",
+                hint=f"known fields: {', '.join((*allowed, KEY_FILE))}",
             )
     return changes

@@ -1,4 +1,4 @@
-"""A model whose counts follow what its endpoint reports as used."""
+"""A model whose token counts are corrected by the usage that its endpoint reports."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from anchorwatch.models.correction import Correction
 from anchorwatch.models.port import ContextOverflow, Measures, Model, ModelReply, ModelRequest, TooLargeToSend
 
 Learned = Callable[[str, Correction], None]
-"""Told (model's name, correction) whenever a report changed it."""
+"""Called with (model name, correction) whenever a report changed it."""
 UNPROVED_RATIO = 1.3
-"""What counts are multiplied by until the endpoint's first report: the widest gap between a count and a report that was met."""
+"""Factor on counts until the endpoint's first report: the widest gap between a count and a report ever seen."""
 OVERFLOW_RATIO = 1.25
-"""By how much a count is taken to fall short when an endpoint refuses the request as too large, and does not say its size."""
+"""Assumed shortfall of a count when an endpoint refuses the request as too large without stating its size."""
 ROOM_SHARE = 0.75
-"""Of what an endpoint takes, or of what it refused: the most that a request then has. The rest is the answer's."""
+"""Largest later request, as a share of the endpoint's limit or of the refused size. The rest is left for the answer."""
 
 
 class CorrectedModel:
-    """Wraps a model. ``known``: what was learned before, by other processes too. ``reserve``: the ratio until anything is.
+    """Wraps a model. ``known``: the correction learned so far, also by other processes. ``reserve``: the ratio before any report.
 
-    A model with a counter of its own needs no reserve while that answers: it is asked before anything is sent.
+    A model with its own counter needs no reserve while the counter answers: it is called before every request.
     """
 
     def __init__(
@@ -44,22 +44,22 @@ class CorrectedModel:
 
     @property
     def correction(self) -> Correction:
-        """What was learned so far."""
+        """The correction learned so far."""
         return self._correction
 
     @property
     def largest(self) -> int | None:
-        """The most tokens of a request that is worth sending, as far as refusals have shown; None: none has."""
+        """The largest request worth sending, in tokens, as shown by refusals; None: no refusal yet."""
         return self._largest
 
     def count(self, request: ModelRequest) -> int:
-        """Tokens of the request; from its endpoint's first report on never below what that would be."""
+        """Tokens of the request; after the endpoint's first report never below what it would report."""
         counted = self._correction.applied(self._model.count(request))
         proved = self._correction.reports or self._is_measured
         return counted if proved else math.ceil(counted * self._reserve)
 
     async def measure(self, request: ModelRequest) -> int | None:
-        """Tokens by the endpoint's own counter, which counts as a report; None: it has none, or did not answer."""
+        """Tokens by the endpoint's own counter, which counts as a report; None: no counter or no answer."""
         if not isinstance(self._model, Measures):
             return None
         tokens = await self._model.measure(request)
@@ -69,11 +69,11 @@ class CorrectedModel:
         return tokens
 
     async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
-        """Ask, and learn from what the endpoint reports. Errors as `Model.complete`."""
+        """Complete, and learn from the reported usage. Errors as `Model.complete`."""
         try:
             reply = await self._model.complete(request, deadline_s)
         except TooLargeToSend as error:
-            # The endpoint has said nothing: there is nothing to learn of its count.
+            # Nothing was sent, so there is no count to learn from.
             if error.limit is not None:
                 self._largest = min(error.limit, self._largest or error.limit)
             raise
@@ -90,7 +90,7 @@ class CorrectedModel:
         await self._model.close()
 
     def _refused(self, counted: int, error: ContextOverflow) -> None:
-        """Where it was not the count that fell short, the endpoint takes less than it was thought to."""
+        """If the count was not too low, the endpoint's limit is lower than assumed."""
         if error.tokens is None or error.tokens > counted:
             return
         least = min(error.tokens, error.limit or error.tokens)

@@ -1,7 +1,7 @@
-"""Counts corrected upward by what endpoints report as used. Pure.
+"""Token counts corrected upward by reported usage. Pure.
 
-A count for a vocabulary that is not the model's own is an estimate. What an endpoint reports of the requests that it was sent
-tells by how much the estimate falls short; from the first report on, requests are counted at least so high.
+A count for a vocabulary that is not the model's own is an estimate. Reported usage shows by how
+much the estimate is too low; after the first report, no request is counted below what the endpoint would report.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ RATIO_MAX = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """The most that a report exceeded a count: as a ratio, and in tokens. ``reports``: how many there were.
+    """The largest excess of a report over a count, as a ratio and in tokens. ``reports``: the number of reports.
 
     The larger of the two is taken. Where an endpoint uses ``a`` tokens for each one counted (a ≥ 1) and ``b`` more for
     each request, one report is enough for all later counts: of a larger request ``ratio`` has ``b`` in
@@ -34,8 +34,8 @@ class Correction:
     def learned(self, counted: int, reported: int) -> Correction:
         """The correction after ``reported`` tokens were reported for a request that was counted, uncorrected, as ``counted``.
 
-        A report beyond `RATIO_MAX` either way is of something else (all requests of the day, say, or what no cache
-        had): nothing is learned from it.
+        A report beyond `RATIO_MAX` in either direction measures something else (a day's total, or only uncached
+        tokens) and is ignored.
         """
         if counted <= 0 or not counted / RATIO_MAX <= reported <= counted * RATIO_MAX:
             return self
@@ -44,7 +44,7 @@ class Correction:
         )
 
     def joined(self, other: Correction) -> Correction:
-        """What two processes learned, together."""
+        """The combination of what two processes learned."""
         return Correction(
             max(self.ratio, other.ratio), max(self.excess, other.excess), max(self.reports, other.reports)
         )
@@ -54,14 +54,14 @@ class Correction:
 
 
 _ROUNDING = 1e-6
-"""What a ratio that was rounded for storing may be short of, in tokens; not worth a token."""
+"""Tolerance for a ratio that was rounded when stored, in tokens."""
 
 
 def read_correction(value: object) -> Correction:
     """A correction from stored JSON.
 
     Raises:
-        Damaged: it is none.
+        Damaged: the value is not a correction.
     """
     match value:
         case {"ratio": int() | float() as ratio, "excess": int(excess), "reports": int(reports)} if (

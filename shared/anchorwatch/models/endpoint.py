@@ -1,4 +1,4 @@
-"""Where a model is, how it behaves, and how long it is waited for."""
+"""Address, behaviour and timeouts of a model endpoint."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from anchorwatch.models.text import redact
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long an endpoint is waited for, in seconds. ``total_s`` covers retries and their waits.
+    """Timeouts of an endpoint, in seconds. ``total_s`` includes retries and their delays.
 
-    ``first_token_s`` and ``between_tokens_s`` bound streamed answers alone: of a whole answer nothing is seen before its end.
+    ``first_token_s`` and ``between_tokens_s`` apply to streamed answers only: a whole answer shows nothing before its end.
     """
 
     connect_s: float = 10.0
@@ -23,7 +23,7 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a model is, and what is asked of it. ``limit_field``: how the endpoint calls the longest answer."""
+    """Address and request parameters of a model. ``limit_field``: the endpoint's name for the longest answer."""
 
     url: str
     model: str
@@ -35,7 +35,7 @@ class Endpoint:
 
     @property
     def place(self) -> str:
-        """What errors call it."""
+        """Its name in errors."""
         return f"the model endpoint {self.url}"
 
     def redact(self, text: str) -> str:

@@ -18,7 +18,7 @@ class Event:
 
 
 class Events:
-    """Takes a stream apart, however it was cut into pieces. Comments and unknown fields are left out."""
+    """Splits a stream into events, whatever its chunk boundaries. Comments and unknown fields are ignored."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -40,7 +40,7 @@ class Events:
         return found
 
     def close(self) -> list[Event]:
-        """What the stream ended in, where no empty line follows it."""
+        """The last event of the stream, if no empty line follows it."""
         rest = bytes(self._buffer).removesuffix(b"\r")
         self._buffer.clear()
         found = self._take(rest) if rest else []
@@ -57,7 +57,7 @@ class Events:
             case "data":
                 self._lines.append(value)
             case "error":
-                # No field of the standard; a server that fails in the middle of an answer says it so.
+                # Not a standard field; servers that fail during an answer send it.
                 self._lines.append(value)
                 self._error = True
             case "event" if value == ERROR:

@@ -1,7 +1,7 @@
 """One request, one answer, over the `openai` SDK: sent, read within its bounds, and validated.
 
-The SDK sends and closes. What it would do beyond that is done here, so that it is bounded and seen: it validates nothing, tries
-again by itself, and ends a stream that broke off as if it had come to its end.
+The SDK sends and closes. Validation, retries and the detection of truncated streams are ours, because the SDK validates
+nothing, retries by itself, and treats a truncated stream as complete.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from anchorwatch.models.text import brief
 
 BODY_BYTES_MAX = 8 * 1024 * 1024
 TAIL_S_MAX = 5.0
-"""How long a stream is listened to after its last word, for usage and ``[DONE]``."""
+"""How long a stream is read after its finish reason, for usage and ``[DONE]``."""
 CLOSING_S_MAX = 0.2
-"""How long the end of the body is waited for behind ``[DONE]``: a body that was read to its end leaves its connection open."""
+"""How long to wait for the end of the body after ``[DONE]``: a fully read body keeps its connection reusable."""
 NO_KEY = "none"
-"""The SDK wants a key; local servers want none."""
-SLOW_HINT = "ANCHORWATCH_MODEL_FIRST_TOKEN_S and ANCHORWATCH_MODEL_BETWEEN_TOKENS_S set the longest waits"
-CUT_HINT = "where it always does, write stream = false in its profile"
+"""The SDK requires a key; local servers do not."""
+SLOW_HINT = "ANCHORWATCH_MODEL_FIRST_TOKEN_S and ANCHORWATCH_MODEL_BETWEEN_TOKENS_S set these timeouts"
+CUT_HINT = "if it always does, set stream = false in its profile"
 
 
 class Exchange:
-    """Asks one endpoint, over at most ``connections`` connections."""
+    """Exchanges requests with one endpoint, over at most ``connections`` connections."""
 
     def __init__(self, endpoint: Endpoint, connections: int) -> None:
         self._endpoint = endpoint
@@ -46,18 +46,18 @@ class Exchange:
             max_retries=0,
             timeout=timeout,
             http_client=httpx2.AsyncClient(
-                # A redirected POST becomes a GET, and a key should not travel on.
+                # A redirected POST becomes a GET, and a key must not be forwarded.
                 follow_redirects=False,
                 limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections),
                 timeout=timeout,
             ),
         )
-        # What the SDK finds in the environment belongs to another account than the key that was configured here.
+        # Values that the SDK finds in the environment belong to another account than the configured key.
         self._client.organization = None
         self._client.project = None
 
     async def ask(self, body: JsonObject, form: Form) -> ModelReply:
-        """Send the body, and read the answer. Cancelled, it closes the connection.
+        """Send the body and read the answer. A cancellation closes the connection.
 
         Raises:
             ModelUnavailable: no usable answer; another attempt may get one. ModelRefused, ContextOverflow.
@@ -69,7 +69,7 @@ class Exchange:
                 sent["stream_options"] = {"include_usage": True}
         try:
             content = await (self._streamed(sent) if "stream" in sent else self._whole(sent))
-        # Nothing is chained: what these errors carry holds the request, and the request holds the key.
+        # Nothing is chained: these errors carry the request, and the request carries the key.
         except openai.APIStatusError as error:
             raise self._refused(error, form) from None
         except BrokenStream as error:
@@ -90,7 +90,7 @@ class Exchange:
         await self._client.close()
 
     async def _whole(self, sent: JsonObject) -> bytes:
-        """The body of an answer that comes at once. It is read in pieces only so that it can be bounded."""
+        """The body of a whole answer, read in pieces to bound it."""
         parts: list[bytes] = []
         async with self._parts(sent) as coming:
             async for part in coming:
@@ -98,7 +98,7 @@ class Exchange:
         return b"".join(parts)
 
     async def _streamed(self, sent: JsonObject) -> bytes:
-        """The body of the whole answer that a stream stands for; or of what came in place of a stream."""
+        """The body of the answer assembled from a stream, or the body received in place of a stream."""
         patience, now = self._endpoint.patience, asyncio.get_running_loop().time
         stream = Stream(self._endpoint.profile.reasoning_field)
         parts: list[bytes] = []
@@ -109,7 +109,7 @@ class Exchange:
                     parts.append(part)
                     stream.feed(part)
                     if stream.phase != phase:
-                        # What keeps a connection alive, and says nothing, is no reason to wait longer.
+                        # Keep-alive comments do not extend the wait.
                         phase = stream.phase
                         limit.reschedule(now() + self._wait_s(stream))
         except TimeoutError:
@@ -122,14 +122,14 @@ class Exchange:
             if not limit.expired():
                 raise
         except httpx2.HTTPError:
-            # All that was missing is said behind an answer, and not everyone says it.
+            # Only the optional tail of a complete answer was missing.
             if not (stream.finished or stream.ended):
                 raise
         whole = stream.close()
         return b"".join(parts) if whole is None else whole
 
     def _wait_s(self, stream: Stream) -> float:
-        """How long the next part is waited for."""
+        """The timeout for the next part."""
         patience = self._endpoint.patience
         if stream.ended:
             return CLOSING_S_MAX
@@ -137,7 +137,7 @@ class Exchange:
 
     @contextlib.asynccontextmanager
     async def _parts(self, sent: JsonObject) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The body of the response, in pieces as they come."""
+        """The body of the response, in pieces as they arrive."""
         messages, model = sent.pop("messages"), sent.pop("model")
         create = self._client.chat.completions.with_streaming_response.create
         async with create(messages=messages, model=model, extra_body=sent) as response:

@@ -1,8 +1,8 @@
-"""What an endpoint's refusal means: wait and try again, never, or the request is too large.
+"""Classifies an endpoint's error: retry later, never, or the request is too large.
 
 Endpoints agree on little but the status: an error comes as ``{"error": {…}}``, as ``{"error": "text"}``, flat (vLLM), as
-FastAPI's ``detail``, as HTML, with status 200. Context overflow alone has three shapes, and must be seen in each: it is the
-one fault that compaction mends.
+FastAPI's ``detail``, as HTML, with status 200. Context overflow alone has three shapes, and each must be recognised: it is the
+one error that compaction fixes.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _TOKENS_MAX = 10**9
 KEY_HINT = "check ANCHORWATCH_MODEL_KEY: the endpoint does not accept it for this"
 NAME_HINT = "check ANCHORWATCH_MODEL_NAME and ANCHORWATCH_MODEL_URL: the endpoint does not know one of them"
 URL_HINT = "check ANCHORWATCH_MODEL_URL: it must end where /chat/completions begins, most often with /v1"
-QUOTA_HINT = "the account behind ANCHORWATCH_MODEL_KEY has no credit left"
+QUOTA_HINT = "the account of ANCHORWATCH_MODEL_KEY has no credit left"
 SIZE_HINT = (
-    "lower ANCHORWATCH_CONTEXT_TOKENS_MAX or ANCHORWATCH_COMPLETION_TOKENS_MAX to what the endpoint takes"
+    "lower ANCHORWATCH_CONTEXT_TOKENS_MAX or ANCHORWATCH_COMPLETION_TOKENS_MAX to the endpoint's limit"
 )
-REQUEST_HINT = "the endpoint does not take this request; its own words say why"
+REQUEST_HINT = "the endpoint rejects this request; its own message says why"
 
 _RETRYABLE = {
     HTTPStatus.REQUEST_TIMEOUT,
@@ -64,7 +64,7 @@ _LIMIT_TEXT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What an error body says, whatever its shape."""
+    """The content of an error body, whatever its shape."""
 
     text: str
     codes: frozenset[str]
@@ -82,10 +82,10 @@ def fault_of(
     place: str = "the endpoint",
     words: str = "",
 ) -> Fault:
-    """The error that an answer stands for.
+    """The error of an answer.
 
-    ``status`` as sent; a body with an error and status 200 is judged by the status that it names itself. ``body``: parsed
-    JSON, or text. ``words``: by which this endpoint says that a request is too large, beside those that are known.
+    ``status`` as sent; an error body with status 200 is judged by the status it contains. ``body``: parsed
+    JSON, or text. ``words``: this endpoint's own text for a too large request.
     """
     said = _read(body)
     if status < HTTPStatus.MULTIPLE_CHOICES and said.status is not None:
@@ -112,12 +112,12 @@ def fault_of(
 
 
 def names_an_error(body: Mapping[str, Any]) -> bool:
-    """Whether a body with status 200 is an error all the same."""
+    """Whether a body with status 200 is an error."""
     return bool(body.get("error")) or body.get("object") == "error"
 
 
 def parse_body(content: bytes) -> object:
-    """JSON where it is JSON, else the text."""
+    """The parsed JSON, or the text if it is not JSON."""
     text = content.decode("utf-8", "replace").removeprefix("\ufeff")
     try:
         return json.loads(text)
@@ -126,7 +126,7 @@ def parse_body(content: bytes) -> object:
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Seconds to wait, as the headers say: ``retry-after-ms``, or ``retry-after`` in seconds or as a date. None: they do not."""
+    """Seconds to wait, as the headers say: ``retry-after-ms``, or ``retry-after`` in seconds or as a date; else None."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         value = headers.get(name)
         if value is None:
@@ -153,7 +153,7 @@ def _seconds_until(date: str, now: datetime) -> float:
 def _is_overflow(status: int, said: _Said, words: str) -> bool:
     if said.codes & _OVERFLOW_CODES or status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return True
-    # A rate limit may speak of tokens and context too, and waiting mends that.
+    # A rate limit may mention tokens and context too; waiting resolves it.
     if status in _DENIED or status in {HTTPStatus.NOT_FOUND, HTTPStatus.TOO_MANY_REQUESTS}:
         return False
     text = said.text[:4096]
@@ -197,7 +197,7 @@ def _status(error: Mapping[str, Any]) -> int | None:
 
 
 def _tokens_in(text: str) -> int | None:
-    # What was requested may be said with the answer's tokens in it, and then without them.
+    # The requested number may include the answer's tokens; prefer the number without them.
     return _number_in(text, _PROMPT_TEXT) or _number_in(text, _TOKENS_TEXT)
 
 

@@ -1,4 +1,4 @@
-"""How a model has answered lately, and whether it is worth asking before the next one of a list. Pure."""
+"""The recent health of a model, and whether to call it before the next one of a list. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from anchorwatch.core.errors import Damaged
 from anchorwatch.core.times import backoff_s, left_ms
 
 FAILURES_MAX = 2
-"""So many calls in a row may fail, retries included, before a model is passed over for a while."""
+"""Failed calls in a row, retries included, before a model is skipped for a while."""
 REST_MS, REST_MS_MAX = 30_000, 600_000
-"""How long that is at first, and at most: it doubles with each failure."""
+"""First and longest backoff of a failing model: it doubles with each failure."""
 WHY_CHARS_MAX = 300
 
 
@@ -20,7 +20,7 @@ class Health:
     """``failures`` in a row, and the last one's ``code`` and reason.
 
     ``counted`` and ``reported``: tokens of the last request that had a report. Instants are milliseconds since 1970; 0: never.
-    ``asked_again_ms``: until then it is passed over where there is another.
+    ``asked_again_ms``: until then it is skipped if there is another model.
     """
 
     failures: int = 0
@@ -36,7 +36,7 @@ class Health:
         return not left_ms(self.asked_again_ms, now_ms, REST_MS_MAX)
 
     def failed(self, code: str, why: str, now_ms: int, *, for_good: bool = False) -> Health:
-        """After a call that failed. ``for_good``: no later call will do better until somebody changes something."""
+        """After a call that failed. ``for_good``: no later call can succeed until a person changes something."""
         failures = self.failures + 1
         beyond = failures if for_good else failures - FAILURES_MAX + 1
         rest_ms = round(1000 * backoff_s(beyond, REST_MS / 1000, REST_MS_MAX / 1000)) if beyond > 0 else 0
@@ -50,7 +50,7 @@ class Health:
         )
 
     def answered(self, now_ms: int, counted: int, reported: int | None) -> Health:
-        """After a call that was answered: what went before is over. ``reported``: None where the endpoint said nothing."""
+        """After a call that was answered; it resets the failures. ``reported``: None if the endpoint reported no usage."""
         over = replace(self, failures=0, asked_again_ms=0, answered_at_ms=now_ms)
         return over if reported is None else replace(over, counted=counted, reported=reported)
 
@@ -63,10 +63,10 @@ class Health:
 
 
 def read_health(value: object) -> Health:
-    """What was stored; of a newer release the fields that are known.
+    """The stored health; of a newer release only the known fields.
 
     Raises:
-        Damaged: it is none.
+        Damaged: the value is not a health record.
     """
     if not isinstance(value, dict):
         raise Damaged("a model's health cannot be read")

@@ -1,7 +1,7 @@
-"""An endpoint's own counter: what a request costs there, asked before it is sent.
+"""Calls an endpoint's own token counter before a request is sent.
 
-Two forms are known: llama.cpp's ``/chat/completions/input_tokens``, which equals what it reports as used, and vLLM's
-``/tokenize``. One that does not answer in time, or not with a number, is left alone for a while, and the estimate stands.
+Two forms are known: llama.cpp's ``/chat/completions/input_tokens``, which equals the reported usage, and vLLM's
+``/tokenize``. A counter that does not answer in time, or without a number, is skipped for a while, and the estimate applies.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from anchorwatch.models.text import brief, redact
 CounterForm = Literal["input-tokens", "tokenize"]
 MEASURE_S_MAX = 2.0
 SILENCE_S = 60.0
-"""For how long a counter that failed is not asked."""
+"""How long a failed counter is skipped."""
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
-"""vLLM answers with every token beside their number."""
+"""vLLM's answer lists every token in addition to their number."""
 _OF_TEMPLATE = frozenset({"model", "messages", "tools", "chat_template_kwargs"})
 _TOKENS_MAX = 10**9
 
@@ -36,9 +36,9 @@ log = structlog.stdlib.get_logger("anchorwatch.models")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a counter is, and how it is asked. ``url``: the endpoint's base URL, as for chat.completions.
+    """Address and form of a counter. ``url``: the endpoint's base URL, as for chat.completions.
 
-    ``profile``: by which requests are sent, and so counted.
+    ``profile``: how requests are shaped before sending, and therefore counted.
     """
 
     form: CounterForm
@@ -52,11 +52,11 @@ class Place:
         if self.form == "input-tokens":
             return f"{self.url}/chat/completions/input_tokens"
         parts = urlsplit(self.url)
-        # vLLM's stands beside its /v1, not below it.
+        # vLLM's is next to /v1, not below it.
         return urlunsplit((parts.scheme, parts.netloc, f"{parts.path.removesuffix('/v1')}/tokenize", "", ""))
 
     def asked(self, request: ModelRequest) -> JsonObject:
-        """The question: all of the request that its template makes text of."""
+        """The body to count: every part of the request that the chat template renders."""
         body: JsonObject = {"model": self.model, **body_of(self.profile, request)}
         if self.form == "tokenize":
             kept = {name: value for name, value in body.items() if name in _OF_TEMPLATE}
@@ -64,7 +64,7 @@ class Place:
         return body
 
     def read(self, body: object) -> int | None:
-        """The number in an answer; None: there is none."""
+        """The number in an answer; None: the answer has none."""
         found = (
             body.get("input_tokens" if self.form == "input-tokens" else "count")
             if isinstance(body, Mapping)
@@ -75,7 +75,7 @@ class Place:
 
 
 class Meter:
-    """Asks one counter."""
+    """Client of one counter."""
 
     def __init__(self, place: Place, *, deadline_s: float = MEASURE_S_MAX) -> None:
         self._place = place
@@ -85,19 +85,19 @@ class Meter:
         self._client = httpx2.AsyncClient(follow_redirects=False, timeout=deadline_s, headers=headers)
 
     async def measure(self, request: ModelRequest) -> int | None:
-        """Tokens of the request as it is sent; None: the counter does not say."""
+        """Tokens of the request as sent; None: unknown."""
         now = asyncio.get_running_loop().time()
         if now < self._silent_until:
             return None
         try:
             async with asyncio.timeout(self._deadline_s):
                 tokens = self._place.read(await self._ask(request))
-            why = "it answered without a number"
+            reason = "the answer has no number"
         except (TimeoutError, httpx2.HTTPError, OSError, ValueError) as error:
-            tokens, why = None, redact(brief(f"{type(error).__name__}: {error}"), self._place.key)
+            tokens, reason = None, redact(brief(f"{type(error).__name__}: {error}"), self._place.key)
         if tokens is None:
             self._silent_until = now + SILENCE_S
-            log.warning("the endpoint's counter did not answer", at=self._place.address, why=why)
+            log.warning("model.counter_failed", url=self._place.address, reason=reason)
         return tokens
 
     async def close(self) -> None:
@@ -111,12 +111,12 @@ class Meter:
             async for part in response.aiter_bytes():
                 content += part
                 if len(content) > ANSWER_BYTES_MAX:
-                    raise ValueError("its answer does not end")
+                    raise ValueError("the answer is too large")
         return parse_body(bytes(content))
 
 
 class MeteredModel:
-    """A model beside its endpoint's own counter."""
+    """A model with its endpoint's own counter."""
 
     def __init__(self, model: Model, meter: Meter) -> None:
         self._model = model

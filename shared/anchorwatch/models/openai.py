@@ -28,7 +28,7 @@ log = structlog.stdlib.get_logger("anchorwatch.models")
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often and how patiently. An answer without content is asked for again ``empty_max`` times, with a nudge."""
+    """Retry limits and delays. An empty answer is requested again ``empty_max`` times, with a nudge."""
 
     attempts_max: int = 4
     empty_max: int = 2
@@ -36,7 +36,7 @@ class Retries:
     wait_s_max: float = 20.0
 
     def wait_s(self, attempt: int, fault: ModelUnavailable) -> float:
-        """Seconds before the next attempt: our backoff, or longer where the endpoint asks for it. ``attempt`` from 1."""
+        """Seconds before the next attempt: our backoff, or longer if the endpoint requests it. ``attempt`` starts at 1."""
         spread = random.random()  # noqa: S311 - spreads retries, hides nothing
         return max(
             backoff_s(attempt, self.wait_initial_s, self.wait_s_max, spread), fault.retry_after_s or 0.0
@@ -44,7 +44,7 @@ class Retries:
 
 
 class OpenAIModel:
-    """One model behind one endpoint. At most ``concurrency`` calls at a time; others wait, within their own deadline."""
+    """One model at one endpoint. At most ``concurrency`` calls at a time; others wait within their own deadline."""
 
     is_llm = True
 
@@ -64,7 +64,7 @@ class OpenAIModel:
 
     @property
     def name(self) -> str:
-        """The model as it is asked for."""
+        """The model's name at the endpoint."""
         return self._endpoint.model
 
     def count(self, request: ModelRequest) -> int:
@@ -72,12 +72,12 @@ class OpenAIModel:
         return self.counter.sent(shaped(self._endpoint.profile, request))
 
     async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
-        """Ask. ``deadline_s``: seconds for all of it: waiting for a place, retries and their waits.
+        """Complete. ``deadline_s``: seconds for everything, including queueing, retries and their delays.
 
         Raises:
-            ModelUnavailable: no usable answer in time; ``retry_after_s`` where the endpoint named one.
+            ModelUnavailable: no usable answer in time; ``retry_after_s`` if the endpoint sent one.
             ModelRefused: no retry will help.
-            ContextOverflow: the request is too large for the endpoint, by its own word; TooLargeToSend: by its profile.
+            ContextOverflow: the endpoint refused the request as too large; TooLargeToSend: its profile does.
         """
         self._check_size(request)
         longest_s = min(deadline_s, self._endpoint.patience.total_s)
@@ -87,8 +87,8 @@ class OpenAIModel:
                 return await self._ask(request, until)
         except TimeoutError:
             raise ModelUnavailable(
-                f"{self._endpoint.place} gave no answer within {longest_s:g} s",
-                hint="ANCHORWATCH_MODEL_TIMEOUT_S sets the longest wait",
+                f"{self._endpoint.place} did not answer within {longest_s:g} s",
+                hint="ANCHORWATCH_MODEL_TIMEOUT_S sets this timeout",
             ) from None
 
     async def close(self) -> None:
@@ -96,7 +96,7 @@ class OpenAIModel:
         await self._exchange.close()
 
     def _check_size(self, request: ModelRequest) -> None:
-        """An endpoint that cuts what is too large says nothing of it, so that it is not sent."""
+        """Refuse to send what the endpoint would truncate silently (INV-609)."""
         taken = self._endpoint.profile.context_tokens
         if not taken:
             return
@@ -104,13 +104,13 @@ class OpenAIModel:
         if counted + self._endpoint.completion_tokens_max > taken:
             raise TooLargeToSend(
                 f"the request has {counted} tokens, its answer may have {self._endpoint.completion_tokens_max}, and "
-                f"{self._endpoint.place} takes {taken} together, by its profile",
+                f"{self._endpoint.place} allows {taken} together, by its profile",
                 hint=SIZE_HINT,
                 limit=max(0, taken - self._endpoint.completion_tokens_max),
             )
 
     async def _ask(self, request: ModelRequest, until: float) -> ModelReply:
-        """Ask until there is an answer, at most as often as `Retries` says."""
+        """Retry until there is an answer, within the limits of `Retries`."""
         profile = self._endpoint.profile
         body = self._body(request)
         form = Form(

@@ -1,4 +1,4 @@
-"""What the planner asks of a model, and what it gets back. Pure data; `rules` and `openai` answer it."""
+"""The port between planner and models: requests, replies and errors. Implemented by `rules` and `openai`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.core.facts import Facts, Observation
 
 PAST_REMEMBERED, WHOLE_PASTS_REMEMBERED, TOOLS_REMEMBERED = 8_192, 512, 512
-"""On how many turns of the past, conversations, and sets of tools, whoever works on requests remembers its work."""
+"""Sizes of the caches of rendered past turns, conversations and tool sets."""
 Chat = Mapping[str, Any]
 """A message in the form of chat.completions."""
 
 
 class ModelUnavailable(Unavailable):
-    """The model's endpoint did not give a usable answer; trying again may help. ``retry_after_s``: as the endpoint said."""
+    """The endpoint gave no usable answer; a retry may succeed. ``retry_after_s``: as sent by the endpoint."""
 
     code = "model_unavailable"
 
@@ -29,9 +29,9 @@ class ModelUnavailable(Unavailable):
 
 
 class ModelRefused(AnchorWatchError):
-    """The endpoint will not answer this request however often it is sent (bad key, unknown model, bad request).
+    """The endpoint refuses this request permanently (bad key, unknown model, bad request).
 
-    ``lasting``: nor any other, until somebody changes something.
+    ``lasting``: and every other request, until a person changes something.
     """
 
     code = "model_refused"
@@ -42,9 +42,9 @@ class ModelRefused(AnchorWatchError):
 
 
 class ContextOverflow(AnchorWatchError):
-    """The endpoint says that the request is larger than its context.
+    """The endpoint refuses the request as larger than its context.
 
-    ``tokens``: its own count of the request, ``limit``: what it takes, answer included; None: it did not say.
+    ``tokens``: its own count of the request, ``limit``: its limit, answer included; None: not stated.
     """
 
     code = "context_overflow"
@@ -64,15 +64,15 @@ class ContextOverflow(AnchorWatchError):
 
 
 class TooLargeToSend(ContextOverflow):
-    """The request is larger than what its endpoint is known to take, and was not sent."""
+    """The request exceeds the known limit of its endpoint and was not sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProposedCall:
-    """A tool call that a model asks for. ``label`` is the model's own id: a label, never an identity.
+    """A tool call that a model proposes. ``label`` is the model's own id: a label, never an identity.
 
-    ``arguments`` is None when what the model sent is not a JSON object, or its answer was cut; then ``raw``
-    (at most 800 characters) and ``problem`` say what it was, and the call is answered with an error, never
+    ``arguments`` is None when the model sent something other than a JSON object, or its answer was truncated. Then ``raw``
+    (at most 800 characters) and ``problem`` describe it, and the call is answered with an error and never
     run.
     """
 
@@ -93,7 +93,7 @@ class StepDecision:
 
 @dataclass(frozen=True, slots=True)
 class PastCall:
-    """A call of this turn with what came of it: ``state`` succeeded, failed, refused, unknown, or rejected (never dispatched)."""
+    """A call of this turn with its result. ``state``: succeeded, failed, refused, unknown, or rejected (never dispatched)."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -104,7 +104,7 @@ class PastCall:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What rules decide on: the same things that the prompt shows a model, structured.
+    """The input of rules: the content of the prompt, structured.
 
     ``wakes``: kinds and texts of the inputs that this turn took, such as {"kind": "event", "source", "type", "text"}.
     ``steps``: the calls of the earlier steps of this turn, a tuple for each step.
@@ -123,10 +123,10 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One request. ``messages`` and ``tools`` are in the form of chat.completions; what is counted is exactly this.
+    """One request. ``messages`` and ``tools`` are in the form of chat.completions; exactly this is counted.
 
-    Most of a request is what the one before had too. So the turns that are over stand apart, each as one tuple of messages which
-    later requests hold again: the very same, unchanged. So it is with ``tools``.
+    Most of a request repeats the previous one. So each past turn is one tuple of messages, the same object in every later
+    request, and so is ``tools``: caches work by identity.
     """
 
     now: tuple[Chat, ...]
@@ -137,26 +137,26 @@ class ModelRequest:
 
     @property
     def messages(self) -> tuple[Chat, ...]:
-        """All messages, in order: the opening, the past, and what this turn is about."""
+        """All messages, in order: the opening, the past turns, and this turn."""
         return (*self.opening, *chain.from_iterable(self.past), *self.now)
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the endpoint reported them; None when it said nothing."""
+    """Tokens as the endpoint reported them; None: not reported."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
     def known(self) -> dict[str, int]:
-        """What was reported, by the names that records have: ``prompt``, ``completion``."""
+        """The reported numbers by their names in records: ``prompt``, ``completion``."""
         counts = {"prompt": self.prompt_tokens, "completion": self.completion_tokens}
         return {name: count for name, count in counts.items() if count is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """A validated answer. ``model`` is what the endpoint says it was; ``finish`` is ``length`` whenever the answer was cut."""
+    """A validated answer. ``model``: as the endpoint names it. ``finish``: ``length`` whenever the answer was truncated."""
 
     decision: StepDecision
     usage: Usage = Usage()
@@ -165,21 +165,21 @@ class ModelReply:
 
 
 class Model(Protocol):
-    """A model behind one endpoint."""
+    """A model."""
 
     @property
     def name(self) -> str: ...
     @property
     def is_llm(self) -> bool:
-        """False for `rules`: no language model is involved, and people are told so."""
+        """False for `rules`: no language model is involved, and every view says so."""
         ...
 
     def count(self, request: ModelRequest) -> int:
-        """Tokens of the request exactly as it is sent."""
+        """Tokens of the request exactly as sent."""
         ...
 
     async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
-        """Ask once, with bounded retries of passing faults inside ``deadline_s``.
+        """Complete once, with bounded retries of transient errors within ``deadline_s``.
 
         Raises:
             ModelUnavailable, ModelRefused, ContextOverflow
@@ -191,8 +191,8 @@ class Model(Protocol):
 
 @runtime_checkable
 class Measures(Protocol):
-    """A model that can be asked for the size of a request before it is sent."""
+    """A model that can measure a request before it is sent."""
 
     async def measure(self, request: ModelRequest) -> int | None:
-        """Tokens of the request by the endpoint's own count; None: it did not say."""
+        """Tokens of the request by the endpoint's own count; None: unknown."""
         ...

@@ -1,4 +1,4 @@
-"""Finds out how an endpoint behaves by asking it, and writes its profile. Each question is bounded, and there are few."""
+"""Probes an endpoint with a few bounded requests and derives its profile."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from anchorwatch.models.request import JsonObject
 OVERFLOW_MARGIN = 1.5
 OVERFLOW_TOKENS_MAX = 400_000
 TRIES = 2
-"""How often a model is asked for something that it may or may not do."""
+"""Attempts for behaviour that a model shows only sometimes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One question and what came of it, in words for people."""
+    """One check and its result, for people."""
 
     question: str
     answer: str
@@ -32,7 +32,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found. ``problem``: why the endpoint cannot be used, if so."""
+    """The findings. ``problem``: why the endpoint cannot be used, if so."""
 
     url: str
     model: str
@@ -43,9 +43,9 @@ class Report:
 
 @dataclass(slots=True)
 class Probe:
-    """Asks one endpoint.
+    """Probes one endpoint.
 
-    ``overflow_tokens``: the size of the request that is to be too large; None: beyond what the endpoint says of itself.
+    ``overflow_tokens``: the size of the oversized test request; None: beyond the endpoint's reported limit.
     """
 
     client: Client
@@ -58,11 +58,11 @@ class Probe:
     _tools: list[JsonObject] = field(default_factory=lambda: [ask.tool()])
 
     async def run(self) -> Report:
-        """Ask all questions.
+        """Run all checks.
 
         Raises:
-            Unavailable: nobody answers. Denied: the key is not accepted. NotFound: no such model, or nothing that speaks
-            chat.completions. BadInput: a model must be named.
+            Unavailable: no answer. Denied: the key is not accepted. NotFound: unknown model, or no chat.completions
+            API. BadInput: a model must be named.
         """
         await self._list()
         usage = await self._first_words()
@@ -91,13 +91,13 @@ class Probe:
         return await self.client.chat({"model": self.model, **body, self._limit_field: tokens_max})
 
     async def _quietly(self, asking: Callable[[], Awaitable[Answer]]) -> Answer | None:
-        """The answer to a question that need not be answered."""
+        """The answer to an optional request; None: no answer."""
         try:
             return await asking()
         except Unavailable:
             return None
 
-    # --- who is there
+    # --- API and model
 
     async def _list(self) -> None:
         answer = await self.client.get(f"{self.client.url}/models")
@@ -121,23 +121,23 @@ class Probe:
                 )
             self.model = next(iter(known))
         self._found["context_tokens"] = known.get(self.model, 0)
-        self._say("models", f"{len(known)} listed; {self.model} is asked")
+        self._say("models", f"{len(known)} listed; using {self.model}")
 
     async def _size(self) -> None:
-        """How many tokens it takes, by its own word; asked once the model is loaded."""
+        """The reported context size in tokens; read once the model is loaded."""
         for name, read in (("props", ask.context_in_props), ("api/ps", ask.context_in_ps)):
             if self._found["context_tokens"]:
                 break
             address = f"{self.client.root}/{name}"
             answer = await self._quietly(lambda to=address: self.client.get(to))  # type: ignore[misc]
             self._found["context_tokens"] = read(answer.body, self.model) if answer and answer.ok else 0
-        self._say("context", f"{self._found['context_tokens'] or 'not said how many'} tokens")
+        self._say("context", f"{self._found['context_tokens'] or 'unknown number of'} tokens")
 
     def _check_key(self, answer: Answer) -> None:
         if answer.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
             raise Denied(
                 f"{self.client.url} answers {answer.status}: {self._why(answer)}",
-                hint="give its key with --key KEY or --key-file FILE",
+                hint="pass its key with --key KEY or --key-file FILE",
             )
 
     def _what(self, answer: Answer) -> str:
@@ -148,7 +148,7 @@ class Probe:
         return f"status {answer.status}"
 
     async def _first_words(self) -> int:
-        """Have it say anything; the tokens that it counted, 0: it does not count."""
+        """Request any answer; returns the reported prompt tokens, 0: not reported."""
         answer = await self._chat(ask.plain())
         if answer.status == HTTPStatus.BAD_REQUEST and "max_completion_tokens" in str(answer.body):
             self._limit_field = self._found["limit_field"] = "max_completion_tokens"
@@ -156,19 +156,19 @@ class Probe:
         self._check_key(answer)
         reply = ask.reply_of(answer)
         if answer.status == HTTPStatus.GATEWAY_TIMEOUT:
-            raise Unavailable(self._why(answer), hint="--timeout SECONDS waits longer")
+            raise Unavailable(self._why(answer), hint="raise --timeout SECONDS")
         if reply is None:
             why = self._what(answer) if answer.ok else self._why(answer)
             raise NotFound(
-                f"{self.client.url} gives no usable answer of {self.model}: {why}",
-                hint="see that the model is there, and that the URL ends where /chat/completions begins",
+                f"{self.client.url} gives no usable answer for {self.model}: {why}",
+                hint="check that the model exists, and that the URL ends where /chat/completions begins",
             )
         reasoning = ask.reasoning_in(answer)
         if reasoning and reasoning != "<think>":
             self._found["reasoning_field"] = reasoning
         self._say(
             "answers",
-            f"as {reply.model or 'a model without a name'}; thinking in {reasoning or 'nothing seen'}",
+            f"as {reply.model or 'a model without a name'}; thinking in {reasoning or 'no field'}",
         )
         counted = reply.usage.prompt_tokens or 0
         self._say("usage", f"{counted} tokens of a short request" if counted else "not reported")
@@ -190,7 +190,7 @@ class Probe:
                     break
             if answer.ok:
                 break
-        why = "it answered without one that could be run" if answer.ok else self._why(answer)
+        why = "its answer has no valid call" if answer.ok else self._why(answer)
         self._say("tool calls", f"none: {why}")
         self._tools = [ask.tool()]
         return False
@@ -200,10 +200,10 @@ class Probe:
             if ask.good_calls(ask.reply_of(await self._chat(ask.call(self._tools, ask.TWO)))) > 1:
                 self._say("several calls at a time", "yes")
                 return
-        # It is told to make one at a time only where it takes that word.
+        # One call at a time is requested only if the endpoint accepts that field.
         taken = await self._chat({**ask.call(self._tools, ask.TWO), "parallel_tool_calls": False})
         self._found["parallel"] = not taken.ok
-        self._say("several calls at a time", "one was made where two were asked for")
+        self._say("several calls at a time", "no: one call for a request of two")
 
     async def _content(self) -> None:
         for content in ("", None):
@@ -211,14 +211,14 @@ class Probe:
             if answer.ok:
                 self._found["null_content"] = content is None
                 self._say(
-                    "an answer without words",
-                    "goes back as null" if content is None else "goes back as empty text",
+                    "an answer without text",
+                    "sent back as null" if content is None else "sent back as empty text",
                 )
                 return
-        self._say("an answer without words", f"is refused both as text and as null: {self._why(answer)}")
+        self._say("an answer without text", f"refused both as text and as null: {self._why(answer)}")
 
     async def _in_json(self) -> str:
-        """Whether it calls by JSON; the problem, where it does not."""
+        """Check calls by JSON schema; returns the problem, or an empty text."""
         for form in ("json_schema", "json_object"):
             for _ in range(TRIES):
                 answer = await self._chat(ask.in_json(self._tools, form))
@@ -228,11 +228,11 @@ class Probe:
                     return ""
                 if not answer.ok:
                     break
-        why = "its answer was not of the schema" if answer.ok else self._why(answer)
+        why = "its answer does not match the schema" if answer.ok else self._why(answer)
         self._say("JSON of a schema", f"no: {why}")
         return f"{self.model} calls tools neither natively nor as JSON of a schema"
 
-    # --- the rest
+    # --- other checks
 
     async def _in_a_row(self) -> None:
         apart, joined = await self._chat(ask.two_in_a_row()), None
@@ -240,10 +240,10 @@ class Probe:
             joined = await self._chat(ask.plain())
         self._found["alternate"] = bool(joined and joined.ok)
         if joined is None:
-            self._say("messages in a row", "are taken")
+            self._say("messages in a row", "accepted")
         else:
             self._say(
-                "messages in a row", f"must take turns: {self._why(apart)}" if joined.ok else self._why(apart)
+                "messages in a row", f"must alternate: {self._why(apart)}" if joined.ok else self._why(apart)
             )
 
     async def _streamed(self) -> None:
@@ -259,7 +259,7 @@ class Probe:
             counted = bool(reply and reply.usage.prompt_tokens is not None)
             self._found |= {"stream": same, "stream_usage": bool(options)}
             usage = "with its usage" if counted else "without usage"
-            self._say("streaming", f"{'as whole answers' if same else 'calls are lost in it'}, {usage}")
+            self._say("streaming", f"{'as whole answers' if same else 'calls are lost'}, {usage}")
             return
         self._say("streaming", "no")
 
@@ -272,23 +272,23 @@ class Probe:
             if tokens is None:
                 continue
             if usage and tokens != usage:
-                self._say("counter", f"{form} says {tokens} where {usage} were used: not believed")
+                self._say("counter", f"{form} says {tokens} but {usage} were used: ignored")
                 continue
             self._found["counter"] = form
             self._say("counter", f"{form}, {tokens} tokens of a short request")
             return
-        self._say("counter", "none of its own")
+        self._say("counter", "none")
 
     async def _too_large(self) -> None:
         known = self._found["context_tokens"]
         words = self.overflow_tokens if self.overflow_tokens is not None else round(known * OVERFLOW_MARGIN)
         if not 0 < words <= OVERFLOW_TOKENS_MAX:
-            self._say("too large a request", "not asked; --overflow-tokens N sends one of N tokens")
+            self._say("too large a request", "skipped; --overflow-tokens N sends a request of N tokens")
             return
         answer = await self._chat(ask.large(words), 16)
         seen = ask.overflow_of(answer, words)
         if seen.shape:
             self._found |= {"overflow": seen.shape, "overflow_words": seen.words}
-            # A list may tell what the model could take, and not what this server lets it.
+            # A list may report the model's limit and not this server's.
             self._found["context_tokens"] = min(filter(None, (known, seen.context_tokens)), default=0)
-        self._say("too large a request", self.client.redact(f"{seen.shape or 'not seen'}: {seen.detail}"))
+        self._say("too large a request", self.client.redact(f"{seen.shape or 'unknown'}: {seen.detail}"))

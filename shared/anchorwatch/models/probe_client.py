@@ -1,4 +1,4 @@
-"""Asks an endpoint one question over HTTP, within bounds: what a probe needs, and nothing that hides what was answered."""
+"""A bounded HTTP client for the probe that hides nothing of an answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BODY_BYTES_MAX = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back. ``body``: JSON where it is JSON, else text."""
+    """An answer. ``body``: parsed JSON, or text if it is not JSON."""
 
     status: int
     content: bytes
@@ -37,7 +37,7 @@ class Answer:
 
 
 class Client:
-    """Asks. ``timeout_s``: for each question."""
+    """Client of one endpoint. ``timeout_s``: for each request."""
 
     def __init__(self, url: str, key: str, timeout_s: float) -> None:
         self.url = checked(url)
@@ -53,7 +53,7 @@ class Client:
 
     @property
     def root(self) -> str:
-        """The server's own root: what stands beside its ``/v1``."""
+        """The server's root, next to ``/v1``."""
         return self.url.removesuffix("/v1")
 
     async def get(self, address: str) -> Answer:
@@ -81,16 +81,16 @@ class Client:
                 async for part in response.aiter_bytes():
                     content += part
                     if len(content) > BODY_BYTES_MAX:
-                        raise Unavailable(f"{address} answers without end")
+                        raise Unavailable(f"{address} sends an unbounded answer")
         except TimeoutError:
             raise Unavailable(
-                f"{address} gave no answer within {self._timeout_s:g} s",
-                hint="--timeout SECONDS waits longer",
+                f"{address} did not answer within {self._timeout_s:g} s",
+                hint="raise --timeout SECONDS",
             ) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
             why = self.redact(f"{type(error).__name__}: {error}")
             raise Unavailable(
-                f"{address} does not answer: {why}", hint="is the server up, and is this its address?"
+                f"{address} does not answer: {why}", hint="check that the server runs at this address"
             ) from None
         return Answer(response.status_code, bytes(content), response.headers)
 
@@ -99,7 +99,7 @@ def checked(url: str) -> str:
     """The base URL, without a slash at its end.
 
     Raises:
-        BadInput: it is none, or it holds a secret.
+        BadInput: it is not a URL, or it contains a secret.
     """
     plain = url.strip().rstrip("/")
     try:
@@ -108,10 +108,10 @@ def checked(url: str) -> str:
     except ValueError:
         parts, host = urlsplit(""), None
     if parts.scheme not in {"http", "https"} or not host:
-        raise BadInput("this is no URL of http or https", hint="such as http://127.0.0.1:8000/v1")
+        raise BadInput("not a valid http or https URL", hint="for example http://127.0.0.1:8000/v1")
     if parts.username or parts.password or parts.query or parts.fragment:
         raise BadInput(
             "the URL holds a user, a password, a query or a fragment",
-            hint="give the plain base URL, and the key with --key",
+            hint="pass the plain base URL, and the key with --key",
         )
     return plain.removesuffix("/chat/completions")

@@ -1,4 +1,4 @@
-"""What a probe asks, and how an answer is understood. Pure."""
+"""The requests of a probe, and the interpretation of their answers. Pure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ ANSWER_TOKENS_MAX = 2048
 """Room for a model that thinks first."""
 WORDS_CHARS_MIN, WORDS_CHARS_MAX = 12, 120
 TRUNCATED_SHARE = 0.8
-"""A request that its endpoint counts below this share of its words was cut."""
+"""A request counted below this share of its words was truncated."""
 
 _CONTEXT_FIELDS = ("max_model_len", "context_length", "max_context_length", "loaded_context_length", "n_ctx")
 
 
 def tool(name: str = "report_level") -> JsonObject:
-    """A tool with all that grammars are known to fail on: a long text, a pattern, a range."""
+    """A tool with everything that grammars are known to fail on: a long text, a pattern, a range."""
     parameters = {
         "type": "object",
         "properties": {
@@ -51,22 +51,22 @@ TWO = "Gauge g-1 reads high and gauge g-2 reads low. Report both now: two calls 
 
 
 def plain() -> JsonObject:
-    """Anything at all."""
+    """A minimal request."""
     return {"messages": [{"role": "user", "content": "Answer with the one word: yes."}]}
 
 
 def two_in_a_row() -> JsonObject:
-    """Anything at all, asked in two messages of one side."""
+    """A minimal request in two consecutive user messages."""
     return {"messages": [{"role": "user", "content": "I will ask something."}, *plain()["messages"]]}
 
 
 def call(tools: Sequence[Mapping[str, Any]], words: str = ONE) -> JsonObject:
-    """For a tool call."""
+    """A request for a tool call."""
     return {"messages": [{"role": "user", "content": words}], "tools": list(tools)}
 
 
 def history(tools: Sequence[Mapping[str, Any]], content: str | None) -> JsonObject:
-    """For an answer to a conversation with a call in it, whose words are ``content``."""
+    """A request whose conversation contains a call with the text ``content``."""
     function = {"name": "report_level", "arguments": '{"level": "high", "gauge": "g-1", "note": "rain"}'}
     called = {
         "role": "assistant",
@@ -78,7 +78,7 @@ def history(tools: Sequence[Mapping[str, Any]], content: str | None) -> JsonObje
 
 
 def in_json(tools: Sequence[Mapping[str, Any]], form: str) -> JsonObject:
-    """For a call as JSON of a schema, asked for in one of the two forms."""
+    """A request for a call by JSON schema, in one of the two forms."""
     system = {"role": "system", "content": tools_text(tools, parallel=False)}
     asked = {"role": "user", "content": ONE}
     return {
@@ -88,27 +88,27 @@ def in_json(tools: Sequence[Mapping[str, Any]], form: str) -> JsonObject:
 
 
 def large(words: int) -> JsonObject:
-    """A request of about so many tokens."""
+    """A request of about ``tokens`` tokens."""
     return {"messages": [{"role": "user", "content": "level " * words}]}
 
 
 def without_bounds(tool: JsonObject) -> JsonObject:
-    """The tool, with a schema that every grammar takes."""
+    """The tool with a schema that every grammar accepts."""
     function = tool["function"]
     return {**tool, "function": {**function, "parameters": plain_schema(function["parameters"])}}
 
 
 def as_request(question: JsonObject) -> ModelRequest:
-    """The messages of a question, as what is counted."""
+    """The messages of a request, for counting."""
     nothing = Situation(0, {}, Observation("", {}, 0, ""), (), (), (), (), {}, 0)
     return ModelRequest(tuple(question["messages"]), (), nothing)
 
 
-# --- how answers are understood
+# --- answers
 
 
 def reply_of(answer: Answer, form: Form = NATIVE) -> ModelReply | None:
-    """The validated reply, streamed or whole; None: it is none."""
+    """The validated reply, streamed or whole; None: not a valid reply."""
     try:
         content = answer.content
         if answer.ok:
@@ -122,13 +122,13 @@ def reply_of(answer: Answer, form: Form = NATIVE) -> ModelReply | None:
 
 
 def good_calls(reply: ModelReply | None) -> int:
-    """How many calls of the tool it has that could be run."""
+    """The number of valid calls of the tool."""
     calls = reply.decision.calls if reply else ()
     return sum(each.arguments is not None and each.name == "report_level" for each in calls)
 
 
 def reasoning_in(answer: Answer) -> str:
-    """The field in which a model's thinking came, ``<think>`` where it stands in the text; empty: none was seen."""
+    """The field in which a model's thinking came, ``<think>`` if it is in the text; empty: none seen."""
     match answer.body:
         case {"choices": [{"message": dict(message)}, *_]}:
             field = next((name for name in ("reasoning_content", "reasoning") if message.get(name)), "")
@@ -139,7 +139,7 @@ def reasoning_in(answer: Answer) -> str:
 
 
 def contexts(body: object) -> dict[str, int]:
-    """What a list of models says of each one's context, in tokens; 0: nothing."""
+    """The context sizes in a list of models, in tokens; 0: unknown."""
     match body:
         case {"data": list(rows)}:
             return {
@@ -152,7 +152,7 @@ def contexts(body: object) -> dict[str, int]:
 
 
 def context_in_props(body: object, model: str) -> int:
-    """What a llama.cpp server's ``/props`` says of its context; 0: nothing."""
+    """The context size in a llama.cpp server's ``/props``; 0: unknown."""
     del model
     match body:
         case {"default_generation_settings": {"n_ctx": int(tokens)}}:
@@ -162,7 +162,7 @@ def context_in_props(body: object, model: str) -> int:
 
 
 def context_in_ps(body: object, model: str) -> int:
-    """What Ollama's ``/api/ps`` says of the context of a model that is loaded; 0: nothing."""
+    """The context size of a loaded model in Ollama's ``/api/ps``; 0: unknown."""
     rows = body.get("models") if isinstance(body, dict) else None
     for row in rows if isinstance(rows, list) else ():
         match row:
@@ -184,7 +184,7 @@ def _context(row: Mapping[str, Any]) -> int:
 class Overflow:
     """How an endpoint treats a request that is too large.
 
-    ``shape`` as `Profile.overflow`; empty: it took the request, or nothing can be said.
+    ``shape`` as `Profile.overflow`; empty: it accepted the request, or the result is unclear.
     """
 
     shape: str = ""
@@ -194,7 +194,7 @@ class Overflow:
 
 
 def overflow_of(answer: Answer, words: int) -> Overflow:
-    """What became of a request of at least ``words`` tokens."""
+    """The result of a request of at least ``words`` tokens."""
     if answer.ok:
         return _taken(answer.body, words)
     fault = fault_of(answer.status, answer.body, redact=lambda text: text)
@@ -221,12 +221,15 @@ def _taken(body: object, words: int) -> Overflow:
     match body:
         case {"usage": {"prompt_tokens": int(counted)}} if 0 < counted < words * TRUNCATED_SHARE:
             return Overflow(
-                "silent", "", counted, f"it counted {counted} tokens of at least {words}: the rest was cut"
+                "silent",
+                "",
+                counted,
+                f"it counted {counted} tokens of at least {words}: the rest was truncated",
             )
         case {"usage": {"prompt_tokens": int(counted)}}:
-            return Overflow(detail=f"it took {counted} tokens")
+            return Overflow(detail=f"accepted {counted} tokens")
         case _:
-            return Overflow(detail="it answered, and did not say how many tokens it saw")
+            return Overflow(detail="answered without a token count")
 
 
 def _limit_in(text: str) -> int:
@@ -237,7 +240,7 @@ def _limit_in(text: str) -> int:
 
 
 def _words(message: str) -> str:
-    """The longest part of a refusal that says the same of every request: what stands between its numbers."""
+    """The longest constant part of a refusal: the text between its numbers."""
     parts = [part.strip(" ,.;:()'\"") for part in re.split(r"\d+", message)]
     longest = max(parts, key=len, default="")[:WORDS_CHARS_MAX]
     return longest if len(longest) >= WORDS_CHARS_MIN else ""

@@ -1,4 +1,4 @@
-"""Chooses the model of an agent: its own word first, then the settings."""
+"""Builds the model of an agent: the agent's choice first, then the settings."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from anchorwatch.models.tokens import counter_for
 from anchorwatch.settings import Settings
 
 _KEY = re.compile(r"[\x21-\x7e]+")
-# These refuse `max_tokens` for their newer models; everyone else knows it, and not always the newer name.
+# These refuse `max_tokens` for their newer models; every other endpoint knows it, and not always the newer name.
 _NEW_LIMIT_HOSTS = ("openai.com", "azure.com")
 
 
 class HasRules(Protocol):
-    """What is needed of a pack here."""
+    """The part of a pack that is needed here."""
 
     def rules(self, situation: Situation) -> StepDecision: ...
 
 
 def build(settings: Settings, agent: AgentSpec, pack: HasRules) -> Model:
-    """The model that decides for this agent. It must be closed.
+    """The model that decides for this agent. The caller closes it.
 
     Raises:
-        BadSettings: naming what is missing and the way out.
+        BadSettings: names the missing setting and the fix.
     """
     chosen = settings.model if agent.model == DEFAULT else agent.model
     if chosen == RULES:
@@ -42,10 +42,10 @@ def build(settings: Settings, agent: AgentSpec, pack: HasRules) -> Model:
 
 
 def check(settings: Settings) -> None:
-    """See that the models of the settings could be built; asks nobody, and imports no SDK.
+    """Check that the models of the settings can be built, without any request or SDK import.
 
     Raises:
-        BadSettings: naming what is missing and the way out.
+        BadSettings: names the missing setting and the fix.
     """
     if settings.model == OPENAI:
         _checked(settings)
@@ -61,15 +61,15 @@ def _checked(settings: Settings) -> tuple[str, str, str, str, Profile]:
     name = settings.model_name.strip()
     if not name:
         raise BadSettings(
-            "the model `openai` needs the name of the model to ask for",
-            hint="set ANCHORWATCH_MODEL_NAME, such as gpt-4.1-mini; or ANCHORWATCH_MODEL=rules, which needs no LLM",
+            "the model `openai` requires a model name",
+            hint="set ANCHORWATCH_MODEL_NAME, for example gpt-4.1-mini, or ANCHORWATCH_MODEL=rules, which needs no LLM",
         )
     url = settings.model_url.strip().rstrip("/")
     host = _host(url)
     key = settings.model_key.get_secret_value().strip() if settings.model_key is not None else ""
     if key and not _KEY.fullmatch(key):
         raise BadSettings(
-            "the model's key holds a character that no HTTP header may hold",
+            "the model's key contains a character that HTTP headers do not allow",
             hint="set ANCHORWATCH_MODEL_KEY to the key alone, without quotes, spaces or line breaks",
         )
     return name, url, host, key, _profile(settings)
@@ -80,8 +80,8 @@ def _profile(settings: Settings) -> Profile:
     most = profile.context_tokens - settings.completion_tokens_max
     if profile.context_tokens and settings.context_tokens_max > most:
         raise BadSettings(
-            f"requests of {settings.context_tokens_max} tokens and answers of {settings.completion_tokens_max} are more than the "
-            f"{profile.context_tokens} that the endpoint takes, by its profile {profile.name}",
+            f"requests of {settings.context_tokens_max} tokens and answers of {settings.completion_tokens_max} exceed the "
+            f"{profile.context_tokens} of the endpoint's profile {profile.name}",
             hint=f"ANCHORWATCH_CONTEXT_TOKENS_MAX={max(most, 0)}, or a lower ANCHORWATCH_COMPLETION_TOKENS_MAX",
         )
     return profile
@@ -111,13 +111,13 @@ def _openai(settings: Settings) -> Model:
     counter = counter_for(name)
     if profile.counter == "estimate":
         return OpenAIModel(endpoint, counter)
-    # Its own counter has the last word, so that no ratio need stand for what is not known.
+    # Its own counter decides, so no safety ratio is needed.
     model = OpenAIModel(endpoint, replace(counter, ratio=1.0))
     return MeteredModel(model, Meter(Place(profile.counter, url, name, key, profile)))
 
 
 def _host(url: str) -> str:
-    """The host of the endpoint's URL, checked: it is shown in errors and logs, so it must hold no secret."""
+    """The host of the endpoint's URL, checked: errors and logs show it, so it must not contain a secret."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -125,12 +125,12 @@ def _host(url: str) -> str:
         parts, host = urlsplit(""), None
     if parts.scheme not in {"http", "https"} or not host:
         raise BadSettings(
-            "the model's URL is not one of http or https",
-            hint="set ANCHORWATCH_MODEL_URL, such as http://127.0.0.1:8000/v1",
+            "the model's URL is not a valid http or https URL",
+            hint="set ANCHORWATCH_MODEL_URL, for example http://127.0.0.1:8000/v1",
         )
     if parts.username or parts.password or parts.query or parts.fragment:
         raise BadSettings(
-            "the model's URL holds a user, a password, a query or a fragment",
+            "the model's URL contains a user, a password, a query or a fragment",
             hint="set ANCHORWATCH_MODEL_URL to the plain base URL, and ANCHORWATCH_MODEL_KEY to the key",
         )
     return host

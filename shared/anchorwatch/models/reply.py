@@ -1,6 +1,6 @@
-"""Validates an answer of chat.completions, all of it: the SDK validates nothing, and servers send everything.
+"""Validates every field of a chat.completions answer: the SDK validates nothing, and servers send anything.
 
-What comes out is safe to record and to judge: clean strings, bounded lengths, arguments that are strict JSON objects or None.
+The result is safe to record and to evaluate: clean strings, bounded lengths, arguments that are strict JSON objects or None.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ LABEL_CHARS_MAX = 128
 FINISH_CHARS_MAX = 32
 TRUNCATED = "truncated"
 UNNAMED = "unnamed"
-LENGTH_HINT = "raise ANCHORWATCH_COMPLETION_TOKENS_MAX: the answer was cut before it said anything"
+LENGTH_HINT = "raise ANCHORWATCH_COMPLETION_TOKENS_MAX: the answer was truncated before any content"
 
-ONE_AT_A_TIME = "one call at a time: ask for this one again once you have seen the first one's result"
+ONE_AT_A_TIME = "one call at a time: repeat this call after the first one's result"
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
@@ -43,7 +43,7 @@ _TOKENS_MAX = 10**12
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What an answer may look like. ``json``: its text is JSON of our schema; ``one_call``: a step has one call."""
+    """The allowed form of an answer. ``json``: its text is JSON of our schema; ``one_call``: a step has one call."""
 
     json: bool = False
     one_call: bool = False
@@ -55,7 +55,7 @@ NATIVE = Form()
 
 
 class EmptyAnswer(ModelUnavailable):
-    """The model answered, and said nothing: no text, no call."""
+    """The answer is empty: no text, no call."""
 
 
 def read_reply(
@@ -69,20 +69,20 @@ def read_reply(
 ) -> ModelReply:
     """The validated answer of status 200.
 
-    ``completion_tokens_max``: what was asked for; an answer that long was cut, whatever its label. A cut answer has
-    finish ``length``. ``form``: what it may look like. ``secret``: the key that was sent; an answer that
-    repeats it would be recorded, and sent again as history.
+    ``completion_tokens_max``: the requested limit; an answer that long was truncated, whatever its label. A truncated
+    answer has finish ``length``. ``form``: its allowed form. ``secret``: the key that was sent; it is removed, because an
+    answer that repeats it would be recorded and sent again as history.
 
     Raises:
-        EmptyAnswer: nothing was said.
-        ModelUnavailable: it is no answer.
-        ModelRefused, ContextOverflow: it is an error that says so.
+        EmptyAnswer: the answer is empty.
+        ModelUnavailable: it is not a valid answer.
+        ModelRefused, ContextOverflow: it is such an error.
     """
     body = parse_body(without(content, secret))
     if isinstance(body, str):
         raise _unusable_text(body, place)
     if not isinstance(body, Mapping):
-        raise ModelUnavailable(f"{place} answered JSON that is no object")
+        raise ModelUnavailable(f"{place} answered with JSON that is not an object")
     if names_an_error(body):
         raise fault_of(200, body, redact=redact, place=place, words=form.overflow_words)
     choice = _first_choice(body, place)
@@ -90,7 +90,7 @@ def read_reply(
         raise fault_of(200, choice, redact=redact, place=place, words=form.overflow_words)
     message = choice.get("message")
     if not isinstance(message, Mapping):
-        raise ModelUnavailable(f"{place} answered a choice without a message")
+        raise ModelUnavailable(f"{place} answered with a choice without a message")
     usage = _usage(body.get("usage"))
     finish = _finish(choice.get("finish_reason"), usage, completion_tokens_max)
     text, calls = _said(message, form, cut=finish == "length", place=place)
@@ -138,7 +138,7 @@ def _first_choice(body: Mapping[str, Any], place: str) -> Mapping[str, Any]:
             f"{place} answered without choices", hint="" if "choices" in body else URL_HINT
         )
     if not isinstance(choices[0], Mapping):
-        raise ModelUnavailable(f"{place} answered a choice that is no object")
+        raise ModelUnavailable(f"{place} answered with a choice that is not an object")
     return choices[0]
 
 
@@ -155,7 +155,7 @@ def _tokens(value: object) -> int | None:
 
 
 def _finish(reason: object, usage: Usage, completion_tokens_max: int) -> str:
-    """The finish reason; `length` for every answer that was cut."""
+    """The finish reason; `length` for every truncated answer."""
     said = brief(reason, FINISH_CHARS_MAX) if isinstance(reason, str) else ""
     reached = usage.completion_tokens is not None and usage.completion_tokens >= completion_tokens_max
     return "length" if reached or said.lower() in _CUT else said
@@ -164,7 +164,7 @@ def _finish(reason: object, usage: Usage, completion_tokens_max: int) -> str:
 def _said(
     message: Mapping[str, Any], form: Form, *, cut: bool, place: str
 ) -> tuple[str, tuple[ProposedCall, ...]]:
-    """Words and calls of a message."""
+    """Text and calls of a message."""
     content = _content(message, place)
     sent = _sent_calls(message, place)
     if form.json and content and not sent:
@@ -183,7 +183,7 @@ def _said(
 
 
 def _content(message: Mapping[str, Any], place: str) -> str:
-    """The text of a message, with what thinking stands in it."""
+    """The text of a message, including any thinking in it."""
     content = message.get("content")
     match content:
         case None:
@@ -218,7 +218,7 @@ def _sent_calls(message: Mapping[str, Any], place: str) -> list[Any]:
         legacy = message.get("function_call")
         sent = [{"function": legacy}] if isinstance(legacy, Mapping) else []
     if not isinstance(sent, list):
-        raise ModelUnavailable(f"{place} answered with tool calls that are no list")
+        raise ModelUnavailable(f"{place} answered with tool calls that are not a list")
     return sent
 
 
@@ -227,7 +227,7 @@ def _calls(sent: list[Any], *, cut: bool, one: bool) -> tuple[ProposedCall, ...]
     if cut:
         problem = TRUNCATED
     elif len(sent) > CALLS_MAX:
-        problem = f"{len(sent)} calls in one step are too many; at most {CALLS_MAX}, so none of them is run"
+        problem = f"{len(sent)} calls in one step exceed the limit of {CALLS_MAX}; none was run"
     later = problem or (ONE_AT_A_TIME if one else "")
     return tuple(_call(call, later if n else problem) for n, call in enumerate(sent[:CALLS_MAX]))
 

@@ -1,7 +1,7 @@
-"""Makes a request fit to be sent. What comes out is what is counted and what is sent.
+"""Sanitises a request. Its result is both counted and sent.
 
-A history that holds one string that no server parses fails at every replay, for ever; so what is stored is mended here, on
-its way out, and the store is left as it was.
+One string in the history that no server parses would fail every later request. So the history is sanitised here, before
+sending, and its stored form does not change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NUDGE = "Your last answer was empty. Answer now: call a tool, or say in one sent
 def prepare(
     messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
 ) -> tuple[list[JsonObject], list[JsonObject]]:
-    """Messages and tools as they are sent: strings cleaned, past arguments JSON objects, no empty assistant messages."""
+    """Messages and tools as sent: strings cleaned, past arguments JSON objects, no empty assistant messages."""
     sent = [_message(clean_json(message)) for message in messages]
     return [message for message in sent if not _is_empty(message)], [clean_json(tool) for tool in tools]
 
@@ -29,7 +29,7 @@ def prepare(
 def _message(message: JsonObject) -> JsonObject:
     if message.get("role") == "assistant":
         if message.get("content") is None:
-            # Some endpoints refuse null, others a missing key; an empty string is taken by the most.
+            # Some endpoints refuse null, others a missing key; most accept an empty string.
             message["content"] = ""
         calls = message.get("tool_calls")
         if not calls:

@@ -20,13 +20,13 @@ from anchorwatch.models.port import (
 )
 
 CHARS_A_TOKEN = 3.0
-"""Fewer than prose and JSON have (about 4), so that what fits by this mostly fits a language model too."""
+"""Fewer than prose and JSON have (about 4), so that a request within this budget usually fits a language model too."""
 FRAME_CHARS = 12
 """Around each message and call."""
 
 
 class RulesModel:
-    """Asks the pack's rules. Nothing is sent anywhere, and the same situation gets the same decision."""
+    """Calls the pack's rules. Nothing is sent anywhere, and equal situations get equal decisions."""
 
     name = RULES
     is_llm = False
@@ -35,21 +35,21 @@ class RulesModel:
         self._rules = pack_rules
 
     def count(self, request: ModelRequest) -> int:
-        """Tokens of the request by its length: a session keeps about the budget that a model would have.
+        """Tokens estimated by length, so that a session's budget is about the same as with a language model.
 
-        Nothing is sent, so nothing depends on the exact number, which would be a tenth of what a turn by rules costs.
+        Nothing is sent, so the exact number does not matter; counting it would take a tenth of the CPU of a turn.
         """
         messages = sum(map(_chars, (*request.opening, *request.now)))
         past = _chars_of_past(request.past)
         return math.ceil((messages + sum(past) + _chars_of_tools(request.tools)) / CHARS_A_TOKEN)
 
     async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:  # noqa: ARG002 - rules take no time
-        """Decide. Raises nothing of its own: what a pack's rules raise is a fault of the pack, and passes through."""
+        """Decide. Exceptions of the pack's rules propagate: they are faults of the pack."""
         decision = self._rules(request.situation)
         return ModelReply(decision, model=RULES, finish="tool_calls" if decision.calls else "stop")
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to close."""
 
 
 def _chars(message: Chat) -> int:

@@ -1,4 +1,4 @@
-"""JSON schemas of tools, made plain for what compiles them into a grammar."""
+"""Simplifies JSON schemas of tools for endpoints that compile them into a grammar."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _REFERS = frozenset({"$ref", "$dynamicRef"})
 def plain(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema without lengths, ranges, patterns and formats: names, types, enums and what is required.
 
-    Grammar compilers refuse some of those, and with one of them the whole request. What is left out is still checked before a
-    tool runs. A schema that refers to another place becomes any value of its type, since the place moves.
+    Grammar compilers refuse some of those, and then the whole request. Removed constraints are still checked before a
+    tool runs. A schema with a reference becomes any value of its type, because the referenced path changes.
     """
     if _refers(schema):
         return {"type": "object"} if schema.get("type") == "object" else {}

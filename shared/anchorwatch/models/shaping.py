@@ -1,4 +1,4 @@
-"""A request as one endpoint takes it, by its profile. What is counted and what is sent both come from here. Pure."""
+"""Shapes a request for one endpoint by its profile. The shaped request is both counted and sent. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def answers_in_json(profile: Profile, request: ModelRequest) -> bool:
 
 
 def shaped(profile: Profile, request: ModelRequest) -> ModelRequest:
-    """The request with its messages and schemas as they are sent; where the answer is to be JSON, ``tools`` is its one format.
+    """The request with its messages and schemas as sent; for JSON answers, ``tools`` is the one format.
 
     Each stretch that stays the same in later requests stays the same object, so that it is counted once.
     """
@@ -41,7 +41,7 @@ def shaped(profile: Profile, request: ModelRequest) -> ModelRequest:
 
 
 def body_of(profile: Profile, request: ModelRequest) -> JsonObject:
-    """The members of the body that say what is asked: messages, and tools or the format of the answer."""
+    """The body's messages, and its tools or answer format."""
     sent = shaped(profile, request)
     messages, tools = prepare(sent.messages, sent.tools)
     if profile.null_content:
@@ -59,13 +59,13 @@ def body_of(profile: Profile, request: ModelRequest) -> JsonObject:
 
 
 def nudged(profile: Profile, messages: list[JsonObject]) -> list[JsonObject]:
-    """The messages with one more that asks for an answer. Its tokens are part of `tokens.REQUEST_TOKENS`."""
+    """The messages with a nudge for an answer. Its tokens are part of `tokens.REQUEST_TOKENS`."""
     more = [*messages, {"role": "user", "content": NUDGE}]
     return _alternating(more) if profile.alternate else more
 
 
 def _alternating(messages: list[JsonObject]) -> list[JsonObject]:
-    """The messages, with plain ones of one role in a row as one. It has no more tokens than they have apart."""
+    """The messages with consecutive plain ones of one role merged. The token count never grows."""
     joined: list[JsonObject] = []
     for message in messages:
         if joined and _is_plain(message) and _is_plain(joined[-1]) and joined[-1]["role"] == message["role"]:
@@ -103,7 +103,7 @@ _plain_tools: ByIdentity[Tools, tuple[Mapping[str, Any], ...]] = ByIdentity(
 
 
 def _formats(tools: Tools) -> dict[tuple[bool, str], tuple[tuple[JsonObject], str]]:
-    """By whether several calls may stand in an answer, and how its schema is asked for: (its format, the tools as text)."""
+    """Cache by (several calls allowed, schema form): (answer format, tools as text)."""
     return {
         (parallel, form): (
             (json_calls.response_format(tools, parallel=parallel, form=form),),

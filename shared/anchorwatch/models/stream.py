@@ -1,7 +1,7 @@
-"""Puts a streamed answer together, so that it is read as a whole one is: by the same code, to the same reply. Pure.
+"""Assembles a streamed answer, so that the same code parses it into the same reply as a whole one. Pure.
 
-Servers agree on little here too: calls without an index or all with the same one, ids that come late, twice or never, names in
-pieces, usage in the last chunk or nowhere, no ``[DONE]``, an error in the middle. What did not come to its end is no answer.
+Servers differ: calls without an index or all with the same one, ids that come late, twice or never, names in
+pieces, usage in the last chunk or nowhere, no ``[DONE]``, an error in the middle. A truncated stream is not an answer (INV-607).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _THOUGHTS = ("reasoning_content", "reasoning")
 
 
 class BrokenStream(ValueError):
-    """The stream is no answer; the text says why, and is said behind the endpoint's name."""
+    """The stream is not an answer; the text says why and follows the endpoint's name."""
 
 
 class Stream:
-    """A streamed answer, piece by piece. ``reasoning_field``: one more place of its thinking.
+    """A streamed answer, piece by piece. ``reasoning_field``: a further field with thinking.
 
-    ``begun``: something of the answer came. ``finished``: its last word came. ``ended``: the server said that there is no more.
+    ``begun``: a part of the answer arrived. ``finished``: its finish reason arrived. ``ended``: the server ended the stream.
     """
 
     def __init__(self, reasoning_field: str = "") -> None:
@@ -49,20 +49,20 @@ class Stream:
 
     @property
     def phase(self) -> tuple[bool, bool, int]:
-        """How far it is: it changes with each part of an answer that has begun, and once at its last word and at its end."""
+        """Progress: it changes with each part of the answer, with its finish reason and with its end."""
         at_work = self.begun and not self.finished
         return self.ended, self.finished, self._heard if at_work else 0
 
     def feed(self, part: bytes) -> None:
-        """Take a piece of the body."""
+        """Feed a piece of the body."""
         for event in self._events.feed(part):
             self._take(event)
 
     def close(self) -> bytes | None:
-        """The body of the whole answer that the stream stands for, as JSON; None: it held no event, and is something else.
+        """The body of the assembled answer as JSON; None: the body has no event and is not a stream.
 
         Raises:
-            BrokenStream: it is not whole.
+            BrokenStream: it is truncated or invalid.
         """
         for event in self._events.close():
             self._take(event)
@@ -114,7 +114,7 @@ class Stream:
         elif not isinstance(chunk, Mapping):
             if error:
                 self._error, self.ended = chunk or "error", True
-            self._problem = self._problem or "sent a part of its answer that is no JSON object"
+            self._problem = self._problem or "sent a part of its answer that is not a JSON object"
         elif error or chunk.get("error") or chunk.get("object") == "error":
             self._error = chunk.get("error") or dict(chunk)
             self.ended = True
@@ -126,7 +126,7 @@ class Stream:
         self._usage = chunk.get("usage") or self._usage
         choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else ():
-            # One answer was asked for; a second one is somebody else's.
+            # One answer was requested; any other choice is ignored.
             if isinstance(choice, Mapping) and (choice.get("index") or 0) == 0:
                 self._take_choice(choice)
 

@@ -1,8 +1,8 @@
-"""Puts the tool calls of a streamed answer together from their fragments. Pure.
+"""Assembles the tool calls of a streamed answer from their fragments. Pure.
 
-To which call a fragment belongs is not always said. An index that is new begins a call; so does another id; so does a name
-where the call before has all of its arguments. A fragment with neither id nor name goes on with the call of its index, else with
-the last one. What was put together wrongly is no JSON, and such a call is not run.
+Fragments do not always name their call. A new index begins a call; so does another id, and a name after a call with
+complete arguments. A fragment with neither id nor name continues the call of its index, else the last one. A wrong
+assembly is not valid JSON, and such a call does not run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Call:
     complete: bool = False
 
     def go_on(self, text: str) -> None:
-        """Take more of the arguments, and see whether the object that they are has come to its end."""
+        """Append to the arguments, and note whether their object is complete."""
         self.arguments.append(text)
         if self.escaped and text:
             text, self.escaped = text[1:], False
@@ -64,7 +64,7 @@ class Calls:
         return bool(self._calls)
 
     def add(self, fragment: object) -> None:
-        """Take a fragment. One that is none stands for a call that cannot be read."""
+        """Feed a fragment. An invalid one becomes an unreadable call."""
         function = fragment.get("function") if isinstance(fragment, Mapping) else None
         if not isinstance(fragment, Mapping) or not isinstance(function, Mapping | None):
             self._calls.append(fragment)
@@ -75,20 +75,20 @@ class Calls:
         if not isinstance(call.ident, str) or not call.ident:
             call.ident = ident
         if isinstance(name, str):
-            # Said again with each fragment, or said in pieces.
+            # Repeated with each fragment, or sent in pieces.
             call.name += "" if name == call.name else name
         elif name is not None:
             call.odd_name = name
         if isinstance(arguments, str):
             call.go_on(arguments)
         elif isinstance(arguments, Mapping) and not call.arguments:
-            # The object itself, at once.
+            # The whole object at once.
             call.odd_arguments, call.complete = arguments, True
         elif arguments is not None:
             call.odd_arguments = [arguments]
 
     def whole(self) -> list[object]:
-        """The calls as a whole answer has them."""
+        """The calls in the form of a whole answer."""
         return [call.whole() if isinstance(call, _Call) else call for call in self._calls]
 
     def _call_of(self, index: object, ident: object, name: object) -> _Call:

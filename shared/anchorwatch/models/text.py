@@ -18,7 +18,7 @@ SECRET_CHARS_MIN = 12
 
 
 def clean(text: str) -> str:
-    """The text with each NUL and each lone surrogate replaced: UTF-8, SQLite and many servers take neither."""
+    """The text with each NUL and each lone surrogate replaced: UTF-8, SQLite and many servers accept neither."""
     if "\0" in text:
         text = text.replace("\0", REPLACEMENT)
     if text.isascii():
@@ -45,13 +45,13 @@ def clean_json(value: Any) -> Any:  # noqa: ANN401 - JSON is of any type
 
 
 def without(content: bytes, secret: str) -> bytes:
-    """JSON without ``secret``, wherever it stands in it.
+    """JSON with every occurrence of ``secret`` removed.
 
-    One of fewer than `SECRET_CHARS_MIN` characters is left: it is the placeholder of a server that wants none.
+    A secret of fewer than `SECRET_CHARS_MIN` characters stays: it is a placeholder for a server without keys.
     """
     if len(secret) < SECRET_CHARS_MIN:
         return content
-    # As it is, and as it stands in a string of JSON.
+    # As plain text, and as escaped in a JSON string.
     for form in (secret, json.dumps(secret)[1:-1]):
         content = content.replace(form.encode(), HIDDEN.encode())
     return content
@@ -59,7 +59,7 @@ def without(content: bytes, secret: str) -> bytes:
 
 def brief(text: str, chars_max: int = BRIEF_CHARS_MAX) -> str:
     """One line of at most ``chars_max`` characters, for error texts and logs."""
-    # Cut before the work: a body of many megabytes is no reason to scan all of it.
+    # Truncate first: do not scan a body of many megabytes.
     line = _CONTROL.sub(" ", clean(text[: 4 * chars_max])).strip()
     return line if len(line) <= chars_max else line[: chars_max - 1] + "…"
 

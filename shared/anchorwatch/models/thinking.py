@@ -1,7 +1,7 @@
-"""Takes a model's thinking out of its answer.
+"""Removes a model's thinking from its answer.
 
 Servers that do not separate it leave ``<think>…</think>`` in the text. Where the chat template has already opened the
-block, only a lone ``</think>`` comes; where the answer was cut, only ``<think>``. A tag that is mentioned in code or in
+block, only ``</think>`` appears; where the answer was truncated, only ``<think>``. A tag that is mentioned in code or in
 quotes is text like any other.
 """
 
@@ -37,7 +37,7 @@ def strip_thinking(text: str) -> str:
         if thinking:
             thinking = False
         elif found["close"] is not None:
-            # The template opened the block: all that was said so far is thinking.
+            # The template opened the block: everything so far is thinking.
             kept.clear()
         else:
             kept.append(text[start : found.start()])

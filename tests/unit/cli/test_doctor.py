@@ -91,7 +91,7 @@ def test_secrets_that_others_can_read_are_a_fault(run: Run) -> None:
 def test_an_llm_without_a_name_is_a_fault(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANCHORWATCH_MODEL", "openai")
     out = run("doctor").out
-    assert "FAILED  model: the model `openai` needs the name" in out
+    assert "FAILED  model: the model `openai` requires a model name" in out
     assert "set ANCHORWATCH_MODEL_NAME" in out
     monkeypatch.setenv("ANCHORWATCH_MODEL_NAME", "gpt-x")
     monkeypatch.setenv("ANCHORWATCH_MODEL_KEY", "sk-s3cret")

@@ -95,7 +95,7 @@ def test_models_are_shown_with_their_correction_and_their_last_fault(run: Run, r
         "correction": {"ratio": 1.25, "excess": 40, "reports": 3}, "last_report": {"counted": 100, "reported": 120},
         "failures": 2, "fault": {"code": "model_unavailable", "why": "it is away"}, "agents": ["keeper", "other"],
     }  # fmt: skip
-    broken = {"name": "large", "agents": ["third"], "problem": "there is no model 'large'"}
+    broken = {"name": "large", "agents": ["third"], "problem": "unknown model 'large'"}
     remote.answer("GET /api/models", page(row, broken))
     said = run("models").out
     for words in (
@@ -103,7 +103,7 @@ def test_models_are_shown_with_their_correction_and_their_last_fault(run: Run, r
         "120 (counted 100)",
         "it is away",
         "keeper, other",
-        "no model 'large'",
+        "unknown model 'large'",
     ):
         assert words in said
 

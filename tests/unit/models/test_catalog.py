@@ -107,14 +107,14 @@ def test_the_models_of_an_agent_are_asked_in_turn(
     ("text", "says"),
     [
         ("[small\n", "cannot be read"),
-        ("small = 3\n", "small is no table"),
-        ("[rules]\n", "no model can be called 'rules'"),
-        ('["Big One"]\n', "no model can be called 'Big One'"),
-        ("[small]\nmodel_names = 'x'\n", "model_names is nothing that a model has"),
-        ("[small]\nport = 1\n", "port is nothing that a model has"),
+        ("small = 3\n", "small is not a table"),
+        ("[rules]\n", "'rules' is not a valid model name"),
+        ('["Big One"]\n', "'Big One' is not a valid model name"),
+        ("[small]\nmodel_names = 'x'\n", "unknown field 'model_names'"),
+        ("[small]\nport = 1\n", "unknown field 'port'"),
         ("[small]\ncontext_tokens_max = 'many'\n", "context_tokens_max must be a whole number"),
         ("[small]\nmodel_key_file = '/nowhere/key'\n", "model_key_file /nowhere/key cannot be read"),
-        ("[other]\n", "there is no model 'small'"),
+        ("[other]\n", "unknown model 'small'"),
     ],
 )
 def test_what_cannot_be_used_is_named(tmp_path: Path, text: str, says: str) -> None:

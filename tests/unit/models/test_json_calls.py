@@ -184,7 +184,7 @@ def test_what_the_endpoint_read_as_a_call_itself_is_a_call() -> None:
     [
         ("I would stop w-1.", "not JSON"),
         (step("", call("stop"))[:-3], "not JSON"),
-        ("[]", "no object"),
+        ("[]", "not a JSON object"),
         ('{"text": "a", "text": "b"}', "twice"),
         ('{"text": "", "calls": [], "thought": 1}', "no others"),
         ("{}", "must have the members"),

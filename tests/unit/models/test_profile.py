@@ -23,7 +23,7 @@ def test_a_file_holds_any_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["vllm", "", "missing.toml", "/"])
 def test_one_that_is_not_there_is_said_with_those_that_are(name: str) -> None:
-    with pytest.raises(BadSettings, match="there is no profile") as raised:
+    with pytest.raises(BadSettings, match="unknown profile") as raised:
         find(name)
     assert "`openai`, `json-schema`" in raised.value.hint
 
@@ -34,7 +34,7 @@ def test_one_that_is_not_there_is_said_with_those_that_are(name: str) -> None:
         ({"calls": "xml"}, "calls must be native or json-schema"),
         ({"colour": "blue"}, "colour is none of the fields"),
         ({"overflow": "silent"}, "context_tokens"),
-        ({"extra": {"messages": []}}, "'messages' is said by the request itself"),
+        ({"extra": {"messages": []}}, "'messages' is set by the request itself"),
         ({"context_tokens": -1}, "context_tokens must be at least 0"),
     ],
 )

@@ -100,7 +100,7 @@ def test_a_setting_that_cannot_work_is_named_and_no_secret_is(changes: dict[str,
 
 
 def test_a_profile_is_found_and_one_that_is_not_there_is_said() -> None:
-    with pytest.raises(BadSettings, match="there is no profile 'vllm'"):
+    with pytest.raises(BadSettings, match="unknown profile 'vllm'"):
         build(settings(model_profile="vllm"), agent(), Launches())
 
 

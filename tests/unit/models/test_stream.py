@@ -201,7 +201,7 @@ def test_an_error_event_is_that_error(lines: str) -> None:
 
 @pytest.mark.parametrize("chunk", ["{", "<html>", "null", "[1]", "7"])
 def test_a_part_that_is_no_object_spoils_the_answer(chunk: str) -> None:
-    with pytest.raises(BrokenStream, match="no JSON object"):
+    with pytest.raises(BrokenStream, match="not a JSON object"):
         read(said(delta(content="Well."), chunk, END))
 
 
