@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anchorwatch.bus.port import Message
+from anchorwatch.bus.port import Message, Stored
 from anchorwatch.codec import decode, decode_anchor
 from anchorwatch.core.errors import ChangedSince, NewerSchema, Refused, SessionDeleted
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.commands import Control
 from anchorwatch.core.session.decide import decide
-from anchorwatch.journal.blocks import BlockJournal
+from anchorwatch.journal.blocks import BlockJournal, Resource, read_block
 from anchorwatch.journal.integrity.repair import Order, Repairer
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.streams import journal_stream
@@ -47,10 +47,10 @@ NOISE = (
 )
 
 
-def repairer(mesh: SimMesh) -> Repairer:
+def repairer(mesh: SimMesh, pack: str = "scripted") -> Repairer:
     async def pack_of(workspace: str, agent: str) -> str:
         del workspace, agent
-        return "scripted"
+        return pack
 
     blocks = BlockJournal(mesh.bus, mesh.committer, "outside")
     return Repairer(mesh.bus, mesh.committer, mesh.sessions, blocks, "outside", pack_of)
@@ -228,7 +228,7 @@ def test_an_effect_that_nobody_can_tell_of_is_unknown_and_blocks_its_resource(
         assert (body["state"], body["error"]) == ("unknown", "damaged_record")
         state = await mesh.sessions.load(ref, 0)
         assert [each.resource for each in state.unsettled] == ["set/run-1"]
-        assert len(_blocks(mesh)) == 1
+        assert f"{ref.session}/1.1.1" in map(str, read_block(_blocks(mesh)[-1]).entries)
         await runs_again(mesh, ref)
         keys = [each["key"] for each in Sink(tmp_path).effects("run-1")]
         assert len([key for key in keys if "-bad-" in key]) == 1, "it is not run again"
@@ -236,9 +236,11 @@ def test_an_effect_that_nobody_can_tell_of_is_unknown_and_blocks_its_resource(
     mesh_test(7, body, **SETTINGS)
 
 
-def _blocks(mesh: SimMesh) -> list[str]:
+def _blocks(mesh: SimMesh) -> list[Stored]:
+    """Every record of the register of ``set/run-1``, in order."""
+    subject = Resource("default", "scripted", "set/run-1").subject
     stored = mesh.server.stream(journal_stream()).messages.values()
-    return [each.subject for each in stored if ".block." in each.subject]
+    return [each for each in stored if each.subject == subject]
 
 
 def test_a_running_turn_ends_failed_and_its_commands_never_start(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,11 +12,11 @@ from anchorwatch.core.effect import blocking
 from anchorwatch.core.effect.blocking import Blocked, Clear, Waits
 from anchorwatch.core.effect.decide import Go, Hold, Stale, after_claim
 from anchorwatch.core.effect.state import EffectState
-from anchorwatch.core.errors import NotFound, Unavailable
+from anchorwatch.core.errors import Damaged, NotFound
 from anchorwatch.core.names import SessionRef
-from anchorwatch.edges import Edge, reached
 from anchorwatch.execution.job import Job
 from anchorwatch.journal.blocks import BlockJournal, Entry, read_block, resource_of
+from anchorwatch.journal.commit import Write
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.journal.switches import first_on, subjects_of
@@ -73,16 +72,32 @@ class Leave:
         entries = [each for each in read_block(found[0]).entries if each != mine]
         others = [(each, await self._look(job, each, state.claim.sequence)) for each in entries]
         verdict = blocking.under_claim(state, [(str(each), other) for each, other in others])
-        if isinstance(verdict, Blocked):
+        return verdict if isinstance(verdict, Blocked) else fence
+
+    async def resource(self, job: Job, pack: str) -> Waits | Sequence[Write]:
+        """Whether another session is at work on its resource; else what its first claim writes along, to hold it.
+
+        Raises:
+            Unavailable, Damaged.
+        """
+        resource = resource_of(job.ref, pack, job.command.resource)
+        if not resource.name:
+            return ()
+        block = await self.blocks.read(resource)
+        mine = Entry(job.ref.session, job.call, job.pool)
+        # Of its own session `before` has told: each earlier command has its outcome, and each later one waits for this.
+        others: list[tuple[Entry, EffectState]] = []
+        for each in (each for each in block.entries if each.session != mine.session):
+            try:
+                others.append((each, await self._look(job, each, block.head)))
+            except Damaged:
+                # The quarantine of that session reports it. Until its repair nobody knows what the effect did.
+                return Waits(str(each))
+        verdict = blocking.before_first_claim((str(each), other) for each, other in others)
+        if isinstance(verdict, Waits):
             return verdict
-        settled = tuple(each for each, other in others if other.outcome and not other.unknown)
-        if settled:
-            # Left by an executor that died before it could say `unknown`, and that another one made good.
-            with contextlib.suppress(Unavailable):
-                reached(Edge.EXECUTOR_BLOCK_BEFORE)
-                await self.blocks.clear(resource, settled, self.clock.now_ms())
-                reached(Edge.EXECUTOR_BLOCK_AFTER)
-        return fence
+        unknown = tuple(each for each, other in others if other.unknown)
+        return (self.blocks.hold(resource, block, (*unknown, mine), self.clock.now_ms()),)
 
     async def _look(self, job: Job, entry: Entry, reach: int) -> EffectState:
         ref = SessionRef(job.ref.workspace, entry.session, job.ref.shard)

@@ -7,7 +7,7 @@ Whoever raises the fence either finds no claim, and this runner will see the fen
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -39,6 +39,7 @@ from anchorwatch.execution.attempts import Attempts
 from anchorwatch.execution.job import Equipment, Job, context_of, effect_key, outcome, tool_of
 from anchorwatch.execution.leave import Leave
 from anchorwatch.execution.recorder import Recorder
+from anchorwatch.journal.commit import Write
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.packs.port import Pack, PackRuntime
 from anchorwatch.service.agents import AgentDirectory
@@ -95,14 +96,17 @@ class Runner:
         if state.outcome is not None:
             return Done()  # before all else: a lost ack brings it back to the very process that ran it
         match await self.leave.before(job, state):
-            case Waits(on):
-                self.log.debug("a command waits", call=str(job), reason=f"{on} has no outcome yet")
-                return RetryIn(min(EARLIER_S * 2.0 ** min(job.attempt - 1, 10), HOLD_S))
+            case Waits() as waits:
+                return self._wait(job, waits)
             case Blocked() as blocked:
                 await self._refuse(job, state, Verdict("refused", RULE, blocked.say(job.command.resource)))
                 return Done()
             case Clear():
                 return await self._equipped(job, state)
+
+    def _wait(self, job: Job, waits: Waits) -> Result:
+        self.log.debug("a command waits", call=str(job), reason=f"{waits.on} has no outcome yet")
+        return RetryIn(min(EARLIER_S * 2.0 ** min(job.attempt - 1, 10), HOLD_S))
 
     async def _equipped(self, job: Job, state: EffectState) -> Result:
         try:
@@ -194,7 +198,7 @@ class Runner:
             await self._refuse(job, state, verdict)
             return Done()
         if claim:
-            return await self._under_claim(job, equipment, await self._claim(job, state))
+            return await self._first_claim(job, equipment, state)
         return await self._read(job, equipment, state)
 
     async def _read(self, job: Job, equipment: Equipment, state: EffectState) -> Result:
@@ -241,9 +245,18 @@ class Runner:
 
     # --- under a claim
 
-    async def _claim(self, job: Job, state: EffectState, *, doubt: bool = False) -> EffectState:
+    async def _first_claim(self, job: Job, equipment: Equipment, state: EffectState) -> Result:
+        """Claim a command that was never begun, and its resource in the same write."""
+        held = await self.leave.resource(job, equipment.pack.name)
+        if isinstance(held, Waits):
+            return self._wait(job, held)
+        return await self._under_claim(job, equipment, await self._claim(job, state, also=held))
+
+    async def _claim(
+        self, job: Job, state: EffectState, *, doubt: bool = False, also: Sequence[Write] = ()
+    ) -> EffectState:
         key = state.claim.effect_key if state.claim else effect_key(job)
-        return await self.recorder.append(job, state, Claimed(self.me, state.attempts + 1, key, doubt))
+        return await self.recorder.append(job, state, Claimed(self.me, state.attempts + 1, key, doubt), also)
 
     async def _under_claim(self, job: Job, equipment: Equipment, state: EffectState) -> Result:
         """The claim stands; the fence decides."""

@@ -1,7 +1,9 @@
-"""Which effects may block a resource: an index over all sessions of a workspace, one register for each pack and resource.
+"""Which effects may touch a resource: an index over all sessions of a workspace, one register for each pack and resource.
 
-An executor enters an effect before it records it as `unknown`, so that whoever claims a command later finds it with the same
-read as the anchor. The truth is the effect's own family: an entry whose effect is not `unknown` (any more, or yet) says nothing.
+The first claim of a command enters its effect in the same atomic write, fenced on the register. So of two commands that are
+claimed at once, in whichever sessions, one is fenced, reads again and waits. An effect that becomes `unknown` stays in the
+register. The family of the effect is the truth: an entry whose effect has another outcome, or whose claim was given back,
+says nothing, and the next claim removes it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from anchorwatch.codec import decode, encode
 from anchorwatch.core.errors import Damaged, Fenced, Unavailable
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind, Record
-from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
+from anchorwatch.journal.commit import Committer, Write
 from anchorwatch.topology.subjects import BLOCK
 
 _DIGEST_CHARS = 26
@@ -88,46 +90,42 @@ class BlockJournal:
         Raises:
             Unavailable: not confirmed in time; asking again is safe. Damaged.
         """
-        block = await self._read(resource)
+        block = await self.read(resource)
         for _ in range(_RACES_MAX):
             if effect in block.entries:
                 return
             wanted = replace(block, entries=(*block.entries, effect))
             try:
-                await self._write(resource, wanted, at_ms, DEADLINE_S)
+                fence = Expect(resource.subject, block.head)
+                await self._committer.commit([self._written(resource, wanted, at_ms)], fence)
                 return
             except Fenced:
-                block = await self._read(resource)
+                block = await self.read(resource)
         raise Unavailable(f"the register of {resource.name[:80]} is being written by others")
 
-    async def clear(
-        self, resource: Resource, effects: tuple[Entry, ...], at_ms: int, deadline_s: float = DEADLINE_S
-    ) -> None:
-        """Take ``effects`` out, where nobody else is at it. Housekeeping: what stays says nothing once its effect is settled.
+    def hold(self, resource: Resource, block: Block, effects: tuple[Entry, ...], at_ms: int) -> Write:
+        """The write that has ``effects`` in the register in place of what ``block`` says; it is fenced on ``block``.
+
+        It belongs to the commit of the claim: of two claims that meet, one is fenced.
+        """
+        return self._written(resource, replace(block, entries=effects), at_ms)
+
+    async def read(self, resource: Resource) -> Block:
+        """What the register says. An old answer does no harm: the fence of the next write tells.
 
         Raises:
             Unavailable, Damaged.
         """
-        block = await self._read(resource)
-        rest = tuple(each for each in block.entries if each not in effects)
-        if rest != block.entries:
-            try:
-                await self._write(resource, replace(block, entries=rest), at_ms, deadline_s)
-            except Fenced:
-                return
-
-    async def _read(self, resource: Resource) -> Block:
         page = await self._bus.last(self._committer.stream, [resource.subject])
         return read_block(page.messages[0]) if page.messages else Block()
 
-    async def _write(self, resource: Resource, block: Block, at_ms: int, deadline_s: float) -> None:
+    def _written(self, resource: Resource, block: Block, at_ms: int) -> Write:
         effects = [
             [each.session, each.call.run, each.call.step, each.call.n, each.pool] for each in block.entries
         ]
         body = {"pack": resource.pack, "resource": resource.name, "effects": effects}
         payload, _ = encode(Record(Kind.BLOCK, at_ms, self._writer, body))
-        fence = Expect(resource.subject, block.head)
-        await self._committer.commit([Write(resource.subject, payload)], fence, deadline_s)
+        return Write(resource.subject, payload, Expect(resource.subject, block.head))
 
 
 def resource_of(ref: SessionRef, pack: str, name: str) -> Resource:

@@ -165,8 +165,8 @@ class Pack(Protocol):
     def resource(self, tool: str, args: Mapping[str, Any]) -> str:
         """What a call acts on, such as ``instance/w-12`` or ``fleet``; conflicting commands share it.
 
-        Commands that change one resource run one after the other, and none runs while the effect of one is
-        `unknown`. Empty: it conflicts with nothing.
+        Commands that change one resource run one after the other, in all sessions of a workspace, and none runs
+        while the effect of one is `unknown`. Empty: it conflicts with nothing.
         """
         ...
 

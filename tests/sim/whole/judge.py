@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -10,13 +11,16 @@ from typing import TYPE_CHECKING
 from anchorwatch.bus.port import Stored
 from anchorwatch.codec import decode
 from anchorwatch.core.anchor import Pace
-from anchorwatch.core.names import SessionRef
+from anchorwatch.core.effect.state import EffectState, apply_effect
+from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.schedules.schedule import Schedule
 from anchorwatch.core.session.pacing import hurries
 from anchorwatch.core.times import from_iso
 from anchorwatch.core.tools import EffectClass
+from anchorwatch.journal.effect_mapping import read_effect
 from anchorwatch.journal.history import History, read_history
+from anchorwatch.journal.mapping import read_command
 from anchorwatch.journal.schedule_records import read_schedule
 from anchorwatch.journal.schedules import session_of
 from anchorwatch.service.rates import rate_of
@@ -45,6 +49,7 @@ def judge(scene: Scene, *, rested: bool) -> list[str]:
     found += [f"{text}" for text in _projections(scene, journal)]
     found += _shared_limit(scene, journal)
     found += list(_schedules(journal))
+    found += list(overlaps(journal))
     found += [f"a write outside of every edge: {subject}" for subject in scene.mesh.watch.unguarded]
     found += [f"a process ended by itself: {instance}: {error!r}" for instance, error in scene.mesh.crashes]
     return found
@@ -76,6 +81,31 @@ def _of_session(scene: Scene, ref: SessionRef, journal: list[Stored]) -> Iterato
     yield from _schedule(scene, ref, history)
     yield from _notices(evidence, records)
     yield from _deaths(history, scene.storm.deaths)
+
+
+def overlaps(journal: list[Stored]) -> Iterator[str]:
+    """Commands on one resource that were claimed while an earlier one, of any session, had no outcome."""
+    resources: dict[tuple[SessionRef, CallId], str] = {}
+    effects: dict[tuple[SessionRef, CallId], EffectState] = {}
+    for stored in journal:
+        register = parse_register(stored.subject)
+        if register.kind == "p.cmd":
+            command = read_command(register.pool, decode(stored.payload).body)
+            resources[register.ref, command.call] = command.resource
+        elif register.kind.startswith("fx."):
+            name = (register.ref, register.call)
+            state = effects.get(name, EffectState())
+            if state.outcome is None:
+                effects[name] = apply_effect(state, stored.sequence, stored.time_ms, read_effect(stored))
+    held: dict[str, list[tuple[int, float, str]]] = {}
+    for (ref, call), state in effects.items():
+        if state.first_claim and (resource := resources[ref, call]):
+            ended = state.outcome_sequence or math.inf
+            held.setdefault(resource, []).append((state.first_claim, ended, f"{ref.session}/{call}"))
+    for resource, each in held.items():
+        for (_, ended, earlier), (claimed, _, later) in pairwise(sorted(each)):
+            if claimed < ended:
+                yield f"duplicated: {later} was claimed on {resource} before {earlier} had its outcome"
 
 
 def _schedules(journal: list[Stored]) -> Iterator[str]:

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import pytest
-from anchorwatch.core.effect.blocking import Blocked, Clear, Waits, before_claim, under_claim
-from anchorwatch.core.effect.state import Claimed, EffectState, Outcome, OutcomeState, Owner, fold_effect
+from anchorwatch.core.effect.blocking import (
+    Blocked,
+    Clear,
+    Waits,
+    before_claim,
+    before_first_claim,
+    under_claim,
+)
+from anchorwatch.core.effect.state import (
+    Claimed,
+    EffectState,
+    Outcome,
+    OutcomeState,
+    Owner,
+    Released,
+    fold_effect,
+)
 from anchorwatch.core.names import CallId
 
-OWNER = Owner("executor-1", "i1")
+OWNER, OTHER = Owner("executor-1", "i1"), Owner("executor-2", "i1")
 CALL = CallId(1, 1, 1)
 
 
@@ -49,6 +64,25 @@ def test_a_claim_that_replaces_one_from_before_the_block_is_settled_as_its_class
 
 def test_one_that_is_at_work_in_another_session_blocks_nothing() -> None:
     assert under_claim(claimed(20), [("t/1.1.1", claimed(10))]) == Clear()
+
+
+def test_foreign_effect_without_an_outcome_is_waited_for() -> None:
+    lost = EffectState()
+    begun_by_the_dead = fold_effect(
+        [
+            (5, 0, Claimed(OWNER, 1, "key")),
+            (9, 0, Claimed(OTHER, 2, "key")),
+            (10, 0, Released(OTHER, "paused")),
+        ]
+    )
+    for state in (claimed(5), lost, begun_by_the_dead):
+        assert before_first_claim([("t/1.1.1", state)]) == Waits("t/1.1.1")
+
+
+def test_foreign_effect_that_is_not_at_work_is_not_waited_for() -> None:
+    given_back = fold_effect([(5, 0, Claimed(OWNER, 1, "key")), (6, 0, Released(OWNER, "paused"))])
+    for state in (given_back, ended("succeeded", 9), ended("unknown", 9)):
+        assert before_first_claim([("t/1.1.1", state)]) == Clear()
 
 
 def test_the_refusal_names_the_effect_and_the_way_out() -> None:

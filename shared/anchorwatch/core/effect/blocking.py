@@ -1,8 +1,9 @@
 """When what is not known of one effect keeps another command from running.
 
 A resource is touched by one command at a time, and by none while it is unknown what an earlier one did to it. Within a
-session the commands before it are known from its own record; across sessions, an effect blocks from the moment at which it
-was recorded as `unknown`, every command that is claimed after that.
+session the earlier commands are known from the record of the command. Across sessions the register of the resource names
+the effects that may touch it: a claim enters its own in the same write, so of two that meet one is fenced. An effect that
+was begun and has no outcome is waited for; one that is `unknown` blocks every command that is claimed after that.
 """
 
 from __future__ import annotations
@@ -50,6 +51,17 @@ def before_claim(earlier: Iterable[tuple[str, EffectState]]) -> Clear | Waits | 
             return Waits(name)
         if state.unknown:
             return Blocked(name, state.outcome.tool)
+    return Clear()
+
+
+def before_first_claim(others: Iterable[tuple[str, EffectState]]) -> Clear | Waits:
+    """What other effects in the register of its resource say of a command that was never begun. Each with its name.
+
+    An effect of which nothing is recorded was entered with a claim that the journal has lost.
+    """
+    for name, state in others:
+        if state.outcome is None and (state.first_claim or not state.head):
+            return Waits(name)
     return Clear()
 
 

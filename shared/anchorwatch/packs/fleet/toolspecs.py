@@ -201,17 +201,12 @@ def _memory() -> tuple[ToolSpec, ...]:
 
 
 def resource(tool: str, args: Mapping[str, Any]) -> str:
-    """What a call acts on; conflicting commands share it."""
+    """What a call acts on; conflicting commands of all sessions share it. Empty: it conflicts with nothing."""
     match tool:
         case "launch_instances":
             return "fleet"
         case "stop_instance" | "restart_instance" | "instance_logs":
             return f"instance/{args.get('instance_id', 'unknown')}"
-        case "schedule_next_check":
-            return "schedule"
-        case "notify_human":
-            return "people"
-        case "save_report":
-            return f"report/{args.get('name', 'unknown')}"
         case _:
-            return tool
+            # A check, a note, a message and a report are of their own session or command.
+            return ""
