@@ -105,15 +105,6 @@ _ORDER = (
         "subjects, 0)\n        except NotFound:",
         _OLD_FENCE,
     ),
-    _one(
-        "a command is acked before it has its outcome",
-        "shared/anchorwatch/execution/pool.py",
-        "        result = await self._advance(in_hand)\n        while in_hand.again:",
-        "        await self._answer(in_hand.deliveries, Done())\n        in_hand.deliveries = []\n"
-        "        result = await self._advance(in_hand)\n        while in_hand.again:",
-        "tests/sim/test_effects_by_death.py::test_an_effect_is_settled_as_its_class_allows_whenever_its_executor_dies"
-        "[set-after the claim-succeeded-1-another goes on]",
-    ),
     Mutation(
         "a message is acked before its session is looked at",
         ("tests/sim/test_takeover.py::test_what_another_planner_holds_is_neither_acked_nor_asked_for_again",),

@@ -11,6 +11,7 @@ from tests.mutation.limits import LIMITS
 from tests.mutation.minds import MINDS
 from tests.mutation.mutation import one as _one
 from tests.mutation.schedules import SCHEDULES
+from tests.mutation.working import WORKING
 
 _JOURNAL = "tests/conformance/test_journal.py::"
 _FAULTS = "tests/sim/test_journal_faults.py::test_a_commit_that_was_answered_stands_exactly_once"
@@ -182,4 +183,4 @@ _HOLDERS = (
     ),
 )
 
-MUTATIONS = (*_WRITES, *_TURNS, *_HOLDERS, *EXECUTING, *SCHEDULES, *LIMITS, *MINDS)
+MUTATIONS = (*_WRITES, *_TURNS, *_HOLDERS, *EXECUTING, *SCHEDULES, *LIMITS, *MINDS, *WORKING)

@@ -12,7 +12,7 @@ from anchorwatch.packs.port import PackRuntime
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.letters import DeadLetters
-from anchorwatch.service.orders import Orders
+from anchorwatch.service.retries import DeadLetterRetrier
 from anchorwatch.topology.streams import journal_stream
 from anchorwatch.topology.subjects import RPC_MEMORY
 
@@ -51,14 +51,16 @@ async def run_on(context: ServiceContext, projections: Projections) -> None:
         faults,
     )
     rebuilding = Rebuilding(follower, faults, letters)
-    orders = Orders(context, letters, rebuilding, SERVICE, f"dead-{SERVICE}-{context.identity.instance}")
+    retrier = DeadLetterRetrier(
+        context, letters, rebuilding, SERVICE, f"dead-{SERVICE}-{context.identity.instance}"
+    )
     await follower.start()
     answers = Answers(projections, follower, _windows(context), context.log)
     asked = await context.bus.subscribe(RPC_MEMORY.filter(), answers.handle, QUEUE)
     try:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(follower.run(context.stopping), name="follow")
-            tasks.create_task(orders.run(), name="letters")
+            tasks.create_task(retrier.run(), name="letters")
             tasks.create_task((await _pool(context, projections, follower)).run(), name="pool memory")
     finally:
         await asked.close()

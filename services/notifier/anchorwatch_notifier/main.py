@@ -11,7 +11,7 @@ from anchorwatch.core.letters import DeadLetter
 from anchorwatch.journal.deliveries import DeliveryJournal
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.letters import DeadLetters
-from anchorwatch.service.orders import Orders
+from anchorwatch.service.retries import DeadLetterRetrier
 
 from anchorwatch_notifier import routes
 from anchorwatch_notifier.channels import Channel, make_channel
@@ -38,10 +38,10 @@ async def run(
             work.create_task(journal.run(), name="journal")
             work.create_task(dead.run(), name="dead letters")
             for desk, stream in ((journal, CONSUMER.stream), (dead, LETTERS.stream)):
-                orders = Orders(
+                retrier = DeadLetterRetrier(
                     context, letters, desk, SERVICE, f"dead-{SERVICE}-{stream.lower()}", _of(stream)
                 )
-                work.create_task(orders.run(), name=f"letters of {stream}")
+                work.create_task(retrier.run(), name=f"letters of {stream}")
     finally:
         for sender in senders:
             await sender.close()

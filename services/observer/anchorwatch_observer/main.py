@@ -7,7 +7,7 @@ import asyncio
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.letters import DeadLetters
-from anchorwatch.service.orders import Orders
+from anchorwatch.service.retries import DeadLetterRetrier
 from anchorwatch.service.runtimes import Runtimes
 
 from anchorwatch_observer.looking import Lookout
@@ -21,13 +21,13 @@ async def run(context: ServiceContext) -> None:
     runtimes = Runtimes(context.bus)
     letters = DeadLetters(context)
     router = Router(context, agents, letters)
-    orders = Orders(context, letters, router, SERVICE, f"dead-{SERVICE}")
+    retrier = DeadLetterRetrier(context, letters, router, SERVICE, f"dead-{SERVICE}")
     lookout = Lookout(context, agents, runtimes)
     answering = await lookout.listen()
     try:
         async with asyncio.TaskGroup() as work:
             work.create_task(router.run(), name="router")
-            work.create_task(orders.run(), name="letters")
+            work.create_task(retrier.run(), name="letters")
             work.create_task(Probes(context, agents, runtimes, lookout).run(), name="probes")
     finally:
         await answering.close()

@@ -20,7 +20,7 @@ from anchorwatch.service.intake import Intake
 from anchorwatch.service.keepalive import ACK_WAIT_S, KeepAlive
 from anchorwatch.service.leases import Leases
 from anchorwatch.service.letters import DeadLetters
-from anchorwatch.service.orders import Orders
+from anchorwatch.service.retries import DeadLetterRetrier
 from anchorwatch.service.worker import Result
 from anchorwatch.topology.streams import TICKS, journal_stream
 from anchorwatch.topology.subjects import (
@@ -88,7 +88,7 @@ async def run(context: ServiceContext, build: Build | None = None) -> None:
     troubles = Troubles(context, letters, wired.sessions, wired.windows)
     share = Slots(CONCURRENCY, CONCURRENCY_OF_WORKSPACE)
     actors = Actors(wired.looker.look, context.log, in_hand, slots=share, troubles=troubles)
-    orders = Orders(context, letters, Retries(troubles, actors), SERVICE, f"dead-{SERVICE}")
+    retrier = DeadLetterRetrier(context, letters, Retries(troubles, actors), SERVICE, f"dead-{SERVICE}")
     clerk = Clerk(wired.timetable, in_hand, context.log)
     intakes = [Intake(context.bus, spec, context.stopping) for spec in (WAKES, FALLEN_DUE, SCHEDULES, SLOTS)]
     wakes, ticks, schedules, slots = intakes
@@ -105,7 +105,7 @@ async def run(context: ServiceContext, build: Build | None = None) -> None:
             following = tasks.create_task(
                 switches.follow(lambda: _released(context, actors)), name="switches"
             )
-            tasks.create_task(orders.run(), name="letters")
+            tasks.create_task(retrier.run(), name="letters")
             tasks.create_task(_take(context, wakes, lambda delivery: _post_wake(actors, delivery)))
             tasks.create_task(_take(context, ticks, lambda delivery: _post_tick(actors, delivery)))
             tasks.create_task(clerk.take(context.stopping, schedules), name="schedules")
@@ -129,7 +129,7 @@ async def _released(context: ServiceContext, actors: Actors) -> None:
 
 
 class Retries:
-    """The letters of sessions, for `Orders`."""
+    """The letters of sessions, for `DeadLetterRetrier`."""
 
     def __init__(self, troubles: Troubles, actors: Actors) -> None:
         self._troubles = troubles

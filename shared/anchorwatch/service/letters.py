@@ -1,6 +1,6 @@
 """What a service does with a message that it cannot handle: it writes that down, acks, and is free for the next.
 
-`orders.Orders` tries it again. So no failing message stands in a consumer, where it would be retried in silence for ever
+`retries.DeadLetterRetrier` retries it. So no failing message stands in a consumer, where it would be retried in silence for ever
 and keep out those behind it.
 """
 
