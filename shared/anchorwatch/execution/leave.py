@@ -14,9 +14,9 @@ from anchorwatch.core.effect.decide import Go, Hold, Stale, after_claim
 from anchorwatch.core.effect.state import EffectState
 from anchorwatch.core.errors import Damaged, NotFound
 from anchorwatch.core.names import SessionRef
+from anchorwatch.edges import Edge, reached
 from anchorwatch.execution.job import Job
 from anchorwatch.journal.blocks import BlockJournal, Entry, read_block, resource_of
-from anchorwatch.journal.commit import Write
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.journal.switches import first_on, subjects_of
@@ -69,22 +69,22 @@ class Leave:
         if not isinstance(fence, Go) or not found:
             return fence
         mine = Entry(job.ref.session, job.call, job.pool)
-        entries = [each for each in read_block(found[0]).entries if each != mine]
+        entries = [each for each in read_block(found[0]).entries if not each.is_of(mine)]
         others = [(each, await self._look(job, each, state.claim.sequence)) for each in entries]
         verdict = blocking.under_claim(state, [(str(each), other) for each, other in others])
         return verdict if isinstance(verdict, Blocked) else fence
 
-    async def resource(self, job: Job, pack: str) -> Waits | Sequence[Write]:
-        """Whether another session is at work on its resource; else what its first claim writes along, to hold it.
+    async def resource(self, job: Job, pack: str, state: EffectState) -> Clear | Waits:
+        """Whether another session is at work on its resource. Clear: the register has the claim that is to follow.
 
         Raises:
-            Unavailable, Damaged.
+            Fenced: another command entered the register first. Unavailable, Damaged.
         """
         resource = resource_of(job.ref, pack, job.command.resource)
         if not resource.name:
-            return ()
+            return Clear()
         block = await self.blocks.read(resource)
-        mine = Entry(job.ref.session, job.call, job.pool)
+        mine = Entry(job.ref.session, job.call, job.pool, state.attempts + 1)
         # Of its own session `before` has told: each earlier command has its outcome, and each later one waits for this.
         others: list[tuple[Entry, EffectState]] = []
         for each in (each for each in block.entries if each.session != mine.session):
@@ -93,11 +93,13 @@ class Leave:
             except Damaged:
                 # The quarantine of that session reports it. Until its repair nobody knows what the effect did.
                 return Waits(str(each))
-        verdict = blocking.before_first_claim((str(each), other) for each, other in others)
-        if isinstance(verdict, Waits):
-            return verdict
-        unknown = tuple(each for each, other in others if other.unknown)
-        return (self.blocks.hold(resource, block, (*unknown, mine), self.clock.now_ms()),)
+        verdict = blocking.before_first_claim((str(each), each.attempt, other) for each, other in others)
+        if isinstance(verdict, Clear):
+            unknown = tuple(each for each, other in others if other.unknown)
+            reached(Edge.EXECUTOR_BLOCK_BEFORE)
+            await self.blocks.enter_only(resource, block, (*unknown, mine), self.clock.now_ms())
+            reached(Edge.EXECUTOR_BLOCK_AFTER)
+        return verdict
 
     async def _look(self, job: Job, entry: Entry, reach: int) -> EffectState:
         ref = SessionRef(job.ref.workspace, entry.session, job.ref.shard)

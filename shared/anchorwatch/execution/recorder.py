@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -16,7 +15,6 @@ from anchorwatch.execution.job import Job, effect_key, outcome
 from anchorwatch.execution.results import shape
 from anchorwatch.journal.artifacts import ArtifactJournal, Kept, Provenance
 from anchorwatch.journal.blocks import BlockJournal, Entry, resource_of
-from anchorwatch.journal.commit import Write
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.journal.late import late_outcome, write_late
 from anchorwatch.packs.port import ToolResult
@@ -38,10 +36,8 @@ class Recorder:
     identity: str
     log: structlog.stdlib.BoundLogger
 
-    async def append(
-        self, job: Job, state: EffectState, event: EffectEvent, also: Sequence[Write] = ()
-    ) -> EffectState:
-        """One event behind what ``state`` knows; ``also`` as of `EffectJournal.append`.
+    async def append(self, job: Job, state: EffectState, event: EffectEvent) -> EffectState:
+        """One event behind what ``state`` knows.
 
         Raises:
             Fenced: somebody wrote to this command's family meanwhile. Unavailable.
@@ -49,7 +45,7 @@ class Recorder:
         before, after = _edges_of(event)
         reached(before)
         at_ms = self.clock.now_ms()
-        state = await self.effects.append(job.ref, job.pool, job.call, state, event, at_ms, also=also)
+        state = await self.effects.append(job.ref, job.pool, job.call, state, event, at_ms)
         reached(after)
         return state
 

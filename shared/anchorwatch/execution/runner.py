@@ -7,7 +7,7 @@ Whoever raises the fence either finds no claim, and this runner will see the fen
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import structlog
@@ -39,7 +39,6 @@ from anchorwatch.execution.attempts import Attempts
 from anchorwatch.execution.job import Equipment, Job, context_of, effect_key, outcome, tool_of
 from anchorwatch.execution.leave import Leave
 from anchorwatch.execution.recorder import Recorder
-from anchorwatch.journal.commit import Write
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.packs.port import Pack, PackRuntime
 from anchorwatch.service.agents import AgentDirectory
@@ -246,17 +245,16 @@ class Runner:
     # --- under a claim
 
     async def _first_claim(self, job: Job, equipment: Equipment, state: EffectState) -> Result:
-        """Claim a command that was never begun, and its resource in the same write."""
-        held = await self.leave.resource(job, equipment.pack.name)
-        if isinstance(held, Waits):
-            return self._wait(job, held)
-        return await self._under_claim(job, equipment, await self._claim(job, state, also=held))
+        """Claim a command that was never begun, once no other session is at work on its resource."""
+        match await self.leave.resource(job, equipment.pack.name, state):
+            case Waits() as waits:
+                return self._wait(job, waits)
+            case Clear():
+                return await self._under_claim(job, equipment, await self._claim(job, state))
 
-    async def _claim(
-        self, job: Job, state: EffectState, *, doubt: bool = False, also: Sequence[Write] = ()
-    ) -> EffectState:
+    async def _claim(self, job: Job, state: EffectState, *, doubt: bool = False) -> EffectState:
         key = state.claim.effect_key if state.claim else effect_key(job)
-        return await self.recorder.append(job, state, Claimed(self.me, state.attempts + 1, key, doubt), also)
+        return await self.recorder.append(job, state, Claimed(self.me, state.attempts + 1, key, doubt))
 
     async def _under_claim(self, job: Job, equipment: Equipment, state: EffectState) -> Result:
         """The claim stands; the fence decides."""

@@ -1,9 +1,9 @@
 """Which effects may touch a resource: an index over all sessions of a workspace, one register for each pack and resource.
 
-The first claim of a command enters its effect in the same atomic write, fenced on the register. So of two commands that are
-claimed at once, in whichever sessions, one is fenced, reads again and waits. An effect that becomes `unknown` stays in the
-register. The family of the effect is the truth: an entry whose effect has another outcome, or whose claim was given back,
-says nothing, and the next claim removes it.
+An executor enters the effect of a command, fenced on the register, before its first claim. So of two commands of any sessions
+that are to be claimed at once, one is fenced, reads again and waits. An effect that becomes `unknown` stays in the register.
+The family of the effect is the truth: an entry whose effect has another outcome, or whose claim was given back, says nothing,
+and the next claim removes it. The two writes are not one atomic batch, since that takes six times as long.
 """
 
 from __future__ import annotations
@@ -42,11 +42,16 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An effect, by where it stands."""
+    """An effect, by where it stands. ``attempt``: the number of the claim that it was entered for; 0: for none."""
 
     session: str
     call: CallId
     pool: str
+    attempt: int = 0
+
+    def is_of(self, other: Entry) -> bool:
+        """Whether both are of one effect."""
+        return (self.session, self.call, self.pool) == (other.session, other.call, other.pool)
 
     def __str__(self) -> str:
         return f"{self.session}/{self.call}"
@@ -69,7 +74,8 @@ def read_block(stored: Stored) -> Block:
     body = decode(stored.payload).body
     try:
         entries = tuple(
-            Entry(session, CallId(run, step, n), pool) for session, run, step, n, pool in body["effects"]
+            Entry(session, CallId(run, step, n), pool, *attempt)
+            for session, run, step, n, pool, *attempt in body["effects"]
         )
     except (KeyError, TypeError, ValueError) as error:
         raise Damaged(f"sequence {stored.sequence}: a field is missing or odd: {error!r}") from None
@@ -92,23 +98,25 @@ class BlockJournal:
         """
         block = await self.read(resource)
         for _ in range(_RACES_MAX):
-            if effect in block.entries:
+            if any(each.is_of(effect) for each in block.entries):
                 return
             wanted = replace(block, entries=(*block.entries, effect))
             try:
-                fence = Expect(resource.subject, block.head)
-                await self._committer.commit([self._written(resource, wanted, at_ms)], fence)
+                await self._write(resource, wanted, at_ms)
                 return
             except Fenced:
                 block = await self.read(resource)
         raise Unavailable(f"the register of {resource.name[:80]} is being written by others")
 
-    def hold(self, resource: Resource, block: Block, effects: tuple[Entry, ...], at_ms: int) -> Write:
-        """The write that has ``effects`` in the register in place of what ``block`` says; it is fenced on ``block``.
+    async def enter_only(
+        self, resource: Resource, block: Block, effects: tuple[Entry, ...], at_ms: int
+    ) -> None:
+        """Have ``effects`` in the register, in place of what ``block`` says.
 
-        It belongs to the commit of the claim: of two claims that meet, one is fenced.
+        Raises:
+            Fenced: it says something else by now. Unavailable.
         """
-        return self._written(resource, replace(block, entries=effects), at_ms)
+        await self._write(resource, replace(block, entries=effects), at_ms)
 
     async def read(self, resource: Resource) -> Block:
         """What the register says. An old answer does no harm: the fence of the next write tells.
@@ -119,13 +127,15 @@ class BlockJournal:
         page = await self._bus.last(self._committer.stream, [resource.subject])
         return read_block(page.messages[0]) if page.messages else Block()
 
-    def _written(self, resource: Resource, block: Block, at_ms: int) -> Write:
+    async def _write(self, resource: Resource, block: Block, at_ms: int) -> None:
         effects = [
-            [each.session, each.call.run, each.call.step, each.call.n, each.pool] for each in block.entries
+            [each.session, each.call.run, each.call.step, each.call.n, each.pool, each.attempt]
+            for each in block.entries
         ]
         body = {"pack": resource.pack, "resource": resource.name, "effects": effects}
         payload, _ = encode(Record(Kind.BLOCK, at_ms, self._writer, body))
-        return Write(resource.subject, payload, Expect(resource.subject, block.head))
+        fence = Expect(resource.subject, block.head)
+        await self._committer.commit([Write(resource.subject, payload)], fence)
 
 
 def resource_of(ref: SessionRef, pack: str, name: str) -> Resource:

@@ -109,16 +109,13 @@ class EffectJournal:
         event: EffectEvent,
         at_ms: int,
         deadline_s: float = DEADLINE_S,
-        also: Sequence[Write] = (),
     ) -> EffectState:
         """Record an event directly after what ``state`` knows; returns the state with it.
 
-        ``also``: what else is written in the same commit, each with a fence of its own.
-
         Raises:
-            Fenced: somebody else wrote to this family first, or to one of ``also``. Unavailable: not confirmed in time.
+            Fenced: another process wrote to this family first. Unavailable: not confirmed in time.
         """
-        return await self.append_all(ref, pool, call, state, (event,), at_ms, deadline_s, also)
+        return await self.append_all(ref, pool, call, state, (event,), at_ms, deadline_s)
 
     async def append_all(
         self,
@@ -129,7 +126,6 @@ class EffectJournal:
         events: Sequence[EffectEvent],
         at_ms: int,
         deadline_s: float = DEADLINE_S,
-        also: Sequence[Write] = (),
     ) -> EffectState:
         """As `append`, of several events: all or none."""
         subjects = SessionSubjects(ref)
@@ -139,8 +135,8 @@ class EffectJournal:
             payload, _ = encode(Record(kind, at_ms, self._writer, body))
             writes.append(Write(subjects.effect(pool, call, register), payload))
         fence = Expect(subjects.effect_family(pool, call), state.head)
-        last = await self._committer.commit([*writes, *also], fence, deadline_s)
-        for sequence, event in enumerate(events, last - len(also) - len(events) + 1):
+        last = await self._committer.commit(writes, fence, deadline_s)
+        for sequence, event in enumerate(events, last - len(events) + 1):
             state = apply_effect(state, sequence, at_ms, event)
         return state
 

@@ -67,7 +67,8 @@ def test_one_that_is_at_work_in_another_session_blocks_nothing() -> None:
 
 
 def test_foreign_effect_without_an_outcome_is_waited_for() -> None:
-    lost = EffectState()
+    about_to_be_claimed = EffectState()
+    given_back = fold_effect([(5, 0, Claimed(OWNER, 1, "key")), (6, 0, Released(OWNER, "paused"))])
     begun_by_the_dead = fold_effect(
         [
             (5, 0, Claimed(OWNER, 1, "key")),
@@ -75,14 +76,19 @@ def test_foreign_effect_without_an_outcome_is_waited_for() -> None:
             (10, 0, Released(OTHER, "paused")),
         ]
     )
-    for state in (claimed(5), lost, begun_by_the_dead):
-        assert before_first_claim([("t/1.1.1", state)]) == Waits("t/1.1.1")
+    for attempt, state in (
+        (1, claimed(5)),
+        (1, about_to_be_claimed),
+        (1, begun_by_the_dead),
+        (2, given_back),
+    ):
+        assert before_first_claim([("t/1.1.1", attempt, state)]) == Waits("t/1.1.1")
 
 
 def test_foreign_effect_that_is_not_at_work_is_not_waited_for() -> None:
     given_back = fold_effect([(5, 0, Claimed(OWNER, 1, "key")), (6, 0, Released(OWNER, "paused"))])
     for state in (given_back, ended("succeeded", 9), ended("unknown", 9)):
-        assert before_first_claim([("t/1.1.1", state)]) == Clear()
+        assert before_first_claim([("t/1.1.1", 1, state)]) == Clear()
 
 
 def test_the_refusal_names_the_effect_and_the_way_out() -> None:

@@ -2,8 +2,8 @@
 
 A resource is touched by one command at a time, and by none while it is unknown what an earlier one did to it. Within a
 session the earlier commands are known from the record of the command. Across sessions the register of the resource names
-the effects that may touch it: a claim enters its own in the same write, so of two that meet one is fenced. An effect that
-was begun and has no outcome is waited for; one that is `unknown` blocks every command that is claimed after that.
+the effects that may touch it: each is entered before its claim, so of two that meet one is fenced. An effect that was begun,
+or is about to be, and has no outcome is waited for; one that is `unknown` blocks every command that is claimed after that.
 """
 
 from __future__ import annotations
@@ -54,13 +54,14 @@ def before_claim(earlier: Iterable[tuple[str, EffectState]]) -> Clear | Waits | 
     return Clear()
 
 
-def before_first_claim(others: Iterable[tuple[str, EffectState]]) -> Clear | Waits:
-    """What other effects in the register of its resource say of a command that was never begun. Each with its name.
+def before_first_claim(others: Iterable[tuple[str, int, EffectState]]) -> Clear | Waits:
+    """What other effects in the register of its resource say of a command that was never begun.
 
-    An effect of which nothing is recorded was entered with a claim that the journal has lost.
+    Each with its name, and the number of the claim that it was entered for. A claim with that number that is not recorded
+    is on its way, or the journal has lost it.
     """
-    for name, state in others:
-        if state.outcome is None and (state.first_claim or not state.head):
+    for name, attempt, state in others:
+        if state.outcome is None and (state.first_claim or state.attempts < attempt):
             return Waits(name)
     return Clear()
 
