@@ -1,4 +1,4 @@
-# One image for every service: `anchorwatch serve <name>`. Plain instructions only, so that any builder takes it.
+# One image for every service: `anchorwatch serve <name>`. Plain instructions only, so that any builder accepts it.
 ARG PYTHON_IMAGE=python:3.13-slim
 
 FROM ${PYTHON_IMAGE} AS build
@@ -6,14 +6,15 @@ WORKDIR /src
 ENV PATH=/opt/anchorwatch/bin:$PATH
 COPY requirements.lock tools/runtime_lock.py ./
 RUN python3 -m venv /opt/anchorwatch \
- && python3 runtime_lock.py uv-build >runtime.lock \
+ && python3 runtime_lock.py hatchling >runtime.lock \
  && pip install --no-cache-dir --progress-bar off --require-hashes -r runtime.lock
-COPY LICENSE ./
+COPY LICENSE README.md pyproject.toml ./
 COPY shared shared
 COPY services services
-# Nothing is fetched here: the backend is one of the pinned packages above, and goes when its work is done.
-RUN pip install --no-deps --no-build-isolation --no-index ./shared ./services/* \
- && pip uninstall --yes uv-build setuptools \
+COPY packs packs
+# Nothing is fetched here: the build backend is one of the pinned packages above, and is removed afterwards.
+RUN pip install --no-deps --no-build-isolation --no-index . ./packs/fleet \
+ && pip uninstall --yes hatchling pathspec pluggy tomlkit trove-classifiers setuptools \
  && pip uninstall --yes pip
 
 FROM ${PYTHON_IMAGE}
@@ -26,7 +27,7 @@ ENV PATH=/opt/anchorwatch/bin:$PATH \
 RUN mkdir -p /run/anchorwatch /var/lib/anchorwatch \
  && chown 10001:10001 /run/anchorwatch /var/lib/anchorwatch
 COPY --from=build /opt/anchorwatch /opt/anchorwatch
-COPY shared/anchorwatch/packs/fleet/agent.toml /etc/anchorwatch/fleet-keeper.toml
+COPY packs/fleet/anchorwatch_fleet/agent.toml /etc/anchorwatch/fleet-keeper.toml
 WORKDIR /var/lib/anchorwatch
 USER 10001:10001
 ENTRYPOINT ["anchorwatch"]

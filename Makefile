@@ -6,7 +6,7 @@ ARGS ?=
 WORKERS ?= 3
 BIN := .venv/bin
 
-MEMBERS := shared/pyproject.toml $(sort $(wildcard services/*/pyproject.toml))
+MEMBERS := pyproject.toml packs/fleet/pyproject.toml
 # What the environment was made from, and where: a moved tree has scripts and editable installs that point nowhere.
 KEY := $(shell (echo '$(CURDIR)'; cat requirements.lock tools/setup_venv.py $(MEMBERS)) | cksum | tr ' ' '-')
 STAMP := .venv/.setup-$(KEY)
@@ -62,8 +62,8 @@ demo: setup ## the incident, on real processes, checking itself (about a minute)
 lock: ## compile requirements.lock anew (needs uv on the PATH)
 	@command -v uv >/dev/null || { echo 'make lock: uv is not installed; pip install uv' >&2; exit 1; }
 	@# Neither an index nor a link is written into it: where packages come from is the business of each machine.
-	uv pip compile requirements.in $(MEMBERS) --output-file requirements.lock --quiet --universal --generate-hashes \
-	  --python-version 3.11 --no-emit-index-url --no-emit-find-links --no-emit-package anchorwatch \
+	uv pip compile requirements.in $(MEMBERS) --all-extras --output-file requirements.lock --quiet --universal --generate-hashes \
+	  --python-version 3.11 --no-emit-index-url --no-emit-find-links --no-emit-package anchorwatch --no-emit-package anchorwatch-fleet \
 	  --custom-compile-command 'make lock' $(ARGS)
 
 help: ## say this

@@ -1,6 +1,6 @@
-"""Print the part of requirements.lock that the members need at run time, hashes and all: an image ships no test tools.
+"""Print the part of requirements.lock that the distributions need at run time, with hashes: an image contains no test tools.
 
-Further names on the command line are printed too. Reads what `make lock` notes under each package: who asked for it.
+Names on the command line are printed as well. It follows the `# via` notes that `make lock` writes under each package.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Make or refresh the virtual environment. Called by `make setup` when its stamp is stale.
 
-Standard library only, and no new syntax: an old Python must get far enough to say that it is too old.
+Standard library only, and no new syntax: an old Python must get far enough to report that it is too old.
 """
 
 import fcntl
@@ -18,14 +18,14 @@ PYTHON = VENV / "bin" / "python"
 
 
 def main(stamp: Path) -> None:
-    """Install everything pinned, then the members of the workspace; write the stamp last."""
+    """Install everything pinned, then both distributions; write the stamp last."""
     if sys.version_info < PYTHON_MIN:
         fail(
-            f"Python 3.11 or newer is needed, and {sys.executable} is {sys.version.split()[0]}. "
-            "Say which one to use: make setup PYTHON=python3.13"
+            f"Python 3.11 or newer is required, and {sys.executable} is {sys.version.split()[0]}. "
+            "Name another one: make setup PYTHON=python3.13"
         )
     with Path(".venv.lock").open("w") as lock:
-        # Two terminals may well start at once, and the one that waited finds the work done.
+        # Two terminals may start at once; the second finds the work done.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if stamp.exists() and PYTHON.exists():
             return
@@ -33,7 +33,7 @@ def main(stamp: Path) -> None:
         if not stamps or not PYTHON.exists():
             make_venv()
         for old in stamps:
-            # From here on the environment is unfinished: when interrupted, it is made anew next time.
+            # From here on the environment is unfinished: after an interruption it is rebuilt.
             old.unlink(missing_ok=True)
         install()
         stamp.touch()
@@ -43,20 +43,18 @@ def make_venv() -> None:
     print("Making the virtual environment in .venv", flush=True)
     shutil.rmtree(VENV, ignore_errors=True)
     if subprocess.call([sys.executable, "-m", "venv", str(VENV)]) != 0:
-        fail(f"{sys.executable} could not make .venv: its venv module is missing (Debian: python3-venv)")
+        fail(f"{sys.executable} could not create .venv: its venv module is missing (Debian: python3-venv)")
 
 
 def install() -> None:
-    members = [Path("shared"), *sorted(p.parent for p in Path("services").glob("*/pyproject.toml"))]
-    print(f"Installing the pinned packages and {len(members)} members of the workspace", flush=True)
+    print("Installing the pinned packages, anchorwatch and anchorwatch-fleet", flush=True)
     pip("--require-hashes", "-r", "requirements.lock")
-    editables = [word for member in members for word in ("-e", f"./{member}")]
-    # The build backend comes from the lock, so nothing is fetched that has no hash.
-    pip("--no-deps", "--no-build-isolation", "--no-index", *editables)
+    # The build backend comes from the lock, so nothing is fetched without a hash.
+    pip("--no-deps", "--no-build-isolation", "--no-index", "-e", ".", "-e", "./packs/fleet")
 
 
 def pip(*arguments: str) -> None:
-    """Run pip quietly: what it has to say matters only when it fails."""
+    """Run pip quietly; print its output only when it fails."""
     command = [str(PYTHON), "-m", "pip", "install", "--progress-bar", "off", "--disable-pip-version-check"]
     # The build backend looks for its own executable on the PATH.
     path = os.pathsep.join((str(PYTHON.parent.absolute()), os.environ.get("PATH", os.defpath)))
@@ -71,7 +69,7 @@ def pip(*arguments: str) -> None:
     )
     if done.returncode != 0:
         print(*done.stdout.splitlines()[-OUTPUT_LINES_MAX:], sep="\n", file=sys.stderr)
-        fail("pip failed, see above. Mend the cause and run make setup again")
+        fail("pip failed, see above. Fix the cause and run make setup again")
 
 
 def fail(message: str) -> NoReturn:
@@ -82,4 +80,4 @@ if __name__ == "__main__":
     try:
         main(Path(sys.argv[1]))
     except KeyboardInterrupt:
-        fail("interrupted; run it again to go on")
+        fail("interrupted; run it again to continue")

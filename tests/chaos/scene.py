@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from anchorwatch.bus.port import Bus
-from anchorwatch.cli.crash_test.actor import Actor
-from anchorwatch.cli.crash_test.collecting import REST_S_MAX, collect, rest
-from anchorwatch.cli.crash_test.mesh import CrashMesh
-from anchorwatch.cli.crash_test.telling import Receivers
 from anchorwatch.core.records import Kind
 from anchorwatch.journal.history import History
 from anchorwatch.packs import recording
 from anchorwatch.packs.port import Stimulus
 from anchorwatch.testing.checks import Violation, check
+from anchorwatch.testing.crash_test.actor import Actor
+from anchorwatch.testing.crash_test.collecting import REST_S_MAX, collect, rest
+from anchorwatch.testing.crash_test.mesh import CrashMesh
+from anchorwatch.testing.crash_test.telling import Receivers
 from anchorwatch.topology.streams import AGENTS_BUCKET
 
 from tests.support.packs import TOOLS, Sink, bench_agent

@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 from anchorwatch.bus.jetstream import JetStreamBus
-from anchorwatch.cli.crash_test.mesh import CrashMesh
-from anchorwatch.mesh.credentials import MESH_USERS, SERVICES
+from anchorwatch.mesh.credentials import SERVICES, mesh_users
+from anchorwatch.testing.crash_test.mesh import CrashMesh
 from anchorwatch.topology.streams import journal_stream
 
 from tests.chaos.scene import Scene, Told, playing
@@ -38,7 +38,7 @@ class ClusterMesh(CrashMesh):
         return ",".join(self.cluster.urls)
 
     async def start_nats(self) -> None:
-        users = [User(name, self.roster.credentials.passwords[name]) for name in MESH_USERS]
+        users = [User(name, self.roster.credentials.passwords[name]) for name in mesh_users()]
         self.cluster = await asyncio.to_thread(start_cluster, self.root / "cluster", users)
 
     def close(self) -> None:

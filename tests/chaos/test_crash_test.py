@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anchorwatch.cli.demo.stage import of_session
 from anchorwatch.mesh.credentials import SERVICES
+from anchorwatch.testing.demo.stage import of_session
 
 from tests.support.waiting import until
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from anchorwatch.bus import jetstream
-from anchorwatch.cli.crash_test.mesh import CrashMesh
 from anchorwatch.cli.doctor_bus import ask_servers, judge
 from anchorwatch.core.errors import Unavailable
 from anchorwatch.mesh.credentials import SYSTEM
+from anchorwatch.testing.crash_test.mesh import CrashMesh
 
 from tests.support.nats_server import NatsServer, free_ports
 from tests.support.waiting import eventually

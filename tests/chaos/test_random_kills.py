@@ -9,10 +9,10 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from anchorwatch.cli.crash_test.plan import Kill, Plan, make_plan
-from anchorwatch.cli.crash_test.reaper import Reaper
 from anchorwatch.mesh.credentials import SERVICES
 from anchorwatch.mesh.roster import NATS
+from anchorwatch.testing.crash_test.plan import Kill, Plan, make_plan
+from anchorwatch.testing.crash_test.reaper import Reaper
 
 from tests.chaos.scene import Scene, Told, playing
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 from anchorwatch.bus.port import Bus
-from anchorwatch.bus.sim import VirtualTimeLoop
+from anchorwatch.testing.bus import VirtualTimeLoop
 
 from tests.conformance.worlds import USERS, NatsWorld, SimWorld, World
 from tests.support.nats_server import NatsServer, running_server

@@ -21,8 +21,8 @@ from anchorwatch.bus.port import (
     Page,
     Schedule,
 )
-from anchorwatch.bus.sim import SimServer
 from anchorwatch.core.errors import AnchorWatchError
+from anchorwatch.testing.bus import SimServer
 from anchorwatch.topology.streams import BucketSpec, Source, StreamSpec
 
 from tests.conformance.worlds import World

@@ -132,7 +132,7 @@ class SimWorld(World):
 
     def __init__(self) -> None:
         super().__init__()
-        from anchorwatch.bus.sim import SimServer, SimUser  # noqa: PLC0415 - the server's tests run without it
+        from anchorwatch.testing.bus import SimServer, SimUser  # noqa: PLC0415 - the server's tests run without it
 
         self._server = SimServer(users=[SimUser(user.name, user.publish, user.subscribe) for user in USERS])
 

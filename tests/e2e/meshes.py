@@ -17,21 +17,21 @@ import nats
 from anchorwatch.bus.jetstream import connect
 from anchorwatch.bus.port import Bus
 from anchorwatch.cli.api import Api
-from anchorwatch.cli.demo.stage import Stage
-from anchorwatch.cli.demo.watch import Follower, until
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.names import SessionRef
 from anchorwatch.journal.history import History
-from anchorwatch.mesh.credentials import CLI, SERVICES, YARD
-from anchorwatch.packs.fleet import cli, default_agent
-from anchorwatch.packs.fleet.client import YardClient
-from anchorwatch.packs.fleet.instances import Instance
+from anchorwatch.mesh.credentials import CLI, SERVICES, companions
 from anchorwatch.service.connect import inbox
+from anchorwatch.testing.demo.stage import Stage
+from anchorwatch.testing.demo.watch import Follower, until
+from anchorwatch_fleet import cli, default_agent
+from anchorwatch_fleet.client import YardClient
+from anchorwatch_fleet.instances import Instance
 from nats.aio.client import Client
 
 WORKSPACE = "default"
 WITHIN_S = 90.0
-NO_FIRST_START = ("--no-fleet", *(word for name in (*SERVICES, YARD) for word in ("--only", name)))
+NO_FIRST_START = ("--bare", *(word for name in (*SERVICES, *companions()) for word in ("--only", name)))
 """With the yard, and without the agent, session and turn that a first start makes."""
 QUIET = {
     # Nothing wakes a session by itself: what a test sees, it has caused.

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from anchorwatch.cli.demo.watch import until
 from anchorwatch.core.records import Kind
 from anchorwatch.journal.history import Claim, History
-from anchorwatch.packs.fleet import cli
-from anchorwatch.packs.fleet.client import YardClient
-from anchorwatch.packs.fleet.yard.births import read_births
+from anchorwatch.testing.demo.watch import until
+from anchorwatch_fleet import cli
+from anchorwatch_fleet.client import YardClient
+from anchorwatch_fleet.yard.births import read_births
 
 from tests.e2e.meshes import NO_FIRST_START, LiveMesh, Session, running
 from tests.support.waiting import is_running

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from anchorwatch.bus.port import Bus
-from anchorwatch.cli.demo.receiver import Receiver
-from anchorwatch.cli.demo.watch import until
 from anchorwatch.core.records import Kind
-from anchorwatch.packs.fleet import SESSION, cli
-from anchorwatch.packs.fleet.client import YardClient
-from anchorwatch.packs.fleet.yard.births import Birth, read_births
+from anchorwatch.testing.demo.receiver import Receiver
+from anchorwatch.testing.demo.watch import until
+from anchorwatch_fleet import SESSION, cli
+from anchorwatch_fleet.client import YardClient
+from anchorwatch_fleet.yard.births import Birth, read_births
 
 from tests.e2e.meshes import LiveMesh, Session, facts_when, kill_workers, running
 from tests.support.receiver import SECRET

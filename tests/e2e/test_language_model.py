@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from anchorwatch.bus.port import Bus
-from anchorwatch.cli.demo.watch import until
 from anchorwatch.core.agents import Limits
 from anchorwatch.core.errors import BadInput
 from anchorwatch.journal.history import History
-from anchorwatch.packs.fleet import cli
-from anchorwatch.packs.fleet.client import YardClient
+from anchorwatch.testing.demo.watch import until
+from anchorwatch_fleet import cli
+from anchorwatch_fleet.client import YardClient
 
 from tests.e2e.meshes import (
     NO_FIRST_START,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("shared", "services", "tests", "pyproject.toml")
+COPIED = ("shared", "services", "packs", "tests", "tools", "pyproject.toml")
 TIMEOUT_S = 100
 _TAIL_CHARS = 3_000
 

@@ -12,7 +12,7 @@ from tools.runtime_lock import runtime
 
 ROOT = Path(__file__).parents[2]
 LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
-MEMBERS = [ROOT / "shared", *sorted(path.parent for path in (ROOT / "services").glob("*/pyproject.toml"))]
+MEMBERS = [ROOT, ROOT / "packs" / "fleet"]
 
 
 def locked(lock: str) -> set[str]:
@@ -25,10 +25,15 @@ def project(member: Path) -> dict[str, Any]:
 
 
 def wanted_by_members() -> set[str]:
-    wanted = {
-        re.split(r"[^A-Za-z0-9_-]", str(line))[0] for m in MEMBERS for line in project(m)["dependencies"]
-    }
-    return wanted - {"anchorwatch"}
+    extras = [
+        line
+        for m in MEMBERS
+        for extra in project(m).get("optional-dependencies", {}).values()
+        for line in extra
+    ]
+    needed = [line for m in MEMBERS for line in project(m)["dependencies"]]
+    wanted = {re.split(r"[^A-Za-z0-9_-]", str(line))[0] for line in (*needed, *extras)}
+    return wanted - {"anchorwatch", "anchorwatch-fleet"}
 
 
 def test_every_pinned_package_has_a_hash_and_no_address() -> None:
@@ -39,7 +44,7 @@ def test_every_pinned_package_has_a_hash_and_no_address() -> None:
     assert "://" not in LOCK
 
 
-def test_what_the_members_need_is_pinned() -> None:
+def test_every_dependency_is_pinned() -> None:
     assert wanted_by_members() - locked(LOCK) == set()
 
 
@@ -47,10 +52,10 @@ def test_an_image_ships_what_runs_and_no_test_tools() -> None:
     shipped = locked("".join(runtime(LOCK, [])))
 
     assert wanted_by_members() <= shipped
-    assert shipped.isdisjoint({"pytest", "mypy", "ruff", "hypothesis", "testcontainers", "uv-build"})
+    assert shipped.isdisjoint({"pytest", "mypy", "ruff", "hypothesis", "testcontainers", "hatchling"})
 
 
-def test_members_have_one_version() -> None:
+def test_both_distributions_have_one_version() -> None:
     assert len({project(member)["version"] for member in MEMBERS}) == 1
 
 

@@ -11,8 +11,8 @@ import random
 from dataclasses import dataclass, field
 
 from anchorwatch.bus.port import ConsumerSpec, Expect, Message, WrongLastSequence
-from anchorwatch.bus.sim import FaultKind, Faults, SimBus, SimServer, run
 from anchorwatch.core.errors import Unavailable
+from anchorwatch.testing.bus import FaultKind, Faults, SimBus, SimServer, run
 from anchorwatch.topology.streams import BucketSpec, Source, StreamSpec
 
 FAMILY = "j.p.>"

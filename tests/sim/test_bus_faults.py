@@ -17,8 +17,8 @@ from anchorwatch.bus.port import (
     Schedule,
     WrongLastSequence,
 )
-from anchorwatch.bus.sim import FaultKind, Faults, SimBus, SimServer, run
 from anchorwatch.core.errors import Unavailable
+from anchorwatch.testing.bus import FaultKind, Faults, SimBus, SimServer, run
 from anchorwatch.topology.streams import BucketSpec, Source, StreamSpec
 
 from tests.sim.contention import BY_CHANCE, play

@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 
 from anchorwatch.bus.port import ConsumerSpec
-from anchorwatch.bus.sim import SimServer
-from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.core.names import SessionRef
 from anchorwatch.edges import Edge
 from anchorwatch.service.made import ensure_topology
+from anchorwatch.testing.bus import SimServer
+from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import Life, LoopClock
 from anchorwatch.topology.streams import TICKS

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from anchorwatch import edges
-from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.codec import decode
 from anchorwatch.context.summarise import ORDER
 from anchorwatch.core.agents import AgentSpec, Limits
@@ -21,6 +20,7 @@ from anchorwatch.core.session.state import SessionState
 from anchorwatch.edges import Edge
 from anchorwatch.models.port import Model, ModelReply, ModelRequest, ModelUnavailable, StepDecision, Usage
 from anchorwatch.models.tokens import Counter
+from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import Process
 from anchorwatch_planner import main as planner

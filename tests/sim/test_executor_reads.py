@@ -7,10 +7,10 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from anchorwatch.bus.sim import FaultKind, Faults, SimServer
-from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.core.effect.state import Claimed, GateAsked, GateDecided, Owner
 from anchorwatch.service.made import ensure_topology
+from anchorwatch.testing.bus import FaultKind, Faults, SimServer
+from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.topology.streams import journal_stream
 
 from tests.integration.executor.conftest import Executors, scripted

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.cli.doctor_models import examine
 from anchorwatch.core.agents import RULES, AgentSpec
 from anchorwatch.core.errors import AnchorWatchError
@@ -26,6 +25,7 @@ from anchorwatch.models.port import (
 )
 from anchorwatch.models.rules import RulesModel
 from anchorwatch.models.tokens import Counter
+from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import Run
 from anchorwatch_planner import main as planner

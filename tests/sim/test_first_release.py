@@ -6,7 +6,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState
@@ -16,6 +15,7 @@ from anchorwatch.journal.timeline import narrate
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.packs import registry
 from anchorwatch.service.agents import AgentDirectory
+from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import WORKSPACE, SimMesh
 from anchorwatch_memory.store import MEMORY, Store
 

@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.models.port import Model, ModelReply, ModelRequest, ProposedCall, StepDecision, Usage
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.observations import answer
+from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.subjects import RPC_OBSERVE
 from anchorwatch_planner import main as planner

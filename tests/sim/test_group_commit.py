@@ -9,11 +9,11 @@ from collections import defaultdict
 
 import pytest
 from anchorwatch.bus.port import Expect
-from anchorwatch.bus.sim import Faults, SimServer
-from anchorwatch.bus.sim.faults import FaultKind
-from anchorwatch.bus.sim.loop import run
 from anchorwatch.core.errors import Fenced, Unavailable
 from anchorwatch.journal.commit import Committer, Write
+from anchorwatch.testing.bus import Faults, SimServer
+from anchorwatch.testing.bus.faults import FaultKind
+from anchorwatch.testing.bus.loop import run
 from anchorwatch.topology.streams import STREAMS, journal_stream
 
 FAMILIES = 40

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.codec import decode
 from anchorwatch.context.summarise import ORDER
 from anchorwatch.core.agents import AgentSpec, Limits
@@ -41,6 +40,7 @@ from anchorwatch.models.port import (
 from anchorwatch.models.tokens import Counter
 from anchorwatch.packs import registry
 from anchorwatch.packs.port import PackEnvironment, PackRuntime, ToolContext, ToolFailed, ToolResult
+from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import Life
 from anchorwatch_planner import main as planner

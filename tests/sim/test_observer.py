@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.packs import registry
 from anchorwatch.service.observations import ask
+from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 
 from tests.support.packs import BENCH, Sink, bench_agent

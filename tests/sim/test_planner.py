@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from anchorwatch.bus.port import ConsumerSpec, Message
-from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.codec import decode
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.effect.state import EffectState, Outcome
@@ -22,6 +21,7 @@ from anchorwatch.journal.mapping import read_command
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.packs import registry
 from anchorwatch.service.context import ServiceContext
+from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.streams import journal_stream
 from anchorwatch.topology.subjects import SessionSubjects, parse_register

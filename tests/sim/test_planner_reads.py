@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import structlog
 from anchorwatch.bus.port import ConsumerSpec
-from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.state import Archive, Call, PastTurn, Step, Unsettled
@@ -19,6 +18,7 @@ from anchorwatch.models.port import Situation, StepDecision
 from anchorwatch.packs import registry
 from anchorwatch.service.context import Identity
 from anchorwatch.service.keepalive import KeepAlive
+from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import LoopClock
 from anchorwatch.topology.streams import journal_stream

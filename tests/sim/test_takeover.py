@@ -10,7 +10,6 @@ from typing import Literal
 import pytest
 import structlog
 from anchorwatch.bus.port import ConsumerSpec
-from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import SessionRef
@@ -24,6 +23,7 @@ from anchorwatch.packs import registry
 from anchorwatch.service.context import Identity
 from anchorwatch.service.keepalive import KeepAlive
 from anchorwatch.service.leases import Leases
+from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import LoopClock
 from anchorwatch.topology.streams import journal_stream

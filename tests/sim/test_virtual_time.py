@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from anchorwatch.bus.port import ConsumerSpec, Message
-from anchorwatch.bus.sim import Deadlock, Livelock, SimServer, TimeLimitReached, run
+from anchorwatch.testing.bus import Deadlock, Livelock, SimServer, TimeLimitReached, run
 from anchorwatch.topology.streams import StreamSpec
 
 from tests.sim.contention import digest, play

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anchorwatch.bus.port import Stored
-from anchorwatch.bus.sim import SimServer
+from anchorwatch.testing.bus import SimServer
 
 FIRST_RELEASE = Path(__file__).parents[1] / "fixtures" / "first_release_journal.jsonl"
 

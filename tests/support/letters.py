@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from anchorwatch.bus.port import Bus
-from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.letters import Action, DeadLetter, Verb, ordered
 from anchorwatch.core.tools import ToolSpec
@@ -17,6 +16,7 @@ from anchorwatch.journal.letters import LetterJournal, read_letter
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.packs import registry
 from anchorwatch.packs.port import PackEnvironment, PackRuntime, ToolContext, ToolResult
+from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.streams import DEAD
 

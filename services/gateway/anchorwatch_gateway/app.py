@@ -52,7 +52,7 @@ def make(log: structlog.stdlib.BoundLogger) -> FastAPI:
     app = FastAPI(
         title="Anchor Watch",
         description=ABOUT,
-        version=version("anchorwatch-gateway"),
+        version=version("anchorwatch"),
         # The framework's pages load their scripts from a network that this one must not need, nor tell who looks at it.
         docs_url=None,
         redoc_url=None,

@@ -10,9 +10,9 @@ from anchorwatch.bus.port import Bus, StreamMissing
 from anchorwatch.cli import doctor_journal, doctor_models, doctor_stuck, doctor_wakes
 from anchorwatch.cli.checks import Check, failed, note, passed
 from anchorwatch.cli.doctor_wakes import Neglected
-from anchorwatch.cli.show import many
 from anchorwatch.core.errors import AnchorWatchError, NotFound
-from anchorwatch.packs.fleet import cli as fleet
+from anchorwatch.packs import registry
+from anchorwatch.packs.port import HasHealth
 from anchorwatch.service.connect import connect
 from anchorwatch.service.made import check_nothing_gone
 from anchorwatch.settings import Settings
@@ -33,7 +33,7 @@ async def examine(mesh: Settings, system: Settings) -> tuple[list[Check], list[N
     except AnchorWatchError as error:
         return [*checks, failed("bus", error.message, error.hint)], []
     try:
-        checks += [await _streams(bus), await _buckets(bus), await _yard(bus)]
+        checks += [await _streams(bus), await _buckets(bus), *await _packs(bus)]
         checks.append(await doctor_models.examine(bus, mesh.workspace))
         checks += await doctor_journal.examine(bus)
         checks += await doctor_stuck.examine(bus)
@@ -135,8 +135,14 @@ async def _buckets(bus: Bus) -> Check:
     return passed("buckets", f"{', '.join(spec.name for spec in BUCKETS)} are as they must be")
 
 
-async def _yard(bus: Bus) -> Check:
-    told = await fleet.status(bus)
-    if told["instances"] is None:
-        return note("fleet", "the yard does not answer (without the local fleet it need not)")
-    return passed("fleet", f"the yard answers: {many(told['facts']['instances_live'], 'live instance')}")
+async def _packs(bus: Bus) -> list[Check]:
+    checks = []
+    for pack in map(registry.load, registry.names()):
+        if isinstance(pack, HasHealth):
+            health = await pack.health(bus)
+            checks.append(
+                note(pack.name, "its system does not answer (not expected of a mesh without it)")
+                if health is None
+                else passed(pack.name, health)
+            )
+    return checks

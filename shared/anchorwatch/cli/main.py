@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.metadata import entry_points
 
 import typer
 
@@ -11,6 +12,8 @@ from anchorwatch.cli.options import takes_no_address
 from anchorwatch.core.errors import AnchorWatchError
 
 PROGRAM = "anchorwatch"
+VERBS = "anchorwatch.verbs"
+"""The entry-point group of functions that add verbs of packs to the command line."""
 USAGE = 2
 INTERRUPTED = 130
 TRACEBACK = "ANCHORWATCH_TRACEBACK"
@@ -59,6 +62,8 @@ def build() -> typer.Typer:
         own_verbs,
     ):
         module.add_to(app)
+    for entry in sorted(entry_points(group=VERBS)):
+        entry.load()(app)
     return app
 
 

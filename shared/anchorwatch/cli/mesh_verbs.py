@@ -24,7 +24,7 @@ NatsPortOption = Annotated[
 ScaleOption = Annotated[
     list[str] | None, typer.Option("--scale", metavar="NAME=N", help="Run N of a service.")
 ]
-NoFleetOption = Annotated[bool, typer.Option("--no-fleet", help="Without the local fleet and its agent.")]
+BareOption = Annotated[bool, typer.Option("--bare", help="Start no processes and create no agents of packs.")]
 DetachOption = Annotated[bool, typer.Option("--detach", help="Return when it is ready; it runs on.")]
 OnlyOption = Annotated[
     list[str] | None, typer.Option("--only", metavar="NAME", help="These services alone.", hidden=True)
@@ -41,19 +41,19 @@ def up(
     port: PortOption = None,
     nats_port: NatsPortOption = None,
     scale: ScaleOption = None,
-    no_fleet: NoFleetOption = False,  # noqa: FBT002 - a flag of the command line
+    bare: BareOption = False,  # noqa: FBT002 - a flag of the command line
     detach: DetachOption = False,  # noqa: FBT002
     only: OnlyOption = None,
     data_dir: DataDirOption = None,
 ) -> int:
-    """Start the mesh and the fleet agent. Ctrl-C stops it."""
+    """Start the mesh and the agents that packs start with. Ctrl-C stops it."""
     from anchorwatch.cli import up as verb
 
     wish = verb.Wish(
         port=port,
         nats_port=nats_port,
         scale=tuple(scale or ()),
-        fleet=not no_fleet,
+        bare=bare,
         detach=detach,
         only=tuple(only or ()),
     )

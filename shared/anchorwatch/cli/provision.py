@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anchorwatch.core.errors import NotFound
 from anchorwatch.mesh import nats_server
-from anchorwatch.mesh.credentials import MESH_USERS, USERS, Credentials
+from anchorwatch.mesh.credentials import Credentials, all_users, mesh_users
 from anchorwatch.mesh.files import PRIVATE_DIR, DataDir, write_private
 from anchorwatch.mesh.lock import held_by
 from anchorwatch.mesh.state import read_mesh
@@ -24,7 +24,7 @@ def init(data: DataDir, nats_host: str) -> str:
     for user, password in (*made.passwords.items(), ("token", made.token)):
         # One file for each: a container is given its own, by ANCHORWATCH_NATS_PASSWORD_FILE.
         write_private(data.root / "credentials" / user, password + "\n")
-    for user in MESH_USERS:
+    for user in mesh_users():
         write_private(data.root / "env" / f"{user}.env", _environment(made, user, nats_host))
     return (
         f"credentials and nats.conf are in {data.root}\n"
@@ -50,7 +50,7 @@ def credentials(data: DataDir, user: str) -> dict[str, str]:
     if user == "api":
         return ({"url": mesh.api_url} if mesh is not None else {}) | {"token": made.token}
     if user not in made.passwords:
-        raise NotFound(f"there is no user {user!r}", hint=f"one of {', '.join((*USERS, 'api'))}")
+        raise NotFound(f"unknown user {user!r}", hint=f"known users: {', '.join((*all_users(), 'api'))}")
     where = {"nats_url": mesh.nats_url} if mesh is not None else {}
     return where | {"user": user, "password": made.passwords[user]}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -15,7 +15,11 @@ from anchorwatch.mesh.front import Front
 from anchorwatch.mesh.lock import refuse_if_held
 from anchorwatch.mesh.start import StartOptions, supervise
 from anchorwatch.mesh.state import MeshFile, read_mesh
+from anchorwatch.packs.port import Starter
 from anchorwatch.settings import Settings, load
+
+NO_STARTER = (("agent", "agents apply FILE"), ("session", "sessions create NAME --agent AGENT"))
+"""What to try when no installed pack brings an agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class Wish:
     port: int | None
     nats_port: int | None
     scale: tuple[str, ...]
-    fleet: bool
+    bare: bool
     detach: bool
     only: tuple[str, ...]
 
@@ -46,7 +50,7 @@ def run(wish: Wish, data_dir: Path | None, programs: Mapping[str, tuple[str, ...
         nats_port=wish.nats_port,
         port=wish.port,
         counts=parse_counts(wish.scale),
-        fleet=wish.fleet,
+        bare=wish.bare,
         only=wish.only,
         programs=programs or {},
         version=version("anchorwatch"),
@@ -105,50 +109,52 @@ def _follow(front: Front, data: DataDir, settings: Settings, wish: Wish) -> int:
             hint="`anchorwatch up` continues where it was",
         )
     if code == 0:
-        print("stopped; `anchorwatch up` goes on where it was", flush=True)
+        print("stopped; `anchorwatch up` continues where it was", flush=True)
     return max(code, 0)
 
 
 def _ready(front: Front, data: DataDir, settings: Settings, wish: Wish) -> int:
-    """Complete the first start, and say what there is. Returns 1 when the agent could not be set up."""
+    """Complete the first start and print the greeting. Returns the exit code of a failed set-up, else 0."""
     mesh = read_mesh(data)
     if mesh is None:
-        # It was told to stop in between.
+        # It was stopped in between.
         return 0
     failed = 0
-    if wish.fleet and (not wish.only or "gateway" in wish.only):
-        from anchorwatch.cli.first_start import set_up_fleet
+    begun: list[Starter] = []
+    if not wish.bare:
+        from anchorwatch.cli.first_start import set_up
+        from anchorwatch.packs import registry
 
         try:
-            set_up_fleet(mesh, data)
+            begun = registry.starters()
+            if not wish.only or "gateway" in wish.only:
+                set_up(begun, mesh, data)
         except AnchorWatchError as error:
             if not front.stopping:
-                sys.stderr.write(f"anchorwatch: the fleet agent could not be set up: {error}\n")
+                sys.stderr.write(f"anchorwatch: cannot create a pack's first agent: {error}\n")
                 failed = error.exit_code
-    print(greeting(mesh, data, settings, fleet=wish.fleet, detach=wish.detach), flush=True)
+    print(greeting(mesh, data, settings, begun, detach=wish.detach), flush=True)
     return failed
 
 
-def greeting(mesh: MeshFile, data: DataDir, settings: Settings, *, fleet: bool, detach: bool) -> str:
-    """What is printed when it is ready: where things are, whether there is an LLM, and what to do next."""
+def greeting(
+    mesh: MeshFile, data: DataDir, settings: Settings, starters: Sequence[Starter], *, detach: bool
+) -> str:
+    """The text printed when the mesh is ready: addresses, model, and what to try."""
     command = "anchorwatch"
     if Path(sys.argv[0]).name == command and not _on_path(command):
         command = os.path.relpath(sys.argv[0])
     where = "" if data.root == DataDir.at(Path(".anchorwatch")).root else f" --data-dir {data.root}"
     if settings.model == "rules":
         model = (
-            f"no LLM is configured: the {'fleet' if fleet else 'pack'}'s own rules decide\n"
+            "no LLM is configured: the pack's own rules decide\n"
             "           (ANCHORWATCH_MODEL=openai, ANCHORWATCH_MODEL_NAME, ANCHORWATCH_MODEL_URL, ANCHORWATCH_MODEL_KEY)"
         )
     else:
         model = f"{settings.model_name or 'an LLM'} at {settings.model_url}"
     stop = f"{command} down{where}" + ("" if detach else "          (or Ctrl-C)")
-    first = (
-        f"add work   {command} fleet jobs add 1000{where}\n  watch      {command} tail fleet{where}"
-        if fleet
-        else f"an agent   {command} agents apply FILE{where}\n"
-        f"  a session  {command} sessions create NAME --agent AGENT{where}"
-    )
+    tries = [line for starter in starters for line in starter.try_first] or NO_STARTER
+    first = "\n  ".join(f"{purpose:<10} {command} {words}{where}" for purpose, words in tries)
     return f"""\
 Anchor Watch is ready.
   api      {mesh.api_url}

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from typing import Any
 
 from anchorwatch.core.errors import Refused
 from anchorwatch.mesh.files import DataDir, read_json, write_private_json
+from anchorwatch.service.runner import GROUP
 
 SERVICES = ("observer", "planner", "executor", "memory", "notifier", "gateway")
-YARD = "yard"
 CLI = "cli"
 PUBLISHER = "publisher"
 SYSTEM = "system"
 """May ask the server about itself, and sees no message of the mesh."""
 
-MESH_USERS = (*SERVICES, YARD, CLI)
-USERS = (*MESH_USERS, PUBLISHER, SYSTEM)
 SECRET_BYTES = 24
+
+
+def companions() -> tuple[str, ...]:
+    """The services that installed packs add to a mesh, by name."""
+    installed = {entry.name for entry in entry_points(group=GROUP)}
+    return tuple(sorted(installed - set(SERVICES)))
+
+
+def all_users() -> tuple[str, ...]:
+    """Every NATS user of a mesh."""
+    return (*mesh_users(), PUBLISHER, SYSTEM)
+
+
+def mesh_users() -> tuple[str, ...]:
+    """The users of the mesh's own NATS account."""
+    return (*SERVICES, *companions(), CLI)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +69,7 @@ class Credentials:
         """Those of the data directory; what is missing is made and kept. ``token``: the API's, where a setting gives it."""
         found = cls.load(data)
         passwords = dict(found.passwords) if found is not None else {}
-        for user in USERS:
+        for user in all_users():
             passwords.setdefault(user, secrets.token_urlsafe(SECRET_BYTES))
         kept = found.token if found is not None else secrets.token_urlsafe(SECRET_BYTES)
         made = cls(passwords, token or kept)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorwatch.core.errors import NotFound
-from anchorwatch.mesh.credentials import MESH_USERS, PUBLISHER, SYSTEM, Credentials
+from anchorwatch.mesh.credentials import PUBLISHER, SYSTEM, Credentials, mesh_users
 from anchorwatch.topology.subjects import EVENT_ALL
 
 BINARY = "nats-server"
@@ -73,7 +73,7 @@ def _accounts(credentials: Credentials) -> dict[str, Any]:
     return {
         "MESH": {
             "jetstream": "enabled",
-            "users": [_user(credentials, name) for name in MESH_USERS],
+            "users": [_user(credentials, name) for name in mesh_users()],
             "exports": [{"service": EVENT_ALL, "accounts": ["PUBLISHERS"]}],
         },
         "PUBLISHERS": {

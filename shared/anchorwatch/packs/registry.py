@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from anchorwatch.core.errors import NotFound
-from anchorwatch.packs.port import Pack
+from anchorwatch.packs.port import HasStarter, Pack, Starter
 
 GROUP = "anchorwatch.packs"
 _known: dict[str, Pack] = {}
@@ -36,6 +36,16 @@ def load(name: str) -> Pack:
         else:
             raise NotFound(f"there is no pack {name!r}", hint=f"installed: {', '.join(names()) or 'none'}")
     return _known[name]
+
+
+def starters() -> list[Starter]:
+    """The starters of all packs that have one, by the pack's name.
+
+    Raises:
+        NotFound: an installed pack cannot be imported.
+    """
+    packs = [load(name) for name in names()]
+    return [pack.starter() for pack in packs if isinstance(pack, HasStarter)]
 
 
 def _import(entry: EntryPoint) -> Pack:

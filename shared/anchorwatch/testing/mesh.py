@@ -1,6 +1,6 @@
 """A mesh in one process: the services' real code on the bus in memory, each as a process that can be killed and started again.
 
-Run it inside `anchorwatch.bus.sim.loop.run`, so that time is virtual and a run can be repeated by its seed.
+Run it inside `anchorwatch.testing.bus.loop.run`, so that time is virtual and a run can be repeated by its seed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ import structlog
 
 from anchorwatch import edges
 from anchorwatch.bus.port import Stored
-from anchorwatch.bus.sim import Faults, SimServer
-from anchorwatch.bus.sim.clock import SimClock
 from anchorwatch.codec import decode_anchor
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.anchor import Anchor
@@ -34,6 +32,8 @@ from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.made import ensure_topology
 from anchorwatch.service.runner import find
 from anchorwatch.settings import Settings
+from anchorwatch.testing.bus import Faults, SimServer
+from anchorwatch.testing.bus.clock import SimClock
 from anchorwatch.testing.process import Process, Run, World
 from anchorwatch.testing.watch import EdgeWatch
 from anchorwatch.topology.streams import journal_stream

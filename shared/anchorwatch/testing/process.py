@@ -16,14 +16,14 @@ from random import Random
 
 import structlog
 
-from anchorwatch.bus.sim import SimBus, SimServer
-from anchorwatch.bus.sim.loop import SimTask, in_order
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.journal.commit import Committer
 from anchorwatch.service.context import Identity, ServiceContext
 from anchorwatch.service.presence import Presence
 from anchorwatch.service.runner import BUS_RETRY_S, DRAIN_S_MAX, work_of
 from anchorwatch.settings import Settings
+from anchorwatch.testing.bus import SimBus, SimServer
+from anchorwatch.testing.bus.loop import SimTask, in_order
 from anchorwatch.topology.streams import journal_stream
 
 Run = Callable[[ServiceContext], Awaitable[None]]

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 
-from anchorwatch.bus.sim import FaultKind, SimServer
 from anchorwatch.edges import Edge
+from anchorwatch.testing.bus import FaultKind, SimServer
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import Life, Process
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from anchorwatch.bus.jetstream import JetStreamBus
 from anchorwatch.core.names import CallId, SessionRef
-from anchorwatch.packs.fleet import PACK, cli, default_agent
 from anchorwatch.packs.port import OutcomeUnknown, PackEnvironment, PackRuntime, ToolContext, ToolFailed
+from anchorwatch_fleet import PACK, cli, default_agent
 
 from tests.integration.fleet.yards import YardProcess, until
 

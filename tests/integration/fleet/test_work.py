@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 from anchorwatch.bus.jetstream import JetStreamBus
 from anchorwatch.bus.port import Expect, Message
-from anchorwatch.packs.fleet import cli
-from anchorwatch.packs.fleet.jobs import MIXED, Result, decode_job, encode_result, make_job, prove
-from anchorwatch.packs.fleet.subjects import JOB, JOBS, RESULT
+from anchorwatch_fleet import cli
+from anchorwatch_fleet.jobs import MIXED, Result, decode_job, encode_result, make_job, prove
+from anchorwatch_fleet.subjects import JOB, JOBS, RESULT
 
 from tests.integration.fleet.yards import YardProcess, until
 from tests.support.nats_server import NatsServer

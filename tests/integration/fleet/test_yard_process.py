@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from anchorwatch.bus.jetstream import JetStreamBus
 from anchorwatch.core.errors import Unavailable
-from anchorwatch.packs.fleet import cli
-from anchorwatch.packs.fleet.client import YardRefused
+from anchorwatch_fleet import cli
+from anchorwatch_fleet.client import YardRefused
 
 from tests.integration.fleet.yards import YardProcess, until
 from tests.support.nats_server import NatsServer

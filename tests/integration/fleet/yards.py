@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from anchorwatch.bus.jetstream import JetStreamBus
 from anchorwatch.core.errors import Unavailable
-from anchorwatch.packs.fleet.client import YardClient
-from anchorwatch.packs.fleet.instances import Instance
-from anchorwatch.packs.fleet.yard.births import read_births
+from anchorwatch_fleet.client import YardClient
+from anchorwatch_fleet.instances import Instance
+from anchorwatch_fleet.yard.births import read_births
 
 from tests.support.nats_server import NatsServer
 

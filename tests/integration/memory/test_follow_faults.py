@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import structlog
 from anchorwatch.bus.port import Message
-from anchorwatch.bus.sim import FaultKind, Faults, SimServer
-from anchorwatch.bus.sim.loop import run
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.service.made import ensure_topology
+from anchorwatch.testing.bus import FaultKind, Faults, SimServer
+from anchorwatch.testing.bus.loop import run
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import LoopClock
 from anchorwatch_memory.follow import Follower

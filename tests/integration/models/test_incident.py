@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from anchorwatch.bus.port import Bus
-from anchorwatch.cli.demo.watch import Follower
 from anchorwatch.context.summarise import ORDER
 from anchorwatch.core.agents import Limits
 from anchorwatch.core.anchor import Anchor
@@ -28,6 +27,7 @@ from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.models.tokens import CL100K, Counter, counter_for
 from anchorwatch.packs import registry
 from anchorwatch.service.agents import AgentDirectory
+from anchorwatch.testing.demo.watch import Follower
 from anchorwatch.topology.streams import journal_stream
 
 from tests.support.in_process import Services, services_on

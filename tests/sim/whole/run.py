@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 import structlog
-from anchorwatch.bus.sim import Faults
-from anchorwatch.bus.sim.clock import EPOCH_MS, SimClock
-from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.edges import Edge
 from anchorwatch.packs import registry
 from anchorwatch.testing import storm
+from anchorwatch.testing.bus import Faults
+from anchorwatch.testing.bus.clock import EPOCH_MS, SimClock
+from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import Life
 from anchorwatch_planner import look

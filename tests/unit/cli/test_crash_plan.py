@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from anchorwatch.cli.crash_test.plan import make_plan
-from anchorwatch.cli.crash_test.reaper import edge_of
 from anchorwatch.edges import Edge
 from anchorwatch.mesh.roster import NATS
+from anchorwatch.testing.crash_test.plan import make_plan
+from anchorwatch.testing.crash_test.reaper import edge_of
 
 INSTANCES = ("planner-1", "planner-2", "executor-1")
 

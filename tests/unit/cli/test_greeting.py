@@ -1,4 +1,4 @@
-"""What `up` says when it is ready fits what was started."""
+"""The greeting of `up` matches what was started."""
 
 from pathlib import Path
 
@@ -6,15 +6,16 @@ import pytest
 from anchorwatch.cli.up import greeting
 from anchorwatch.mesh.files import DataDir
 from anchorwatch.mesh.state import MeshFile
+from anchorwatch.packs import registry
 from anchorwatch.settings import load
 
 
-@pytest.mark.parametrize("fleet", [True, False])
-def test_it_proposes_the_fleet_only_where_there_is_one(tmp_path: Path, *, fleet: bool) -> None:
+@pytest.mark.parametrize("bare", [True, False])
+def test_greeting_proposes_what_was_started(tmp_path: Path, *, bare: bool) -> None:
     mesh = MeshFile("nats://n", "publisher", "s3cret", "http://a", "t0ken", 7, {"planner": [8]}, "now", "1")
-    said = greeting(mesh, DataDir(tmp_path), load(), fleet=fleet, detach=True)
-    assert ("fleet jobs add" in said) == ("tail fleet" in said) == fleet
-    assert ("agents apply FILE" in said) == (not fleet)
+    said = greeting(mesh, DataDir(tmp_path), load(), [] if bare else registry.starters(), detach=True)
+    assert ("fleet jobs add" in said) == ("tail fleet" in said) == (not bare)
+    assert ("agents apply FILE" in said) == bare
     assert said.splitlines()[-1].startswith("  stop       ")
     assert "s3cret" not in said
     assert "t0ken" not in said

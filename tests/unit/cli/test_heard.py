@@ -7,11 +7,11 @@ import os
 from typing import Any
 
 from anchorwatch.bus.port import Stored
-from anchorwatch.bus.sim import SimBus, SimServer, run
 from anchorwatch.cli.heard import Heard, judge, look
 from anchorwatch.cli.running import said, status_text
 from anchorwatch.service.context import Identity
 from anchorwatch.service.presence import Presence
+from anchorwatch.testing.bus import SimBus, SimServer, run
 from anchorwatch.topology.streams import BUCKETS, STREAMS
 
 LEASE_S = 6.0

@@ -12,8 +12,8 @@ from anchorwatch.core.agents import HEARTBEAT_S_MAX, WAITING_MAX, AgentSpec
 from anchorwatch.core.errors import BadInput
 from anchorwatch.core.faults import place_of, problem_of
 from anchorwatch.core.times import MS_MAX, MS_MIN, from_iso, iso
-from anchorwatch.packs.fleet.config import FleetConfig, checked_config, fleet_config
 from anchorwatch.settings import Settings
+from anchorwatch_fleet.config import FleetConfig, checked_config, fleet_config
 from pydantic import BaseModel, ValidationError
 
 from tests.unit.core.test_faults import AGENT

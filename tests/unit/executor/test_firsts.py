@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from anchorwatch.bus.port import ConsumerSpec, Message
-from anchorwatch.bus.sim import SimServer
-from anchorwatch.bus.sim.loop import run
 from anchorwatch.execution.firsts import Firsts
 from anchorwatch.service.intake import Intake
+from anchorwatch.testing.bus import SimServer
+from anchorwatch.testing.bus.loop import run
 from anchorwatch.topology.streams import StreamSpec
 
 

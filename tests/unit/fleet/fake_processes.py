@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass, field
 
-from anchorwatch.packs.fleet.yard.births import Birth
-from anchorwatch.packs.fleet.yard.processes import OnExit
+from anchorwatch_fleet.yard.births import Birth
+from anchorwatch_fleet.yard.processes import OnExit
 
 
 @dataclass

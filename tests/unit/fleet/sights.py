@@ -7,9 +7,9 @@ from typing import Any
 
 from anchorwatch.core.facts import Observation
 from anchorwatch.models.port import PastCall, Situation
-from anchorwatch.packs.fleet.instances import Instance, State
-from anchorwatch.packs.fleet.observe import make_observation
-from anchorwatch.packs.fleet.sources import Queue, Sources
+from anchorwatch_fleet.instances import Instance, State
+from anchorwatch_fleet.observe import make_observation
+from anchorwatch_fleet.sources import Queue, Sources
 
 NOW_MS = 1_800_000_000_000
 RATE_PH = 6000.0

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anchorwatch.packs.fleet.yard.births import Birth, read_births, write_birth
+from anchorwatch_fleet.yard.births import Birth, read_births, write_birth
 
 
 def test_births_are_read_as_they_were_written(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from anchorwatch.core.facts import Observation
-from anchorwatch.packs.fleet.changes import NEWS_MS_MAX, changes
+from anchorwatch_fleet.changes import NEWS_MS_MAX, changes
 
 from tests.unit.fleet.sights import NOW_MS, sight, worker, workers
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from math import prod
 
 import pytest
-from anchorwatch.packs.fleet.factor import TooHard, factor, is_prime, primes_below
+from anchorwatch_fleet.factor import TooHard, factor, is_prime, primes_below
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from anchorwatch.core.errors import BadInput
-from anchorwatch.packs.fleet.yard.faults import Faults
+from anchorwatch_fleet.yard.faults import Faults
 
 
 def modes(faults: Faults, *verbs: str) -> list[str]:

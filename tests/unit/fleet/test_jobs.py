@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 from anchorwatch.core.errors import BadInput
-from anchorwatch.packs.fleet.factor import factor, is_prime
-from anchorwatch.packs.fleet.jobs import (
+from anchorwatch_fleet.factor import factor, is_prime
+from anchorwatch_fleet.jobs import (
     FACTOR_BITS,
     SIZES,
     Job,

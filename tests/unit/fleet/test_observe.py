@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from anchorwatch.packs.fleet.instances import Instance
-from anchorwatch.packs.fleet.observe import QUEUE_FACTS, YARD_FACTS
+from anchorwatch_fleet.instances import Instance
+from anchorwatch_fleet.observe import QUEUE_FACTS, YARD_FACTS
 
 from tests.unit.fleet.sights import NOW_MS, sight, worker, workers
 

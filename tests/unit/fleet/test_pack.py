@@ -7,7 +7,7 @@ import pytest
 from anchorwatch.core.errors import BadInput
 from anchorwatch.core.tools import EffectClass, Risk, ToolSpec
 from anchorwatch.packs import registry
-from anchorwatch.packs.fleet import PACK, SESSION, default_agent
+from anchorwatch_fleet import PACK, SESSION, default_agent
 
 AGENT = default_agent()
 TOOLS = {tool.name: tool for tool in PACK.tools(AGENT)}

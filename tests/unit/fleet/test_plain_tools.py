@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from anchorwatch.packs.fleet.runtime import notify_human, save_report
+from anchorwatch_fleet.runtime import notify_human, save_report
 
 
 def test_a_notification_is_handed_to_the_notifier_by_its_record() -> None:

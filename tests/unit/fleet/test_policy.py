@@ -6,7 +6,7 @@ import pytest
 from anchorwatch.cel import evaluate
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.policy import Question, judge
-from anchorwatch.packs.fleet.policy import INVARIANTS, emergency, reduce
+from anchorwatch_fleet.policy import INVARIANTS, emergency, reduce
 
 from tests.unit.fleet.sights import NOW_MS, sight, worker, workers
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 from anchorwatch.core.errors import BadInput
-from anchorwatch.packs.fleet.factor import is_prime
-from anchorwatch.packs.fleet.proofs import Certificate, NotPrime, Step, certify, from_json, to_json, verify
+from anchorwatch_fleet.factor import is_prime
+from anchorwatch_fleet.proofs import Certificate, NotPrime, Step, certify, from_json, to_json, verify
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from anchorwatch.core.facts import Observation
 from anchorwatch.models.port import PastCall, StepDecision
-from anchorwatch.packs.fleet import PACK
-from anchorwatch.packs.fleet.config import default_agent
-from anchorwatch.packs.fleet.instances import STATES
+from anchorwatch_fleet import PACK
+from anchorwatch_fleet.config import default_agent
+from anchorwatch_fleet.instances import STATES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -12,7 +12,7 @@ from anchorwatch.core.facts import Observation
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.tools import ToolSpec
 from anchorwatch.execution.schema import problem
-from anchorwatch.packs.fleet import PACK, default_agent
+from anchorwatch_fleet import PACK, default_agent
 
 AGENT = default_agent()
 TOOLS = {tool.name: tool for tool in PACK.tools(AGENT)}

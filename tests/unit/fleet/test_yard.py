@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from anchorwatch.core.errors import Conflict, NotFound, Refused
-from anchorwatch.packs.fleet.instances import Report
-from anchorwatch.packs.fleet.yard.book import Book, Effect
-from anchorwatch.packs.fleet.yard.roster import HUNG_AFTER_S, LOADING_S_MAX, Roster
-from anchorwatch.packs.fleet.yard.yard import Hook, Yard, no_hook
+from anchorwatch_fleet.instances import Report
+from anchorwatch_fleet.yard.book import Book, Effect
+from anchorwatch_fleet.yard.roster import HUNG_AFTER_S, LOADING_S_MAX, Roster
+from anchorwatch_fleet.yard.yard import Hook, Yard, no_hook
 
 from tests.unit.fleet.fake_processes import FakeProcesses
 

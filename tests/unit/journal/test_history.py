@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from anchorwatch.bus.port import Stored
-from anchorwatch.bus.sim.loop import run
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
 from anchorwatch.journal.history import History, read_history
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.packs import registry
+from anchorwatch.testing.bus.loop import run
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.streams import journal_stream
 from anchorwatch.topology.subjects import SessionSubjects

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.core.errors import Unavailable
 from anchorwatch.journal.lanes import Lanes
+from anchorwatch.testing.bus.loop import run as run_virtual
 
 WORK_S = 1.0
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from anchorwatch.core.errors import Refused
-from anchorwatch.mesh.credentials import USERS, Credentials
+from anchorwatch.mesh.credentials import Credentials, all_users
 from anchorwatch.mesh.files import DataDir
 
 
@@ -17,8 +17,8 @@ def data(tmp_path: Path) -> DataDir:
 
 def test_every_user_has_a_password_of_its_own_and_only_the_owner_reads_them(data: DataDir) -> None:
     made = Credentials.load_or_make(data)
-    assert set(made.passwords) == set(USERS)
-    assert len({*made.passwords.values(), made.token}) == len(USERS) + 1
+    assert set(made.passwords) == set(all_users())
+    assert len({*made.passwords.values(), made.token}) == len(all_users()) + 1
     assert all(len(secret) >= 32 for secret in made.passwords.values())
     assert stat.S_IMODE(data.credentials.stat().st_mode) == 0o600
 
@@ -33,8 +33,8 @@ def test_a_user_that_came_later_gets_one_and_the_others_keep_theirs(data: DataDi
     del value["users"]["notifier"]
     data.credentials.write_text(json.dumps(value))
     second = Credentials.load_or_make(data)
-    assert {user: second.passwords[user] for user in USERS if user != "notifier"} == {
-        user: first.passwords[user] for user in USERS if user != "notifier"}  # fmt: skip
+    assert {user: second.passwords[user] for user in all_users() if user != "notifier"} == {
+        user: first.passwords[user] for user in all_users() if user != "notifier"}  # fmt: skip
     assert second.passwords["notifier"] != first.passwords["notifier"]
     assert second.token == first.token
 

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 from anchorwatch.core.errors import BadInput, NotFound, Refused
-from anchorwatch.mesh.credentials import USERS, Credentials
+from anchorwatch.mesh.credentials import Credentials, all_users
 from anchorwatch.mesh.files import DataDir
 from anchorwatch.mesh.roster import Roster, check_count
 
 
 @pytest.fixture
 def roster(tmp_path: Path) -> Roster:
-    credentials = Credentials({user: f"password-of-{user}" for user in USERS}, "the-token")
+    credentials = Credentials({user: f"password-of-{user}" for user in all_users()}, "the-token")
     return Roster(DataDir.at(tmp_path), credentials, nats_port=4300, port=8500, host="127.0.0.1")
 
 
@@ -23,7 +23,7 @@ def test_a_service_gets_its_own_password_and_no_other(roster: Roster) -> None:
     assert environment["ANCHORWATCH_NATS_URL"] == "nats://127.0.0.1:4300"
     assert environment["ANCHORWATCH_DATA_DIR"] == str(roster.data.root)
     values = set(environment.values())
-    assert not values & {f"password-of-{user}" for user in USERS if user != "executor"}
+    assert not values & {f"password-of-{user}" for user in all_users() if user != "executor"}
     assert "the-token" not in values
 
 

@@ -10,8 +10,8 @@ from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.errors import BadSettings
 from anchorwatch.models import catalog
 from anchorwatch.models.registry import build, check
-from anchorwatch.packs.fleet.pack import FleetPack
 from anchorwatch.settings import Settings
+from anchorwatch_fleet.pack import FleetPack
 from pydantic import SecretStr
 
 TWO = """

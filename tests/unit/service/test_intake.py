@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from anchorwatch.bus.port import ConsumerSpec, Message
-from anchorwatch.bus.sim import SimServer, run
 from anchorwatch.service.intake import FETCH_S, Intake
+from anchorwatch.testing.bus import SimServer, run
 from anchorwatch.topology.streams import StreamSpec
 
 SPEC = ConsumerSpec("J", ("j.>",), "readers", ack_wait_s=2.0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from anchorwatch.bus.sim import SimBus, SimServer, run
 from anchorwatch.service.context import Identity
 from anchorwatch.service.leases import Leases
+from anchorwatch.testing.bus import SimBus, SimServer, run
 from anchorwatch.topology.streams import BUCKETS, LEASES_BUCKET, STREAMS, bucket_stream
 
 LEASE_S = 6.0

@@ -7,9 +7,9 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from anchorwatch.bus.sim import FaultKind, Faults, SimBus, SimServer, run
 from anchorwatch.service.context import Identity
 from anchorwatch.service.presence import REPLACED_MAX, Presence
+from anchorwatch.testing.bus import FaultKind, Faults, SimBus, SimServer, run
 from anchorwatch.topology.streams import BUCKETS, LEASES_BUCKET, STREAMS, bucket_stream
 
 LEASE_S = 6.0

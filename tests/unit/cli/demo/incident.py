@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from anchorwatch.cli.demo.evidence import Arrival, Evidence, HeldClaim, JournalMark, Kill
 from anchorwatch.core.anchor import Anchor, Fence, PromptProof, TurnMark
 from anchorwatch.core.effect.state import Claimed, Outcome, Owner
 from anchorwatch.core.names import CallId
@@ -13,7 +12,8 @@ from anchorwatch.core.records import Kind
 from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.core.session.state import Input
 from anchorwatch.journal.history import AnchorRecord, Claim, Command, Done, History, Prompt, Sent
-from anchorwatch.packs.fleet.jobs import Result, make_job, prove
+from anchorwatch.testing.demo.evidence import Arrival, Evidence, HeldClaim, JournalMark, Kill
+from anchorwatch_fleet.jobs import Result, make_job, prove
 
 CALL = CallId(2, 1, 1)
 KEY = "aw-default-fleet-2-1-1"

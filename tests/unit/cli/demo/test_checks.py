@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from anchorwatch.cli.demo.checks import check_all
-from anchorwatch.cli.demo.evidence import Evidence
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
 from anchorwatch.journal.history import Prompt
-from anchorwatch.packs.fleet.jobs import Result
+from anchorwatch.testing.demo.checks import check_all
+from anchorwatch.testing.demo.evidence import Evidence
+from anchorwatch_fleet.jobs import Result
 
 from tests.unit.cli.demo import incident
 from tests.unit.cli.demo.incident import KEY, KILLED_PID, kept

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from anchorwatch.cli.demo.checks import Check, check_all
-from anchorwatch.cli.demo.report import Outcome
+from anchorwatch.testing.demo.checks import Check, check_all
+from anchorwatch.testing.demo.report import Outcome
 
 from tests.unit.cli.demo.incident import kept
 

@@ -1,0 +1,74 @@
+"""What may never be done, whoever asks (invariants, in CEL); what the anchor keeps of an observation; what is an emergency."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anchorwatch.packs import UNKNOWN, Facts, Invariant, Observation
+
+ANCHOR_FACTS = (
+    "fleet_capacity_ph",
+    "projected_capacity_ph",
+    "demand_active",
+    "demand_queued",
+    "tasks_queued",
+    "tasks_in_work",
+    "workers_dead",
+    "workers_alive",
+    "workers_loading",
+    "workers_hung",
+    "instances_live",
+    "fleet_limit",
+    "jobs_done",
+)
+
+INVARIANTS: tuple[Invariant, ...] = (
+    Invariant(
+        name="no-scale-down-while-workers-are-dead",
+        tools=("stop_instance",),
+        needs=("demand_queued", "workers_dead"),
+        rule="!(observation.demand_queued && observation.workers_dead)",
+        message="no scale-down while tasks are queued and workers are dead, nor while it is unknown whether that is so",
+    ),
+    Invariant(
+        name="keep-the-last-running-instance",
+        tools=("stop_instance",),
+        needs=("demand_queued", "workers_alive"),
+        rule="!observation.demand_queued || observation.workers_alive > 1",
+        message="the last running instance is not stopped while tasks are queued",
+    ),
+    Invariant(
+        name="within-the-fleet-limit",
+        tools=("launch_instances",),
+        needs=("instances_live", "fleet_limit"),
+        rule="observation.instances_live + command.args.count <= observation.fleet_limit",
+        message="live instances and new ones together would be above the fleet limit",
+    ),
+)
+
+
+def reduce(facts: Facts, observation: Observation) -> dict[str, Any]:
+    """The anchor's facts after an observation.
+
+    ``idle_since_ms``: since when it is known that nothing is queued or in work; 0: not so. ``blind_since_ms``: since when some
+    source is silent; 0: all answer. What is unknown now is unknown in the anchor: an old value is never kept in its place.
+    """
+    seen = observation.facts
+    reduced: dict[str, Any] = {name: seen.get(name) for name in ANCHOR_FACTS}
+    idle = seen.get("tasks_queued") == 0 and seen.get("tasks_in_work") == 0
+    blind = any(seen.get(name) is UNKNOWN for name in ("tasks_queued", "instances_live"))
+    reduced["idle_since_ms"] = (facts.get("idle_since_ms") or observation.at_ms) if idle else 0
+    reduced["blind_since_ms"] = (facts.get("blind_since_ms") or observation.at_ms) if blind else 0
+    return reduced
+
+
+def emergency(facts: Facts) -> str | None:
+    """Which emergency stands. Unknown demand is none: there is nothing that could be done about it here, but it is said."""
+    if facts.get("demand_queued") is not True:
+        return None
+    tasks = facts.get("tasks_queued")
+    if facts.get("workers_dead") is True:
+        return f"all workers are dead while {tasks} tasks are queued"
+    if facts.get("workers_alive") == 0 and facts.get("workers_loading") == 0:
+        return f"no worker serves the {tasks} tasks that are queued"
+    return None

@@ -1,0 +1,274 @@
+"""A client of the simulated server: the bus that services get."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from anchorwatch.bus.port import (
+    Ack,
+    ConsumerSpec,
+    ConsumerState,
+    Handler,
+    KeyValue,
+    Message,
+    ObjectStore,
+    Page,
+    StreamState,
+    Subscription,
+)
+from anchorwatch.core.errors import BadInput, Denied, Unavailable
+from anchorwatch.testing.bus.calls import CALL_S, Caller
+from anchorwatch.testing.bus.faults import FaultKind
+from anchorwatch.testing.bus.kv import SimKeyValue, SimObjectStore
+from anchorwatch.testing.bus.link import Link
+from anchorwatch.testing.bus.reader import SimConsumer
+from anchorwatch.testing.bus.rpc import SimSubscription
+from anchorwatch.testing.bus.users import SimUser
+from anchorwatch.topology.streams import BucketSpec, StreamSpec
+
+BATCH_MESSAGES_MAX = 1000
+# Tokens between single dots, none of them a wildcard.
+_SUBJECT = re.compile(r"(?![*>](?:\.|$))[^.\s]+(?:\.(?![*>](?:\.|$))[^.\s]+)*")
+
+if TYPE_CHECKING:
+    from anchorwatch.testing.bus.server import SimServer
+
+
+class SimBus:
+    """One client. Made by `SimServer.connect`."""
+
+    def __init__(self, server: SimServer, link: Link, user: SimUser) -> None:
+        self.server = server
+        self.link = link
+        self.user = user
+        self.calls = Caller(server, link, user)
+        self.readers: dict[SimConsumer, None] = {}
+
+    @property
+    def name(self) -> str:
+        return self.link.name
+
+    @property
+    def connected(self) -> bool:
+        return self.link.connected
+
+    @property
+    def connections(self) -> int:
+        return self.link.connections
+
+    # What a test does to it.
+
+    def cut(self) -> None:
+        """Take its network away: what waits fails at once, what is called waits for `mend` until its timeout."""
+        self._happens(FaultKind.CUT)
+        self.link.cut()
+        self.leave_pulls()
+
+    def mend(self) -> None:
+        """Give the network back; a killed client stays dead, connect a new one."""
+        self.server.trace(f"{self.name} mend")
+        self.link.mend()
+
+    def freeze(self) -> None:
+        """Stop its process, as SIGSTOP does: nothing it awaits returns before `thaw`."""
+        self._happens(FaultKind.FREEZE)
+        self.link.freeze()
+
+    def thaw(self) -> None:
+        self.server.trace(f"{self.name} thaw")
+        self.link.thaw()
+
+    def kill(self) -> None:
+        """End its process: every call of it fails from now on, and its deliveries come again after their ack wait."""
+        self._happens(FaultKind.KILL)
+        self.link.kill()
+        self._end()
+
+    def leave_pulls(self) -> None:
+        """The connection is gone: the server forgets what it asked for, or has not noticed yet."""
+        for reader in self.readers:
+            reader.leave(orphaned=self.server.faults.strikes(FaultKind.ORPHANED_PULL))
+
+    # The contract.
+
+    async def publish(self, message: Message, timeout_s: float = CALL_S) -> Ack:
+        check_subject(message.subject)
+        return await self.calls.call(
+            message.subject, lambda server: server.publish(message), timeout_s, write=True
+        )
+
+    async def publish_batch(self, messages: Sequence[Message], timeout_s: float = CALL_S) -> Ack:
+        if not messages or len(messages) > BATCH_MESSAGES_MAX:
+            raise BadInput(f"a batch has 1 to {BATCH_MESSAGES_MAX} messages, not {len(messages)}")
+        for message in messages:
+            check_subject(message.subject)
+            if not self.user.may_publish(message.subject):
+                raise Denied(f"{self.user.name} may not publish to {message.subject}")
+        given = tuple(messages)
+        return await self.calls.call(
+            given[-1].subject, lambda server: server.publish_batch(given), timeout_s, write=True
+        )
+
+    async def last(self, stream: str, filters: Sequence[str], timeout_s: float = CALL_S) -> Page:
+        given = tuple(filters)
+        return await self.calls.call(
+            f"$JS.API.DIRECT.GET.{stream}", lambda server: server.last(stream, given), timeout_s
+        )
+
+    async def range(
+        self,
+        stream: str,
+        filter_: str,
+        from_sequence: int,
+        limit: int = 256,
+        timeout_s: float = CALL_S,
+        reach: int | None = None,
+    ) -> Page:
+        if limit < 1:
+            raise BadInput(f"cannot read {limit} messages")
+        return await self.calls.call(
+            f"$JS.API.DIRECT.GET.{stream}",
+            lambda server: server.range(stream, filter_, max(from_sequence, 1), limit, reach),
+            timeout_s,
+        )
+
+    async def consumer(self, spec: ConsumerSpec) -> SimConsumer:
+        name = await self.calls.call(
+            f"$JS.API.CONSUMER.CREATE.{spec.stream}.{spec.durable or 'ephemeral'}",
+            lambda server: server.consumers.ensure(spec),
+        )
+        reader = SimConsumer(self, spec.stream, name, ephemeral=spec.durable is None)
+        self.readers[reader] = None
+        return reader
+
+    async def delete_consumer(self, stream: str, durable: str) -> None:
+        await self.calls.call(
+            f"$JS.API.CONSUMER.DELETE.{stream}.{durable}",
+            lambda server: server.consumers.delete(stream, durable),
+        )
+
+    async def consumer_states(self, stream: str) -> dict[str, ConsumerState]:
+        return await self.calls.call(
+            f"$JS.API.CONSUMER.LIST.{stream}", lambda server: server.consumers.states(stream)
+        )
+
+    async def ensure_stream(self, spec: StreamSpec) -> None:
+        await self.calls.call(f"$JS.API.STREAM.CREATE.{spec.name}", lambda server: server.ensure_stream(spec))
+
+    async def ensure_bucket(self, spec: BucketSpec) -> None:
+        await self.calls.call(
+            f"$JS.API.STREAM.CREATE.KV_{spec.name}", lambda server: server.ensure_bucket(spec)
+        )
+
+    async def ensure_object_store(self, name: str) -> None:
+        await self.calls.call(f"$JS.API.STREAM.CREATE.OBJ_{name}", lambda server: server.objects.ensure(name))
+
+    async def stream_state(self, stream: str) -> StreamState:
+        return await self.calls.call(
+            f"$JS.API.STREAM.INFO.{stream}", lambda server: server.stream(stream).state()
+        )
+
+    async def holes(self, stream: str) -> list[tuple[int, int]]:
+        return await self.calls.call(
+            f"$JS.API.STREAM.INFO.{stream}", lambda server: server.stream(stream).holes()
+        )
+
+    async def counts(self, stream: str, filter_: str) -> dict[str, int]:
+        return await self.calls.call(
+            f"$JS.API.STREAM.INFO.{stream}", lambda server: server.stream(stream).counts(filter_)
+        )
+
+    async def purge(self, stream: str, subject: str, keep_from: int | None = None) -> int:
+        return await self.calls.call(
+            f"$JS.API.STREAM.PURGE.{stream}", lambda server: server.stream(stream).purge(subject, keep_from)
+        )
+
+    async def bucket(self, name: str) -> KeyValue:
+        return SimKeyValue(self, name)
+
+    async def object_store(self, name: str) -> ObjectStore:
+        return SimObjectStore(self, name)
+
+    async def request(self, subject: str, payload: bytes, timeout_s: float) -> bytes:
+        answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        faults = self.server.faults
+
+        def answer(data: bytes) -> None:
+            if not answered.done() and not faults.strikes(FaultKind.LOST_ANNOUNCEMENT):
+                answered.set_result(data)
+
+        def late() -> None:
+            if not answered.done():
+                answered.set_exception(Unavailable(f"no answer on {subject} within {timeout_s:g} s"))
+
+        timer = self.server.clock.call_later(timeout_s, late)
+        try:
+            reached = await self.calls.call(
+                subject, lambda server: server.router.route(subject, payload, answer), timeout_s
+            )
+            if not reached:
+                raise Unavailable(f"nobody answers on {subject}")
+            return await self.link.wait(answered)
+        finally:
+            timer.cancel()
+            if not answered.cancel():
+                answered.exception()
+
+    async def announce(self, subject: str, payload: bytes) -> None:
+        def tell(server: SimServer) -> None:
+            server.router.route(subject, payload)
+            # What is announced on a stream's subject is stored there, as on the real server.
+            for store in server.streams.values():
+                if store.takes(subject):
+                    store.append(subject, payload, {})
+
+        await self.calls.call(subject, tell)
+
+    async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> Subscription:
+        await self.link.up(CALL_S)
+        await self.link.travel(self.server.latency())
+        if not self.user.may_subscribe(subject):
+            raise Denied(f"{self.user.name} may not subscribe to {subject}")
+        subscription = SimSubscription(self.server.router, self.link, subject, queue, handler)
+        self.server.router.subscriptions[subscription] = None
+        return subscription
+
+    async def server_time_ms(self) -> int:
+        return self.server.now_ms()
+
+    async def close(self) -> None:
+        if not (self.link.closed or self.link.killed):
+            self.link.close()
+            self._end()
+        await asyncio.sleep(0)
+
+    def _happens(self, kind: FaultKind) -> None:
+        self.server.faults.count(kind)
+        self.server.trace(f"{self.name} {kind}")
+
+    def _end(self) -> None:
+        self.leave_pulls()
+        for reader in self.readers:
+            reader.end()
+        self.server.forget(self)
+
+
+def check_subject(subject: str) -> str:
+    """Return ``subject`` when a message can be published to it.
+
+    Raises:
+        BadInput: it has an empty token, a wildcard or white space.
+    """
+    if not _SUBJECT.fullmatch(subject):
+        raise BadInput(f"cannot publish to {subject[:200]!r}")
+    return subject
+
+
+def void(_: object) -> None:
+    """Nothing, of anything."""
+
+
+__all__ = ["SimBus", "check_subject"]

@@ -1,0 +1,98 @@
+"""Puts together what the checks judge: a session's records, and what was counted outside the journal."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.tools import EffectClass
+from anchorwatch.journal.history import History
+from anchorwatch.journal.inputs import input_id
+from anchorwatch.packs.port import HasBooks
+from anchorwatch.packs.recording import Note, read_notes
+from anchorwatch.testing.checks import Call, Evidence, at_rest
+from anchorwatch.testing.crash_test.telling import CHANNELS, Receivers
+from anchorwatch.testing.demo.watch import Follower, until
+
+REST_S_MAX = 60.0
+_ENDS: Mapping[str, Literal["returned", "failed", "raised"]] = {
+    "returned": "returned",
+    "failed": "failed",
+    "raised": "raised",
+}
+
+
+@dataclass
+class Acknowledged:
+    """What was promised to senders: sequences in the receipts of inputs, and the names that stored events must have as inputs."""
+
+    inputs: list[int] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+
+    def event(self, source: str, id_: str) -> None:
+        """An event that the gateway stored, of a session that is told of such events."""
+        self.events.append(input_id("ev", "cloudevent", source, id_))
+
+
+async def rest(follower: Follower, acknowledged: Acknowledged, within_s: float = REST_S_MAX) -> History:
+    """The history, once the session is at rest with all that was acknowledged, and everybody was told.
+
+    Raises:
+        DidNotHappen: it does not come to rest.
+    """
+    through = max(acknowledged.inputs, default=0)
+    events = set(acknowledged.events)
+
+    async def look() -> History | None:
+        history = await follower.history()
+        there = events <= {each.input_id for each in history.inputs}
+        return history if there and at_rest(history, through, CHANNELS) else None
+
+    return await until(look, "the session comes to rest", within_s)
+
+
+async def collect(
+    ref: SessionRef,
+    history: History,
+    acknowledged: Acknowledged,
+    *,
+    classes: Mapping[str, EffectClass],
+    notes: Path,
+    runtime: object,
+    receivers: Receivers,
+) -> Evidence:
+    """All that is known of a session. ``runtime``: the pack's, which is asked for its books where it has some."""
+    mine = [note for note in read_notes(notes) if note.session == str(ref)]
+    return Evidence(
+        history=history,
+        accepted=tuple(acknowledged.inputs),
+        events=tuple(acknowledged.events),
+        classes=classes,
+        calls=await _calls(mine, history, runtime),
+        arrivals=receivers.arrivals,
+    )
+
+
+async def _calls(notes: Sequence[Note], history: History, runtime: object) -> dict[str, Call]:
+    tools = {claim.claimed.effect_key: _tool(history, claim.call) for claim in history.claims}
+    tools |= {note.effect_key: note.tool for note in notes}
+    moments: dict[str, list[str]] = defaultdict(list)
+    for note in notes:
+        moments[note.effect_key].append(note.moment)
+    return {
+        key: Call(
+            effect_key=key,
+            begun=moments[key].count("begun"),
+            ended=tuple(_ENDS[moment] for moment in moments[key] if moment in _ENDS),
+            done=await runtime.times_done(tool, key) if isinstance(runtime, HasBooks) else None,
+        )
+        for key, tool in tools.items()
+    }
+
+
+def _tool(history: History, call: object) -> str:
+    return next((each.decided.tool for each in history.commands if each.call == call), "")

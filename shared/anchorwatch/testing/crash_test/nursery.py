@@ -1,0 +1,154 @@
+"""Real processes that start in a moment: forked from one that has imported everything, and killed for real.
+
+A service takes about a second of CPU until it has imported itself, and a crash test starts hundreds. So the standard library's
+fork server imports once, and each process is a fork of it: `anchorwatch serve`, without that second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import multiprocessing
+import os
+import select
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from anchorwatch.mesh.control import SHORT_TMP, SOCKET_PATH_BYTES_MAX
+from anchorwatch.mesh.files import PRIVATE_FILE
+from anchorwatch.mesh.process import end_with_parent
+from anchorwatch.service.readiness import READY_FD
+
+WARM = "anchorwatch.testing.crash_test.warm"
+END_S_MAX = 10.0
+STDERR = 2
+FDS_MAX = 65_536
+# What the standard library puts below the directory for temporary files.
+SERVER_SOCKET = "/pymp-xxxxxxxx/listener-xxxxxxxx"
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """What to start. ``modules``: imported before all else, such as one that registers a pack."""
+
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+    log: Path
+    modules: tuple[str, ...] = ()
+
+
+class Child:
+    """A process that was started. Nobody else waits for it, so its pid stays its own until `end` has returned."""
+
+    def __init__(self, birth: Birth, process: Any, ready: Connection) -> None:  # noqa: ANN401 - a process of the fork server
+        self.birth = birth
+        self._process = process
+        self._ready = ready
+        self._is_ready = False
+
+    @property
+    def pid(self) -> int:
+        return int(self._process.pid)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has said that it works."""
+        if not self._is_ready and select.select([self._ready], [], [], 0)[0]:
+            self._is_ready = bool(os.read(self._ready.fileno(), 64))
+        return self._is_ready and self.exit_code is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended, negative for a signal; None while it runs."""
+        code: int | None = self._process.exitcode
+        return code
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.exit_code is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Signal 9; returns when it has ended."""
+        self.signal(signal.SIGKILL)
+        self._process.join(END_S_MAX)
+
+    def stop(self) -> None:
+        """Ask it to end, and kill it when it does not."""
+        self.signal(signal.SIGTERM)
+        self.signal(signal.SIGCONT)
+        self._process.join(END_S_MAX)
+        self.kill()
+
+    def close(self) -> None:
+        """Forget it: it has ended."""
+        self._ready.close()
+        self._process.close()
+
+
+class Nursery:
+    """Starts processes. They end with the one that made them, however it ends."""
+
+    def __init__(self, modules: Sequence[str] = ()) -> None:
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload([WARM, *modules])
+        self._modules = tuple(modules)
+        with short_tmp():
+            forkserver.ensure_running()
+
+    def start(self, arguments: tuple[str, ...], environment: Mapping[str, str], log: Path) -> Child:
+        """Start a service (one word: its name) or a program (its path, and its arguments)."""
+        birth = Birth(arguments, environment, log, self._modules)
+        ours, theirs = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=live, args=(birth, theirs), name=arguments[0], daemon=True)
+        process.start()
+        theirs.close()
+        return Child(birth, process, ours)
+
+
+@contextlib.contextmanager
+def short_tmp() -> Iterator[None]:
+    """Have the fork server's socket made where its path is short enough for one: TMPDIR may lie deep."""
+    before, at = tempfile.tempdir, tempfile.gettempdir()
+    if len(os.fsencode(at + SERVER_SOCKET)) > SOCKET_PATH_BYTES_MAX:
+        tempfile.tempdir = SHORT_TMP
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
+
+def live(birth: Birth, ready: Connection) -> None:
+    """The life of a process, in the process itself. Never returns."""
+    end_with_parent(os.getppid())
+    # The fork server ends with whoever started it: when nobody holds its pipe open any more. That must not be this process.
+    os.closerange(STDERR + 1, ready.fileno())
+    os.closerange(ready.fileno() + 1, FDS_MAX)
+    # Ctrl-C reaches the foreground alone, which ends the others in order.
+    os.setpgid(0, 0)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    log = os.open(birth.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE_FILE)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.environ.clear()
+    os.environ.update(birth.environment)
+    if len(birth.arguments) > 1:
+        os.execve(birth.arguments[0], birth.arguments, os.environ)  # noqa: S606 - the program that was named
+    os.environ[READY_FD] = str(ready.fileno())
+    for name in birth.modules:
+        importlib.import_module(name)
+    from anchorwatch.service import runner
+
+    code = runner.main(birth.arguments[0])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

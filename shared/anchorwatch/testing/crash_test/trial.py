@@ -1,0 +1,173 @@
+"""One seed: a mesh of its own is given work and killed by plan, comes to rest, and is judged."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from anchorwatch.bus.port import Bus
+from anchorwatch.core.records import Kind
+from anchorwatch.edges import Edge
+from anchorwatch.mesh.credentials import SERVICES, companions
+from anchorwatch.packs import recording
+from anchorwatch.packs.port import PackEnvironment
+from anchorwatch.service.runtimes import pack_prefix, pack_settings
+from anchorwatch.testing.checks import Evidence, Violation, check
+from anchorwatch.testing.crash_test.actor import WORKSPACE, Actor
+from anchorwatch.testing.crash_test.bystanders import disturb
+from anchorwatch.testing.crash_test.collecting import collect, rest
+from anchorwatch.testing.crash_test.mesh import CrashMesh
+from anchorwatch.testing.crash_test.plan import make_plan
+from anchorwatch.testing.crash_test.reaper import Death, Reaper
+from anchorwatch.testing.crash_test.subject import Subject
+from anchorwatch.testing.crash_test.telling import Receivers
+from anchorwatch.testing.demo.watch import DidNotHappen
+
+ROUNDS = 8
+PAUSE_S = 0.8
+ROUND_S_MAX = 5.0
+"""How long a round waits for the session to rest; every other one does, so that some work is told of in the midst of other."""
+PATIENCE = 6
+"""So many rounds nobody died in, although there was work: what is left of the plan will not be reached."""
+RANDOM_KILLS = 8
+REST_S_MAX = 60.0
+COUNTS = {"planner": 2, "executor": 2}
+SETTINGS = {
+    "ANCHORWATCH_MODEL": "rules",
+    "ANCHORWATCH_PROBE_INTERVAL_S": "1",
+    "ANCHORWATCH_DEBOUNCE_P0_S": "0.1",
+    "ANCHORWATCH_DEBOUNCE_P1_S": "0.2",
+    "ANCHORWATCH_SWEEP_S": "5",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What came of one seed. ``crashes``: processes that ended by themselves, and tracebacks in their logs."""
+
+    seed: int
+    seconds: float
+    reached: Counter[Edge]
+    kills: int
+    turns: int
+    commands: int
+    violations: tuple[Violation, ...]
+    crashes: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations and not self.crashes
+
+    def count(self, promise: str) -> int:
+        """How often a promise was broken."""
+        return sum(each.promise == promise for each in self.violations)
+
+
+async def run_trial(subject: Subject, seed: int, root: Path, tell: Callable[[Death], None]) -> Trial:
+    """Run one seed in the empty directory ``root``; afterwards nothing of it runs.
+
+    Raises:
+        DidNotStart: the mesh does not start.
+    """
+    began = time.monotonic()
+    notes = root / "calls.jsonl"
+    services = (*SERVICES, *companions())
+    with Receivers(root / "told") as receivers:
+        mesh = CrashMesh(
+            root,
+            {service: COUNTS.get(service, 1) for service in services},
+            {**SETTINGS, "ANCHORWATCH_NOTIFY": str(receivers.routes), recording.VARIABLE: str(notes)},
+            kept=(pack_prefix(subject.pack.name),),
+        )
+        reaper = Reaper(mesh, make_plan(seed, mesh.instances, RANDOM_KILLS), tell)
+        try:
+            await mesh.open()
+            async with mesh.bus() as bus:
+                actor = Actor(mesh, bus, subject.agent)
+                await _work(subject, actor, reaper)
+                evidence, late = await _judge(subject, actor, notes, receivers)
+        finally:
+            mesh.close()
+    violations = [*late, *check(evidence)]
+    return Trial(
+        seed=seed,
+        seconds=time.monotonic() - began,
+        reached=reaper.reached,
+        kills=len(reaper.deaths),
+        turns=len(evidence.history.of_kind(Kind.TURN_ENDED)),
+        commands=len(evidence.history.commands),
+        violations=tuple(violations),
+        crashes=(*reaper.crashes, *mesh.faults()),
+    )
+
+
+async def _work(subject: Subject, actor: Actor, reaper: Reaper) -> None:
+    """Give it work, while its processes die."""
+    await reaper.arm()
+    reaping = asyncio.create_task(reaper.run(), name="reaper")
+    try:
+        await actor.make()
+        number = last = deaths = 0
+        while number < ROUNDS or (not reaper.done and number - last < PATIENCE):
+            number += 1
+            for stimulus in await subject.exercise(_environment(subject, actor.bus), number):
+                await actor.tell(stimulus)
+            await disturb(actor, number)
+            await asyncio.sleep(PAUSE_S)
+            if number % 2 == 0:
+                with contextlib.suppress(DidNotHappen):
+                    await rest(actor.journal, actor.acknowledged, ROUND_S_MAX)
+            if len(reaper.deaths) > deaths:
+                last, deaths = number, len(reaper.deaths)
+            if reaping.done():
+                reaping.result()
+    finally:
+        reaping.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await reaping
+    await reaper.disarm()
+    await _in_peace(subject, actor, number)
+
+
+async def _in_peace(subject: Subject, actor: Actor, before: int) -> None:
+    """Each exercise once more while nobody dies: what is said of a call is else hidden by the death of its executor."""
+    for number in range(before + 1, before + subject.exercises + 1):
+        for stimulus in await subject.exercise(_environment(subject, actor.bus), number):
+            await actor.tell(stimulus)
+        with contextlib.suppress(DidNotHappen):
+            await rest(actor.journal, actor.acknowledged, ROUND_S_MAX)
+
+
+async def _judge(
+    subject: Subject, actor: Actor, notes: Path, receivers: Receivers
+) -> tuple[Evidence, list[Violation]]:
+    """Everything that is known of the session, once it is at rest; and that it does not come to rest, if so."""
+    late = []
+    try:
+        history = await rest(actor.journal, actor.acknowledged, REST_S_MAX)
+    except DidNotHappen as error:
+        late = [Violation("lost", f"{error}")]
+        history = await actor.journal.history()
+    runtime = await subject.pack.connect(_environment(subject, actor.bus))
+    try:
+        evidence = await collect(
+            actor.ref,
+            history,
+            actor.acknowledged,
+            classes={tool.name: tool.effect_class for tool in subject.pack.tools(subject.agent)},
+            notes=notes,
+            runtime=runtime,
+            receivers=receivers,
+        )
+    finally:
+        await runtime.close()
+    return evidence, late
+
+
+def _environment(subject: Subject, bus: Bus) -> PackEnvironment:
+    return PackEnvironment(bus, WORKSPACE, subject.agent, pack_settings(subject.pack.name))

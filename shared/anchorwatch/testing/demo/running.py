@@ -1,0 +1,134 @@
+"""``anchorwatch demo``: sets the stage, plays the story, judges what was seen, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import random
+import secrets
+
+from pydantic import SecretStr
+
+from anchorwatch.cli.ending import ended_by_signals, undisturbed
+from anchorwatch.cli.progress import Told
+from anchorwatch.core.errors import AnchorWatchError
+from anchorwatch.mesh.credentials import CLI, SERVICES, Credentials, companions
+from anchorwatch.service.connect import connect
+from anchorwatch.settings import load
+from anchorwatch.testing.demo import report
+from anchorwatch.testing.demo.checks import Check, check_all
+from anchorwatch.testing.demo.evidence import Evidence
+from anchorwatch.testing.demo.receiver import Receiver
+from anchorwatch.testing.demo.stage import Stage
+from anchorwatch.testing.demo.story import HEARTBEAT_S, Story
+
+CHANNEL = "demo"
+EXECUTORS = 2
+SEED_MAX = 2**32
+COLLECT_S_MAX = 30.0
+
+
+def run(*, as_json: bool = False, keep: bool = False, seed: int | None = None) -> int:
+    """Play it; returns 0 when everything was as promised, else 1."""
+    tell = Told(as_json)
+    seed = secrets.randbelow(SEED_MAX) if seed is None else seed
+    tell(f"the incident, on real processes (seed {seed})")
+    evidence, broken = Evidence(), ""
+    left: list[int] = []
+    with ended_by_signals():
+        stage = Stage()
+        stage.settings = _settings(stage)
+        try:
+            evidence, broken = _play(stage, seed, tell)
+        finally:
+            with undisturbed():
+                left = _leave(stage, keep=keep)
+    checks = [] if not evidence.jobs else check_all(evidence)
+    checks += [_story_ended(broken), _nothing_left(stage, left, keep=keep)]
+    tell("the mesh is stopped" + (f"; its data are kept in {stage.root}" if keep else ""))
+    outcome = report.Outcome(
+        seed, round(tell.seconds, 1), tuple(checks), evidence, kept=str(stage.root) if keep else None
+    )
+    print(json.dumps(outcome.to_json(), indent=2, default=str) if as_json else outcome.to_text())
+    return 0 if outcome.ok else 1
+
+
+def _play(stage: Stage, seed: int, tell: Told) -> tuple[Evidence, str]:
+    """What was seen; and, when the story broke off, why."""
+    secret = f"whsec_{base64.b64encode(secrets.token_bytes(24)).decode()}"
+    with Receiver(secret) as receiver:
+        _write_routes(stage, receiver.url, secret)
+        # With the yard, and without what a first start would add: the agent, its session, a first turn.
+        only = [word for name in (*SERVICES, *companions()) for word in ("--only", name)]
+        stage.up("--bare", *only, "--scale", f"executor={EXECUTORS}")
+        tell(
+            f"the mesh is up: {len(stage.rows())} processes on {stage.mesh.nats_url}, data in {stage.data.root}"
+        )
+        return asyncio.run(_tell_story(stage, receiver, seed, tell))
+
+
+async def _tell_story(stage: Stage, receiver: Receiver, seed: int, tell: Told) -> tuple[Evidence, str]:
+    credentials = Credentials.load(stage.data)
+    assert credentials is not None  # noqa: S101 - the mesh that runs there has made them
+    password = SecretStr(credentials.passwords[CLI])
+    settings = load(nats_url=stage.mesh.nats_url, nats_user=CLI, nats_password=password)
+    bus = await connect(settings, "anchorwatch-demo")
+    story = Story(stage, bus, receiver, random.Random(seed), tell)  # noqa: S311 - it chooses moments, and hides nothing
+    broken = ""
+    try:
+        try:
+            await story.play()
+        except AnchorWatchError as error:
+            broken = str(error)
+            tell(f"the story breaks off: {error}")
+        try:
+            async with asyncio.timeout(COLLECT_S_MAX):
+                await story.collect()
+        except (AnchorWatchError, TimeoutError) as error:
+            broken = broken or f"the evidence could not be read: {error}"
+    finally:
+        await bus.close()
+    return story.evidence, broken
+
+
+def _settings(stage: Stage) -> dict[str, str]:
+    """The mesh's settings: no language model, and a heartbeat so slow that it cannot be what wakes the agent."""
+    return {
+        "ANCHORWATCH_MODEL": "rules",
+        "ANCHORWATCH_HEARTBEAT_S": f"{HEARTBEAT_S:g}",
+        "ANCHORWATCH_NOTIFY": str(stage.root / "notify.toml"),
+    }
+
+
+def _write_routes(stage: Stage, url: str, secret: str) -> None:
+    routes = stage.root / "notify.toml"
+    routes.write_text(
+        f'[[channel]]\nname = "{CHANNEL}"\nkind = "webhook"\nurl = "{url}"\nsecret = "{secret}"\non = ["turn_ended"]\n',
+        encoding="utf-8",
+    )
+    routes.chmod(0o600)
+
+
+# ---------------------------------------------------------------- the end
+
+
+def _leave(stage: Stage, *, keep: bool) -> list[int]:
+    try:
+        return stage.end()
+    finally:
+        if not keep:
+            stage.remove()
+
+
+def _story_ended(broken: str) -> Check:
+    return Check(
+        "the story is played to its end", "all of it happened", broken or "all of it happened", not broken
+    )
+
+
+def _nothing_left(stage: Stage, left: list[int], *, keep: bool) -> Check:
+    there = stage.root.exists()
+    expected = f"processes: none; directory: {'kept' if keep else 'none'}"
+    seen = f"processes: {', '.join(map(str, left)) or 'none'}; directory: {('kept' if keep else stage.root) if there else 'none'}"
+    return Check("nothing is left", expected, seen, seen == expected)
