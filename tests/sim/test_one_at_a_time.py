@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anchorwatch.bus.sim.loop import run as run_virtual
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
@@ -18,6 +17,7 @@ from anchorwatch.core.tools import ToolSpec
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.packs import registry
 from anchorwatch.packs.port import PackEnvironment, Reconciled, ToolContext, ToolResult
+from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 
 from tests.sim.test_quarantine import last_of_kind, quarantined, restart_planner, rot

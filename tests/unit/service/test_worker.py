@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 from anchorwatch.bus.port import ConsumerSpec, Message, Stored
-from anchorwatch.bus.sim import SimServer, run
 from anchorwatch.core.errors import BadInput, NewerSchema, Unavailable
 from anchorwatch.core.letters import Address
 from anchorwatch.service import worker as engine
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.letters import DeadLetters, address_of
 from anchorwatch.service.worker import Done, Malformed, NoAnswer, Result, RetryIn, Skip, Worker
+from anchorwatch.testing.bus import SimServer, run
 from anchorwatch.topology.streams import DEAD, STREAMS, StreamSpec
 
 from tests.support.letters import letters
