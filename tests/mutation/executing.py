@@ -119,9 +119,9 @@ _ORDER = (
     ),
     _one(
         "an event is acked though a session could not take it",
-        "services/observer/anchorwatch_observer/routing.py",
-        "done = item.error is None or await self._letters.failed(item.address, item.error)",
-        "done = True",
+        "shared/anchorwatch/service/worker.py",
+        "        result: Result = Done()\n        if error is not None:\n",
+        "        result: Result = Done()\n        if False:\n",
         "tests/sim/test_dead_letters_observer.py::test_a_letter_that_is_retried_is_done_once_it_can_be_and_opens_again_while_it_cannot",
     ),
 )

@@ -15,9 +15,9 @@ from anchorwatch.service.retries import DeadLetterRetrier
 
 from anchorwatch_notifier import routes
 from anchorwatch_notifier.channels import Channel, make_channel
-from anchorwatch_notifier.desk import CONSUMER, LETTERS, SERVICE, Desk
 from anchorwatch_notifier.letter_notices import read_letter_notice
 from anchorwatch_notifier.sender import Sender
+from anchorwatch_notifier.worker import CONSUMER, LETTERS, SERVICE, NoticeWorker
 
 ChannelOf = Callable[[routes.Route, structlog.stdlib.BoundLogger], Channel]
 
@@ -31,15 +31,15 @@ async def run(
     known = routes.load(context.settings.notify) if known is None else known
     senders = [make_sender(context, route, channel_of(route, context.log)) for route in known]
     letters = DeadLetters(context)
-    journal = Desk(context, senders, letters)
-    dead = Desk(context, senders, letters, LETTERS, read_letter_notice)
+    journal = NoticeWorker(context, senders, letters)
+    dead = NoticeWorker(context, senders, letters, LETTERS, read_letter_notice)
     try:
         async with asyncio.TaskGroup() as work:
             work.create_task(journal.run(), name="journal")
             work.create_task(dead.run(), name="dead letters")
-            for desk, stream in ((journal, CONSUMER.stream), (dead, LETTERS.stream)):
+            for worker, stream in ((journal, CONSUMER.stream), (dead, LETTERS.stream)):
                 retrier = DeadLetterRetrier(
-                    context, letters, desk, SERVICE, f"dead-{SERVICE}-{stream.lower()}", _of(stream)
+                    context, letters, worker, SERVICE, f"dead-{SERVICE}-{stream.lower()}", _of(stream)
                 )
                 work.create_task(retrier.run(), name=f"letters of {stream}")
     finally:

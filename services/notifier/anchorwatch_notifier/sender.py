@@ -16,6 +16,7 @@ from anchorwatch.core.errors import Fenced
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.deliveries import Delivery, DeliveryJournal, DeliveryState, Standing
 from anchorwatch.service.context import Clock, Peers
+from anchorwatch.service.worker import Done, Result, RetryIn
 
 from anchorwatch_notifier.channels import Channel, NotSent
 from anchorwatch_notifier.notices import Notice
@@ -60,8 +61,8 @@ class Sender:
         # One and the same may be called for by its record and by its dead letter at once.
         self._under_way: set[str] = set()
 
-    async def deliver(self, notice: Notice, *, first: bool) -> float | None:
-        """Bring the delivery as far as can be done now. None: it has ended; else seconds until it is worth another try.
+    async def deliver(self, notice: Notice, *, first: bool) -> Result:
+        """Bring the delivery as far as is possible now. Done: it has ended.
 
         ``first``: nobody can have tried before.
 
@@ -71,14 +72,14 @@ class Sender:
         id_ = notice.delivery_id(self.route.name)
         wait_s = BUSY_S if id_ in self._under_way else self._wait_s()
         if wait_s:
-            return wait_s
+            return RetryIn(wait_s)
         self._under_way.add(id_)
         try:
             standing = Standing() if first else await self._journal.load(notice.ref, id_)
-            return None if standing.ended else await self._advance(id_, notice, standing)
+            return Done() if standing.ended else await self._advance(id_, notice, standing)
         except Fenced:
             # Another notifier is at it, or this one's write landed although its answer was lost.
-            return BUSY_S
+            return RetryIn(BUSY_S)
         finally:
             self._under_way.discard(id_)
 
@@ -92,37 +93,37 @@ class Sender:
         # A receiver that failed is tried with one at a time.
         return BUSY_S if len(self._under_way) >= (1 if self._failures else AT_ONCE_MAX) else 0.0
 
-    async def _advance(self, id_: str, notice: Notice, standing: Standing) -> float | None:
+    async def _advance(self, id_: str, notice: Notice, standing: Standing) -> Result:
         if self._channel.deduplicates:
             return await self._send(id_, notice, standing)
         if standing.unreadable:
             await self._record(
                 id_, notice, standing, "unknown", f"its record at {standing.head} cannot be read"
             )
-            return None
+            return Done()
         claim = standing.delivery
         if claim is not None and not (claim.owner == self._me and id_ not in self._begun):
             return await self._take_up(id_, notice, standing, claim.owner)
         # Also where a claim of our own stands: what was read may be old, and hide that it was used.
         return await self._send(id_, notice, await self._record(id_, notice, standing, "claimed"))
 
-    async def _take_up(self, id_: str, notice: Notice, standing: Standing, owner: Owner) -> float | None:
+    async def _take_up(self, id_: str, notice: Notice, standing: Standing, owner: Owner) -> Result:
         """Somebody claimed it and did not end it."""
         mine = owner.instance == self._me.instance
         if not mine and await self._peers.alive(owner.instance, owner.incarnation) not in ("dead", "gone"):
-            return OTHERS_CLAIM_S
+            return RetryIn(OTHERS_CLAIM_S)
         arrived = await self._channel.arrived(id_)
         if arrived is None:
             await self._record(
                 id_, notice, standing, "unknown", "its sender died, and the channel cannot be asked"
             )
-            return None
+            return Done()
         if arrived:
             await self._record(id_, notice, standing, "sent")
-            return None
+            return Done()
         return await self._send(id_, notice, await self._record(id_, notice, standing, "claimed"))
 
-    async def _send(self, id_: str, notice: Notice, standing: Standing) -> float | None:
+    async def _send(self, id_: str, notice: Notice, standing: Standing) -> Result:
         self._begun.add(id_)
         try:
             reached(Edge.NOTIFIER_SEND_BEFORE)
@@ -133,20 +134,20 @@ class Sender:
         self._failures = 0
         await self._record(id_, notice, standing, "sent")
         self._begun.discard(id_)
-        return None
+        return Done()
 
-    async def _failed(self, id_: str, notice: Notice, standing: Standing, error: NotSent) -> float | None:
+    async def _failed(self, id_: str, notice: Notice, standing: Standing, error: NotSent) -> Result:
         age_s = (self._clock.now_ms() - notice.at_ms) / 1000
         if age_s > GIVE_UP_S:
             await self._record(id_, notice, standing, "failed", str(error))
             self._begun.discard(id_)
-            return None
+            return Done()
         self._failures += 1
         backoff_s = min(BACKOFF_S_MIN * 2.0 ** min(self._failures - 1, 20), BACKOFF_S_MAX)
         wait_s = backoff_s if error.wait_s is None else max(error.wait_s, 0.0)
         self._blocked_until = self._monotonic() + wait_s
         self._log.warning("a notification waits", id=id_, reason=str(error), wait_s=round(wait_s, 1))
-        return wait_s
+        return RetryIn(wait_s)
 
     async def _record(
         self, id_: str, notice: Notice, standing: Standing, state: DeliveryState, error: str = ""

@@ -165,6 +165,9 @@ class Worker(abc.ABC, Generic[Item]):
     async def opened(self) -> None:
         """Called when the consumer is attached, before the first message is handled."""
 
+    async def resumed(self) -> None:
+        """Called when work on the messages that an earlier process left unanswered has begun."""
+
     async def retry(self, item: Item, letter: DeadLetter) -> Result:  # noqa: ARG002
         """Handle the item of a dead letter once more."""
         result = await self.handle(item, 2)
@@ -183,6 +186,7 @@ class Worker(abc.ABC, Generic[Item]):
                 room = await self._room()
                 await self._start(left[:room])
                 left = left[room:]
+            await self.resumed()
             while not self.context.stopping.is_set():
                 deliveries = await self.intake.next(await self._room())
                 for delivery in deliveries:
@@ -348,6 +352,44 @@ class Worker(abc.ABC, Generic[Item]):
             else:
                 del self._in_hand[key]
             await self._answer(current.deliveries, RetryIn(IN_HAND_S))
+
+
+class BatchWorker(Worker[Item]):
+    """Handles the messages of one pull together, in order, before it pulls again; ``concurrency`` is the size of a batch."""
+
+    @abc.abstractmethod
+    async def handle_together(self, items: Sequence[Item]) -> Sequence[Exception | None]:
+        """Handle the items; for each the error that it failed with, None: it is done. One item must not fail the others."""
+
+    async def handle(self, item: Item, attempt: int) -> Result:  # noqa: ARG002
+        (error,) = await self.handle_together([item])
+        if error is not None:
+            raise error
+        return Done()
+
+    async def _start(self, arrivals: Sequence[_Arrival]) -> None:
+        batch = [in_hand for arrival in arrivals if (in_hand := await self._read(arrival)) is not None]
+        suspects = [in_hand for in_hand in batch if self._is_suspect(in_hand)]
+        plain = [in_hand for in_hand in batch if in_hand not in suspects]
+        errors = await self.handle_together([in_hand.item for in_hand in plain])
+        await asyncio.gather(*map(self._settle_one, plain, errors))
+        for in_hand in suspects:
+            # One that may have ended the process each time goes alone, so that no other is blamed for it.
+            await self._answer(in_hand.deliveries, await self._handle(in_hand))
+
+    def _is_suspect(self, in_hand: InHand[Item]) -> bool:
+        address = self.address(in_hand.stored, in_hand.item)
+        return (
+            self.letters is not None
+            and address is not None
+            and self.letters.suspicious(address, in_hand.attempt)
+        )
+
+    async def _settle_one(self, in_hand: InHand[Item], error: Exception | None) -> None:
+        result: Result = Done()
+        if error is not None:
+            result = await self.failed(in_hand.stored, in_hand.item, in_hand.attempt, error)
+        await self._answer(in_hand.deliveries, result)
 
 
 def _join(queue: deque[InHand[Item]], arrived: InHand[Item]) -> None:

@@ -9,8 +9,8 @@ from typing import Literal
 import pytest
 from anchorwatch.bus.port import Bus
 from anchorwatch.service.context import ServiceContext
-from anchorwatch_notifier.desk import CONSUMER
 from anchorwatch_notifier.main import run
+from anchorwatch_notifier.worker import CONSUMER
 
 from tests.support.services import Running, make_context
 from tests.support.sessions import ScriptedSession

@@ -13,6 +13,7 @@ from anchorwatch.core.effect.state import Outcome, Owner
 from anchorwatch.core.records import Kind
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.deliveries import Delivery, DeliveryJournal, Standing
+from anchorwatch.service.worker import Done, RetryIn
 from anchorwatch.topology.subjects import SessionSubjects
 from anchorwatch_notifier import routes
 from anchorwatch_notifier.main import make_sender
@@ -198,10 +199,10 @@ async def test_what_is_called_for_again_while_it_goes_out_goes_out_once_and_is_k
         return bool(box.taken)
 
     await eventually(taken)
-    assert await sender.deliver(notice, first=False), "it is to be asked for later"
+    assert isinstance(await sender.deliver(notice, first=False), RetryIn), "it is to be asked for later"
     box.opens.set()
-    assert await going_out is None
-    assert await sender.deliver(notice, first=False) is None
+    assert await going_out == Done()
+    assert await sender.deliver(notice, first=False) == Done()
     (record,) = await session.last("sent.*")
     assert record.body["state"] == "sent"
     assert len(box.taken) == 1
