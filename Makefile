@@ -1,10 +1,11 @@
-# GNU make. `make help` says what there is.
+# GNU make. `make help` lists the targets.
 
 PYTHON ?= python3
 ARGS ?=
 # Tests wait for servers and processes more than they compute: a few at once, also on two cores.
 WORKERS ?= 3
 BIN := .venv/bin
+QUICK := tests/unit tests/conformance tests/sim tests/packaging
 
 MEMBERS := pyproject.toml packs/fleet/pyproject.toml
 # What the environment was made from, and where: a moved tree has scripts and editable installs that point nowhere.
@@ -12,7 +13,7 @@ KEY := $(shell (echo '$(CURDIR)'; cat requirements.lock tools/setup_venv.py $(ME
 STAMP := .venv/.setup-$(KEY)
 
 .DEFAULT_GOAL := help
-.PHONY: setup up down status test test-containers soak long model check bench demo format lock help
+.PHONY: setup up down status quick test mutations test-containers soak long model check bench demo format lock help
 
 setup: ## make .venv with every pinned dependency (nothing to do when it is up to date)
 	@test -e $(STAMP) -a -x $(BIN)/python || { \
@@ -28,8 +29,14 @@ down: setup ## stop the mesh
 status: setup ## say what runs, and where
 	@exec $(BIN)/anchorwatch status $(ARGS)
 
-test: setup ## run the test suite (ARGS="-k name", …)
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+quick: setup ## run unit tests, conformance in memory and a short simulation: before each commit
+	ANCHORWATCH_SIM_RUNS=20 $(BIN)/pytest -n 2 --dist worksteal -q --quick $(QUICK) $(ARGS)
+
+test: setup ## run all tests except the families below (ARGS="-k name", "--seeds all", …)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/mutation $(ARGS)
+
+mutations: setup ## remove each safeguard in turn; the tests that guard it must fail
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal tests/mutation $(ARGS)
 
 test-containers: setup ## run the mesh in real containers (needs docker; as root it starts a private daemon)
 	ANCHORWATCH_TEST_CONTAINERS=1 $(BIN)/pytest tests/containers $(ARGS)

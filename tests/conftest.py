@@ -15,7 +15,7 @@ settings.load_profile("untimed")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["tests.sim.whole.plugin"]
+pytest_plugins = ["tests.support.families", "tests.sim.whole.plugin"]
 
 # A skip is for a machine that lacks something. Continuous integration lacks nothing, so there a skip hides a hole.
 SKIPS_FAIL = bool(os.environ.get("CI"))
