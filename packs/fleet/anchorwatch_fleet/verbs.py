@@ -5,50 +5,38 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from anchorwatch.cli.plugin import DataDirOption, JsonOption, say, with_bus
-
-FLEET = typer.Typer(
-    no_args_is_help=False, rich_markup_mode=None, help="Show the local fleet, queue jobs, kill instances."
-)
-JOBS = typer.Typer(no_args_is_help=False, rich_markup_mode=None, help="The fleet's work queue.")
+from anchorwatch.cli.plugin import BUS, Cli, noun, verb
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the verbs."""
-    FLEET.add_typer(JOBS, name="jobs")
-    app.add_typer(FLEET, name="fleet")
+    fleet = noun(app, "fleet", "Show the local fleet, queue jobs, or kill an instance.")
+    verb(fleet, uses=BUS)(status)
+    verb(fleet, uses=BUS)(kill)
+    verb(noun(fleet, "jobs", "Change the work queue of the fleet."), uses=BUS)(add)
 
 
-@FLEET.command("status")
-def fleet_status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:  # noqa: FBT002 - a flag of the command line
-    """Show demand, capacity, and a line for each instance."""
-    from anchorwatch_fleet import cli
+def status(cli: Cli) -> None:
+    """Show demand, capacity, and every instance."""
+    from anchorwatch_fleet import cli as fleet
 
-    told = with_bus(data_dir, cli.status)
-    say(told, cli.render_status(told), as_json=as_json)
+    found = cli.with_bus(fleet.status)
+    cli.say(found, *fleet.render_status(found).splitlines())
 
 
-@JOBS.command("add")
-def jobs_add(
-    count: Annotated[int, typer.Argument(metavar="N", help="How many.", min=1)],
-    data_dir: DataDirOption = None,
-    as_json: JsonOption = False,  # noqa: FBT002
-) -> None:
+def add(cli: Cli, count: Annotated[int, typer.Argument(metavar="N", help="Number of jobs.", min=1)]) -> None:
     """Queue N jobs: certificates of primality, 0.05 to 1 s of CPU each."""
-    from anchorwatch_fleet import cli
+    from anchorwatch_fleet import cli as fleet
 
-    ids = with_bus(data_dir, lambda bus: cli.add_jobs(bus, count))
-    say({"jobs": ids}, cli.render_added(ids), as_json=as_json)
+    ids = cli.with_bus(lambda bus: fleet.add_jobs(bus, count))
+    cli.say({"jobs": ids}, fleet.render_added(ids))
 
 
-@FLEET.command("kill")
-def fleet_kill(
-    ident: Annotated[str, typer.Argument(metavar="ID", help="An instance, as `fleet status` shows it.")],
-    data_dir: DataDirOption = None,
-    as_json: JsonOption = False,  # noqa: FBT002
+def kill(
+    cli: Cli, ident: Annotated[str, typer.Argument(metavar="ID", help="An instance of `fleet status`.")]
 ) -> None:
-    """Kill an instance's process (signal 9), to see what the agent does."""
-    from anchorwatch_fleet import cli
+    """Kill the process of an instance (signal 9)."""
+    from anchorwatch_fleet import cli as fleet
 
-    told = with_bus(data_dir, lambda bus: cli.kill(bus, ident))
-    say(told, cli.render_killed(told), as_json=as_json)
+    killed = cli.with_bus(lambda bus: fleet.kill(bus, ident))
+    cli.say(killed, fleet.render_killed(killed))

@@ -1,4 +1,4 @@
-"""What is read from a person: an agent's file, its address, JSON."""
+"""Input from people: the file of an agent, its address, JSON."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ EXERCISE = "exercise"
 def read(file: Path) -> AgentSpec:
     """The agent that a TOML file defines.
 
-    Its ``[[exercise]]`` tables are for a crash test (`read_exercise`), and no part of the definition.
+    Its ``[[exercise]]`` tables are for a crash test (`read_exercise`), and not part of the definition.
 
     Raises:
-        NotFound: there is no such file.
-        BadInput: it is no TOML, or no agent; every fault is named.
+        NotFound: the file does not exist.
+        BadInput: it is not TOML, or does not define an agent; the error names every fault.
     """
     value = _read(file)
     value.pop(EXERCISE, None)
@@ -42,16 +42,16 @@ def read_exercise(file: Path) -> tuple[Stimulus, ...]:
     """What an agent's file has a crash test tell the agent: its ``[[exercise]]`` tables, in order.
 
     Raises:
-        NotFound: there is no such file.
-        BadInput: it is no TOML, or a table says neither a message nor an event.
+        NotFound: the file does not exist.
+        BadInput: it is not TOML, or a table has neither a message nor an event.
     """
     tables = _read(file).get(EXERCISE, [])
     try:
         return tuple(_Exercise.model_validate(table).stimulus() for table in tables)
     except (ValidationError, TypeError) as error:
         raise BadInput(
-            f"{file}: an [[{EXERCISE}]] cannot be read: {error}",
-            hint='it has `message = "…"`, or `event = "SOURCE.TYPE"` and perhaps `data`; and perhaps `priority`',
+            f"{file}: an [[{EXERCISE}]] table is not valid: {error}",
+            hint='give `message = "…"`, or `event = "SOURCE.TYPE"` with optional `data`; `priority` is optional',
         ) from None
 
 
@@ -68,7 +68,7 @@ class _Exercise(BaseModel):
     @model_validator(mode="after")
     def _says_one_thing(self) -> _Exercise:
         if bool(self.message.strip()) == bool(self.event):
-            raise ValueError("say a message or an event, and not both")
+            raise ValueError("give either a message or an event")
         return self
 
     def stimulus(self) -> Stimulus:
@@ -80,7 +80,7 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise NotFound(f"there is no file {file}") from None
+        raise NotFound(f"file {file} does not exist") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadInput(
             f"{file} cannot be read: {error}", hint="an agent is a TOML file, see docs/cli.md"
@@ -96,7 +96,7 @@ def check_address(name: str) -> str:
     plain, at, version = name.partition("@")
     check_name(plain, "agent name")
     if at and not version.isdecimal():
-        raise BadInput(f"{version!r} is no version", hint="write NAME@NUMBER")
+        raise BadInput(f"{version!r} is not a version", hint="write NAME@NUMBER")
     return name
 
 
@@ -104,11 +104,11 @@ def parse_json(text: str) -> Any:  # noqa: ANN401 - JSON
     """Read JSON from the command line.
 
     Raises:
-        BadInput: it is none.
+        BadInput: it is not JSON.
     """
     try:
         return json.loads(text)
     except ValueError as error:
         raise BadInput(
-            f"--data is no JSON: {error}", hint='quote it for the shell: \'{"id": "w-3"}\''
+            f"--data is not valid JSON: {error}", hint='quote it for the shell: \'{"id": "w-3"}\''
         ) from None

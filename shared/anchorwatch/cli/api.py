@@ -30,7 +30,7 @@ from anchorwatch.core.errors import (
 TIMEOUT_S = 20.0
 """Longer than the gateway waits for any other part, so that it can say which one does not answer."""
 SILENCE_S_MAX = 60.0
-# A service that was killed is back within a second or two: worth waiting for, while a person looks on.
+# A service that was killed is back within a second or two: worth waiting for.
 RETRY_S_MAX = 8.0
 RETRY_PAUSE_S = 0.2
 PAGE_MAX = 200
@@ -84,7 +84,7 @@ class Api:
         self._client.close()
 
     def get(self, path: str, **params: Any) -> Any:  # noqa: ANN401 - JSON
-        """What stands at ``path``; parameters that are None are left out."""
+        """The JSON at ``path``; parameters that are None are left out."""
         return self._send("GET", path, params=params)
 
     def pages(self, path: str, limit: int, *, newest: bool = False, **params: Any) -> list[dict[str, Any]]:  # noqa: ANN401
@@ -111,7 +111,7 @@ class Api:
         return self._send("POST", path, body=body, headers=headers, timeout_s=timeout_s)
 
     def delete(self, path: str, *, key: str | None = None, **params: Any) -> Any:  # noqa: ANN401 - JSON
-        """Delete what stands at ``path``. Under an idempotency key (one is made), trying again is harmless."""
+        """Delete the thing at ``path``. Under an idempotency key (one is made), trying again is harmless."""
         headers = {KEY_HEADER: key or secrets.token_urlsafe(18)}
         return self._send("DELETE", path, params=params, headers=headers)
 
@@ -119,10 +119,10 @@ class Api:
         return self._send("PUT", path, body=body)
 
     def stream(self, path: str, **params: Any) -> Iterator[Event]:  # noqa: ANN401 - query parameters
-        """Server-sent events, without end: after a lost connection it goes on behind the last one.
+        """Server-sent events, without end: after a lost connection it continues after the last one.
 
         Raises:
-            Unavailable: the gateway stayed away.
+            Unavailable: the gateway did not come back.
         """
         last = ""
         deadline = time.monotonic() + self._retry_s
@@ -150,7 +150,7 @@ class Api:
             path,
             params=_given(params),
             headers={"Last-Event-ID": last} if last else {},
-            # A gateway with nothing to tell sends comments; one that is silent for longer is gone.
+            # An idle gateway sends comments; one that is silent for longer is gone.
             timeout=httpx2.Timeout(TIMEOUT_S, read=SILENCE_S_MAX),
         ) as response:
             if response.status_code != HTTPStatus.OK:
@@ -187,7 +187,7 @@ class Api:
             except httpx2.TransportError as away:
                 error = self._away(away)
             except ValueError:
-                raise Unavailable(f"what answers at {self._url} is no gateway", hint="check --url") from None
+                raise Unavailable(f"the server at {self._url} is not a gateway", hint="check --url") from None
             if time.monotonic() > deadline:
                 raise error
             time.sleep(RETRY_PAUSE_S)
@@ -197,8 +197,8 @@ class Api:
             return error
         if isinstance(error, httpx2.ReadTimeout):
             return Unavailable(
-                f"the gateway at {self._url} is there, and gave no answer in time",
-                hint="`anchorwatch doctor` says what does not answer",
+                f"the gateway at {self._url} did not answer in time",
+                hint="`anchorwatch doctor` finds the part that does not answer",
             )
         return Unavailable(f"no gateway answers at {self._url}", hint="is the mesh up? `anchorwatch status`")
 
@@ -208,19 +208,19 @@ def _given(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _error(response: httpx2.Response) -> AnchorWatchError:
-    """The error that a response is: in our one shape, or in whatever a proxy made of it."""
+    """The error of a response: from our JSON, or from whatever a proxy made of it."""
     try:
         told = response.json()
         message, hint, code = str(told["message"]), str(told.get("hint", "")), str(told.get("code", ""))
     except (ValueError, KeyError, TypeError, AttributeError):
         message, hint, code = f"the gateway answers {response.status_code}", "", ""
     if response.status_code == HTTPStatus.NOT_FOUND and not code:
-        return Unavailable("what answers there is no gateway", hint="check --url")
+        return Unavailable("the server there is not a gateway", hint="check --url")
     kind = _BY_STATUS.get(response.status_code)
     if kind is None:
         kind = Unavailable if response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR else Refused
     if kind is Unavailable and response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
-        # It would be the same again.
+        # A retry would fail the same way.
         return AnchorWatchError(message, hint=hint)
     return kind(message, hint=hint)
 
@@ -246,7 +246,7 @@ def _events(lines: Iterator[str]) -> Iterator[Event | None]:
 
 
 def _name() -> dict[str, str]:
-    """The header that says who works here, for the records: the account's name, where it can be told and written."""
+    """The header with the name of the account, for the journal; none where the name is unknown or not plain text."""
     try:
         name = getpass.getuser()
     except (OSError, KeyError):

@@ -11,12 +11,12 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from anchorwatch.cli.show import table
+from anchorwatch.cli.render import table
 from anchorwatch.service.readiness import READY_FD
 from anchorwatch.settings import FILE, PREFIX, SECRET_FILE_SUFFIX, Settings, load, secret_names
 
 MASKED = "********"
-# Ours, and no settings: between the supervisor and its children, and for tests.
+# Ours, but not settings: between the supervisor and its children, and for tests.
 OTHER_VARIABLES = (READY_FD, f"{PREFIX}FAILPOINTS", f"{PREFIX}TRACEBACK", f"{PREFIX}TEST_")
 
 
@@ -47,10 +47,10 @@ def run(*, as_json: bool, markdown: bool) -> None:
         settings = {each.name: _as_json(each) for each in shown}
         print(json.dumps({"settings": settings, "unknown_variables": unknown}, indent=2))
         return
-    print(table(["setting", "value", "from", "what it does"], [
+    print(table(["setting", "value", "from", "meaning"], [
         [each.variable, _text(each.value), each.source, each.description] for each in shown]))  # fmt: skip
     for variable in unknown:
-        print(f"{variable} is set, and is no setting")
+        print(f"{variable} is set, but is not a setting")
 
 
 def survey(settings: Settings) -> list[Shown]:
@@ -70,7 +70,7 @@ def markdown_table() -> str:
 
 
 def unknown_variables() -> list[str]:
-    """Variables with our prefix that are no settings: most likely misspelt."""
+    """Variables with our prefix that are not settings: most likely misspelt."""
     known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
     known |= {f"{PREFIX}{name.upper()}{SECRET_FILE_SUFFIX}" for name in secret_names()}
     return sorted(

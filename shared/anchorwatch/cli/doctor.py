@@ -16,7 +16,7 @@ from typing import Any
 
 from anchorwatch.cli import doctor_bus, doctor_wakes, running
 from anchorwatch.cli.checks import Check, failed, note, passed
-from anchorwatch.cli.show import local_time, many
+from anchorwatch.cli.render import local_time, many
 from anchorwatch.cli.target import bus_settings
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.mesh import nats_server

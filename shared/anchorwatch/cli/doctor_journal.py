@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from anchorwatch.bus.port import Bus, Stored
 from anchorwatch.cli.checks import Check, failed, named, passed, session
-from anchorwatch.cli.show import local_time
+from anchorwatch.cli.render import local_time
 from anchorwatch.codec import decode_anchor
 from anchorwatch.core.errors import AnchorWatchError, Damaged
 from anchorwatch.core.names import SessionRef

@@ -1,6 +1,6 @@
-"""Which processes of a mesh are heard of now, by the entries of their presence on the server's own clock.
+"""Which processes of a mesh send heartbeats now: their presence entries, by the clock of the server.
 
-That a process once said it was ready says nothing of now: it may have been stopped since, or hang.
+A process that announced itself ready may have stopped or hang since.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Heard:
 
 
 def add(state: Row, data: DataDir) -> dict[str, Any]:
-    """What the supervisor says, with ``ready`` true only of what is heard of now, and ``heard_at`` (ISO 8601, or None).
+    """The supervisor's status, with ``ready`` true only with a current heartbeat, and ``heard_at`` (ISO 8601, or None).
 
-    ``announced``: the process has said since its start that it is ready.
-    ``bus``: whether the NATS server answers; while it does not, of no process it is known whether it works.
+    ``announced``: the process has announced itself ready since its start.
+    ``bus``: whether the NATS server answers; while it does not, the state of the processes is unknown.
     """
     rows: Sequence[Row] = state["processes"]
     heard = asyncio.run(_ask(rows, str(state["nats_url"]), data))
@@ -64,7 +64,7 @@ def judge(row: Row, heard: Heard | None) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         return {"ready": False, "heard_at": None}
     lately = heard.now_ms - beat.time_ms <= lease_ms
-    # The entry of a former process of this name tells nothing of this one.
+    # An entry of a former process of this name does not count.
     return {
         "ready": bool(row["ready"] and mine and lately),
         "heard_at": iso(beat.time_ms) if mine else None,
@@ -72,7 +72,7 @@ def judge(row: Row, heard: Heard | None) -> dict[str, Any]:
 
 
 async def _ask(rows: Sequence[Row], nats_url: str, data: DataDir) -> Heard | None:
-    """None: the server does not answer. Also of a mesh that is only starting, or ending: it need not say so of itself."""
+    """None: the server does not answer, or the mesh is starting or stopping."""
     credentials = Credentials.load(data)
     if credentials is None:
         return None

@@ -1,11 +1,11 @@
-"""What holds a session, in words."""
+"""What holds a session, as text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from anchorwatch.cli.show import local_time
+from anchorwatch.cli.render import local_time
 
 NAMES = {
     "pause": "paused",
@@ -16,18 +16,18 @@ NAMES = {
 
 
 def held(row: Mapping[str, Any]) -> str:
-    """What holds a session, in one line; empty: nothing does."""
+    """What holds a session, in one line; empty: nothing."""
     return "; ".join(map(_hold, row.get("held") or []))
 
 
-def until_what(value: Mapping[str, Any]) -> list[str]:
-    """What an accepted thing waits for, as its answer says, and the verb that lets it go on: a line each; empty: nothing."""
+def blocked_by(value: Mapping[str, Any]) -> list[str]:
+    """What blocks an accepted input or order, with the verb that unblocks it: a line each; empty: nothing."""
     session, status = value.get("session"), value.get("session_status")
     found = []
     if status == "paused":
-        found.append(f"the session is paused; `anchorwatch resume {session}` lets it go on")
+        found.append(f"the session is paused; `anchorwatch resume {session}` resumes it")
     if status == "quarantined":
-        found.append(f"the session is quarantined; `anchorwatch repair {session}` mends it")
+        found.append(f"the session is quarantined; `anchorwatch repair {session}` repairs it")
     return found + [_switched(each) for each in value.get("kill_switches") or []]
 
 

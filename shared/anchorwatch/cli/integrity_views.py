@@ -1,41 +1,41 @@
-"""What was found in a session's journal, for people."""
+"""Damage of a session's journal, and its repair, as text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from anchorwatch.cli.show import local_time, one_line
+from anchorwatch.cli.render import Output, local_time, one_line
 
 Row = Mapping[str, Any]
 
 
 def show_examination(found: Row) -> None:
-    """Each finding with what follows from it, each repair, and a last line that says whether all is well."""
+    """Print each finding with its consequence, each repair, and a summary."""
     for finding in found["findings"]:
         show_finding(finding)
         accepted = finding["accepted_at"]
-        print(
+        Output.lines(
             f"    {finding['consequence']}" + (f"; accepted by the repair at {accepted}" if accepted else "")
         )
     for repair in found["repairs"]:
         note = f": {one_line(repair['note'])}" if repair["note"] else ""
-        print(
+        Output.lines(
             f"repaired at {repair['sequence']} by {one_line(repair['by'])}, {local_time(repair['at'])}{note}"
         )
-    print(summary(found))
+    Output.lines(summary(found))
 
 
 def show_finding(finding: Row) -> None:
-    """Where, and what."""
+    """Print a finding: its place and what is wrong."""
     first, through = finding["sequence"], finding["through"]
     where = f"sequence {first}" if first == through else f"sequences {first} to {through}"
     register = f" ({finding['register']})" if finding["register"] else ""
-    print(f"{where}{register}: {finding['trouble']}: {one_line(finding['what'])}")
+    Output.lines(f"{where}{register}: {finding['trouble']}: {one_line(finding['what'])}")
 
 
 def summary(found: Row) -> str:
-    """The last line."""
+    """One line on the state of the journal."""
     session, records = found["session"], found["records"]
     left = sum(finding["accepted_at"] is None for finding in found["findings"])
     if left:
@@ -45,25 +45,27 @@ def summary(found: Row) -> str:
             else f"{session} is damaged"
         )
         return f"{said}; `anchorwatch repair {session}` shows what can be done"
-    state = "" if found["runs"] else f"; it does not run: {found['status']}"
+    state = "" if found["runs"] else f"; stopped: {found['status']}"
     if found["findings"]:
-        return f"{session}: {records} records, whole but for what was accepted{state}"
+        return f"{session}: {records} records, whole except for accepted damage{state}"
     return f"{session}: {records} records, whole{state}"
 
 
 def show_plan(plan: Row) -> None:
-    """What a repair would do: each finding with what it will mean, then what becomes of the session."""
+    """Print the effect of a repair: on each finding, then on the session."""
     for remedy in plan["remedies"]:
         show_finding(remedy)
-        print(f"    {remedy['meaning']}")
+        Output.lines(f"    {remedy['meaning']}")
     if not plan["restarts"]:
-        print(f"{plan['session']} runs; nothing of it changes but what is accepted")
+        Output.lines(f"{plan['session']} runs; the repair only records what is accepted")
         return
     if plan["ends_turn"]:
-        print(
-            f"turn {plan['run_id']} ({plan['ends_turn']}) ends failed; none of its commands starts any more"
+        Output.lines(
+            f"turn {plan['run_id']} ({plan['ends_turn']}) ends failed; none of its commands will start"
         )
     for call in plan["unclear"]:
-        print(f"{call} is left to a person: `anchorwatch effects {call}`")
-    print(f"objectives and constraints are those of the anchor at {plan['anchor_of']}")
-    print(f"{plan['session']} goes on behind sequence {plan['behind']}, with run {plan['run_id'] + 1}")
+        Output.lines(f"{call} needs a person: `anchorwatch effects {call}`")
+    Output.lines(f"objectives and constraints: from the anchor at {plan['anchor_of']}")
+    Output.lines(
+        f"{plan['session']} continues after sequence {plan['behind']}, with run {plan['run_id'] + 1}"
+    )

@@ -1,111 +1,106 @@
-"""The command line: `main` runs a verb; its errors are one line each, with the way out."""
+"""The command line: `main` runs a verb. An error is one line on stderr that says what to do."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 from importlib.metadata import entry_points
 
 import typer
 
-from anchorwatch.cli.options import takes_no_address
+from anchorwatch.cli.render import SafeStream
+from anchorwatch.cli.verb import APP, PROGRAM
 from anchorwatch.core.errors import AnchorWatchError
 
-PROGRAM = "anchorwatch"
-VERBS = "anchorwatch.verbs"
-"""The entry-point group of functions that add verbs of packs to the command line."""
 USAGE = 2
 INTERRUPTED = 130
 TRACEBACK = "ANCHORWATCH_TRACEBACK"
-ADDRESS_OPTIONS = ("--url", "--token")
+NOUNS = (
+    "mesh",
+    "sessions",
+    "orders",
+    "kill_switches",
+    "schedules",
+    "agents",
+    "requests",
+    "effects",
+    "events",
+    "models",
+    "journal_verbs",
+    "dead_letters",
+    "installation",
+)
+"""The modules that add the verbs, in the order of the help."""
+VERBS = "anchorwatch.verbs"
+"""The entry-point group of functions that add verbs of packs to the command line."""
+COMPLETION = f"_{PROGRAM.upper()}_COMPLETE"
 
 
+@functools.cache
 def build() -> typer.Typer:
-    """The verbs."""
-    from anchorwatch.cli import (
-        control_verbs,
-        effect_verbs,
-        journal_verbs,
-        kill_verbs,
-        letter_verbs,
-        list_verbs,
-        mesh_verbs,
-        model_verbs,
-        own_verbs,
-        reset_verbs,
-        schedule_verbs,
-        session_verbs,
-        showing_verbs,
-    )
-
-    app = typer.Typer(
-        name=PROGRAM,
-        help="Anchor Watch: autonomous agents on real systems, made safe to leave alone.",
-        add_completion=False,
-        context_settings={"max_content_width": 110},
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-    )
-    for module in (
-        mesh_verbs,
-        session_verbs,
-        control_verbs,
-        reset_verbs,
-        kill_verbs,
-        schedule_verbs,
-        showing_verbs,
-        effect_verbs,
-        list_verbs,
-        model_verbs,
-        journal_verbs,
-        letter_verbs,
-        own_verbs,
-    ):
-        module.add_to(app)
+    """The program with all verbs."""
+    for name in NOUNS:
+        import_module(f"anchorwatch.cli.{name}")
     for entry in sorted(entry_points(group=VERBS)):
-        entry.load()(app)
-    return app
+        entry.load()(APP)
+    return APP
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a verb; returns the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     if len(words) == 2 and words[0] == "serve" and not words[1].startswith("-"):  # noqa: PLR2004 - verb and service
-        # Seven processes start so at once: none of them needs the other verbs.
+        # The supervisor starts seven processes this way at once: none of them needs the other verbs.
         from anchorwatch.service import runner
 
         return runner.main(words[1])
-    if not words:
+    with _safe_output():
+        return _run(words)
+
+
+def _run(words: list[str]) -> int:
+    if not words and COMPLETION not in os.environ:
         build()(["--help"], prog_name=PROGRAM, standalone_mode=False)
         return USAGE
     try:
         result = build()(words, prog_name=PROGRAM, standalone_mode=False)
-        # Flushed here, where a closed pipe can still be told from a failure.
+        # Flushed here, where a closed pipe can be told from a failure.
         sys.stdout.flush()
     except AnchorWatchError as error:
         return fail(str(error), error.exit_code)
     except typer.exceptions.TyperException as error:
         context = getattr(error, "ctx", None)
-        said = error.format_message().rstrip(".")
         path = context.command_path if context is not None else PROGRAM
-        option = getattr(error, "option_name", "")
-        if option in ADDRESS_OPTIONS:
-            return fail(str(takes_no_address(path.removeprefix(PROGRAM).strip(), option)), USAGE)
-        return fail(f"{said} (see `{path} --help`)", USAGE)
+        return fail(f"{error.format_message().rstrip('.')} (see `{path} --help`)", USAGE)
     except (typer.exceptions.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except (BrokenPipeError, SystemExit) as end:
-        return _unheard(end)
+        return _reader_gone(end)
     except Exception as error:
-        # A fault of this program. People get a line, and those who mend it the rest.
+        # A fault of this program: a line for people, the traceback for those who repair it.
         if os.environ.get(TRACEBACK):
             raise
-        return fail(f"internal error: {error!r} (please report it; {TRACEBACK}=1 shows where)", 1)
+        return fail(f"internal error: {error!r} (please report it; {TRACEBACK}=1 prints the traceback)", 1)
     return result if isinstance(result, int) else 0
 
 
-def _unheard(end: BrokenPipeError | SystemExit) -> int:
-    """Whoever read our output has had enough of it (`| head`): no failure, and nothing more to say.
+@contextlib.contextmanager
+def _safe_output() -> Iterator[None]:
+    """Let nothing that a verb or a library prints control the terminal: much of it was written by models and strangers."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = SafeStream(sys.stdout), SafeStream(sys.stderr)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _reader_gone(end: BrokenPipeError | SystemExit) -> int:
+    """The reader of our output has closed the pipe (`| head`): not a failure.
 
     While a verb still writes, typer makes a `SystemExit` of it.
     """
@@ -116,7 +111,7 @@ def _unheard(end: BrokenPipeError | SystemExit) -> int:
 
 
 def fail(message: str, code: int) -> int:
-    """Say what went wrong, in one line."""
+    """Print an error, in one line."""
     line = " ".join(message.split())
     sys.stderr.write(f"{PROGRAM}: {line}\n")
     return code

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from anchorwatch.cli.show import one_line
+from anchorwatch.cli.render import one_line
 from anchorwatch.core.errors import BadInput
 from anchorwatch.models.probe import Probe, Report
 from anchorwatch.models.probe_client import Client
@@ -58,12 +58,12 @@ async def _ask(wish: Wish) -> Report:
 
 def _key(wish: Wish) -> str:
     if wish.key is not None and wish.key_file is not None:
-        raise BadInput("--key and --key-file name two keys", hint="give one of them")
+        raise BadInput("--key and --key-file give two keys", hint="give one of them")
     if wish.key_file is not None:
         try:
             key = wish.key_file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError):
-            raise BadInput(f"{wish.key_file} cannot be read", hint="name a file that holds the key") from None
+            raise BadInput(f"{wish.key_file} cannot be read", hint="give a file that holds the key") from None
     elif wish.key is not None:
         key = wish.key.strip()
     else:
@@ -73,7 +73,7 @@ def _key(wish: Wish) -> str:
         key = settings.model_key.get_secret_value().strip() if settings.model_key and same else ""
     if not re.fullmatch(r"[\x21-\x7e]*", key):
         raise BadInput(
-            "the key holds a character that no HTTP header may hold",
+            "the key has a character that is not valid in an HTTP header",
             hint="give the key alone, without quotes",
         )
     return key

@@ -1,48 +1,13 @@
 """The public module for verbs of packs: a function of the entry-point group `anchorwatch.verbs` gets the `typer` app.
 
-`with_bus` runs a coroutine on a connected bus; `say` prints a value as JSON or as text.
+    def add_to(app: typer.Typer) -> None:
+        rooms = noun(app, "rooms", "List or lock rooms.")
+        verb(rooms, "list", BUS)(list_rooms)
+
+A verb's first parameter is a `Cli`: the client of the API, ``with_bus`` to connect to NATS, and the output.
 """
 
-from __future__ import annotations
+from anchorwatch.cli.render import Column
+from anchorwatch.cli.verb import API, BUS, NOTHING, Cli, noun, verb
 
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import TypeVar
-
-from anchorwatch.bus.port import Bus
-from anchorwatch.cli.options import DataDirOption, JsonOption
-
-__all__ = ["DataDirOption", "JsonOption", "say", "with_bus"]
-
-T = TypeVar("T")
-CONNECT_S_MAX = 5.0
-
-
-def with_bus(data_dir: Path | None, use: Callable[[Bus], Awaitable[T]]) -> T:
-    """Run ``use`` on a connected bus, as the user ``cli``.
-
-    Raises:
-        Unavailable: no mesh runs there, or its NATS server does not answer.
-    """
-    import asyncio
-
-    from anchorwatch.cli.target import bus_settings
-    from anchorwatch.service.connect import connect
-
-    settings = bus_settings(data_dir)
-
-    async def run() -> T:
-        bus = await connect(settings, "anchorwatch-cli", timeout_s=CONNECT_S_MAX)
-        try:
-            return await use(bus)
-        finally:
-            await bus.close()
-
-    return asyncio.run(run())
-
-
-def say(value: object, text: str, *, as_json: bool) -> None:
-    """Print ``value`` as JSON, or ``text``."""
-    from anchorwatch.cli import views
-
-    views.say(value, text, as_json=as_json)
+__all__ = ["API", "BUS", "NOTHING", "Cli", "Column", "noun", "verb"]

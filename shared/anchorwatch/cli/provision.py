@@ -15,7 +15,7 @@ NATS_PORT = 4222
 
 
 def init(data: DataDir, nats_host: str) -> str:
-    """Write the configuration and the credentials; what is there already stays. Returns what to tell a person."""
+    """Write the configuration and the credentials; what is there already stays. Returns a text for people."""
     data.make()
     made = Credentials.load_or_make(data)
     write_private(data.nats_config, nats_server.config_text(made))
@@ -28,7 +28,7 @@ def init(data: DataDir, nats_host: str) -> str:
         write_private(data.root / "env" / f"{user}.env", _environment(made, user, nats_host))
     return (
         f"credentials and nats.conf are in {data.root}\n"
-        f"a publisher (it may publish {EVENT_ALL}, and nothing else) gets its own with:\n"
+        f"print the credentials of a publisher (it may publish {EVENT_ALL}, and nothing else) with:\n"
         f"  anchorwatch credentials publisher --data-dir {data.root}\n"
         "in compose: docker compose run --rm init credentials publisher --data-dir /run/anchorwatch"
     )
@@ -43,8 +43,8 @@ def credentials(data: DataDir, user: str) -> dict[str, str]:
     made = Credentials.load(data)
     if made is None:
         raise NotFound(
-            f"there are no credentials in {data.root}",
-            hint="`anchorwatch up` or `anchorwatch init` makes them",
+            f"no credentials in {data.root}",
+            hint="`anchorwatch up` or `anchorwatch init` creates them",
         )
     mesh = read_mesh(data) if held_by(data) is not None else None
     if user == "api":

@@ -1,4 +1,4 @@
-"""The mesh that runs on a data directory: which one, what it does, and its end."""
+"""The mesh that runs on a data directory: find it, show its status, stop it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from anchorwatch.mesh.state import MeshFile, read_mesh
 STOP_S_MAX = 30.0
 LOOK_S = 0.05
 SHOWN_MAX = 1_000
-"""More are not counted: so many are looked at in the list."""
+"""More sessions or letters than this are not counted."""
 ASKED = ("gateway", "memory")
-"""Who must be there for an answer about sessions: one that is stopped would keep everybody waiting."""
+"""The services that answer questions about sessions. If one is stopped, the question is skipped: it would only time out."""
 
 
 def data_directory(flag: Path | None) -> DataDir:
@@ -57,7 +57,7 @@ def running_mesh(data: DataDir) -> MeshFile:
 
 
 def status(data: DataDir) -> dict[str, Any]:
-    """What runs, as the supervisor says, and as far as it is heard of now (`heard.add`).
+    """The processes, as the supervisor and their presence entries (`heard.add`) tell.
 
     Raises:
         Unavailable: none runs.
@@ -68,9 +68,9 @@ def status(data: DataDir) -> dict[str, Any]:
 
 
 def attention(data: DataDir, state: dict[str, Any]) -> dict[str, Any]:
-    """What waits for a person: how many dead letters are open, and which sessions are quarantined or held, by whom and why.
+    """What needs a person: open dead letters, and quarantined or held sessions with who and why.
 
-    Null where it cannot be seen now. ``state``: as `status` gives it.
+    Null where it is unknown now. ``state``: as `status` gives it.
     """
     from anchorwatch.cli.api import Api
 
@@ -94,7 +94,7 @@ def attention(data: DataDir, state: dict[str, Any]) -> dict[str, Any]:
 def status_text(state: dict[str, Any]) -> str:
     """The status, for people."""
     from anchorwatch.cli.holding import held
-    from anchorwatch.cli.show import local_time, one_line, table
+    from anchorwatch.cli.render import local_time, one_line, table
 
     rows = [
         [
@@ -109,11 +109,11 @@ def status_text(state: dict[str, Any]) -> str:
     ]
     head = f"{'ready' if state['ready'] else 'not ready'}: {state['api_url']} · {state['nats_url']} · pid {state['pid']}"
     if not state["bus"]:
-        head += "\nthe NATS server does not answer: which of the others work is not known"
+        head += "\nthe NATS server does not answer; the state of the other processes is unknown"
     elif state.get("dead_letters_open") is None:
-        head += "\nwhat waits for a person is not known: the gateway or memory does not answer"
+        head += "\ndead letters and held sessions are unknown: the gateway or memory does not answer"
     if state.get("dead_letters_open"):
-        head += f"\ndead letters: {state['dead_letters_open']} open; `anchorwatch dead-letters` shows them"
+        head += f"\ndead letters: {state['dead_letters_open']} open; `anchorwatch dead-letters` lists them"
     for damaged in state.get("quarantined") or []:
         head += f"\nquarantined: {damaged['session']}: {one_line(damaged.get('reason', ''))}"
     for each in state.get("held") or []:
@@ -122,14 +122,14 @@ def status_text(state: dict[str, Any]) -> str:
 
 
 def said(process: dict[str, Any]) -> str:
-    """What is known now of a process, in words."""
-    from anchorwatch.cli.show import local_time
+    """The state of a process, as text."""
+    from anchorwatch.cli.render import local_time
 
     if process["ready"]:
         return "ready"
     if not process["announced"]:
         return "starting"
-    return f"not heard of since {local_time(process['heard_at'])}" if process["heard_at"] else "not heard of"
+    return f"no heartbeat since {local_time(process['heard_at'])}" if process["heard_at"] else "no heartbeat"
 
 
 def stop(data: DataDir) -> int:

@@ -1,4 +1,4 @@
-"""Which mesh a verb speaks to: the one that runs on a data directory, or one elsewhere, by its address."""
+"""The mesh that a verb uses: the one that runs on a data directory, or one elsewhere, by its address."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import httpx2
 from anchorwatch.cli.api import Api
 from anchorwatch.cli.running import running_mesh
 from anchorwatch.core.errors import BadInput
+from anchorwatch.core.names import check_name
 from anchorwatch.mesh.credentials import CLI, Credentials
 from anchorwatch.mesh.files import DataDir
 from anchorwatch.mesh.lock import held_by
@@ -19,17 +20,19 @@ from anchorwatch.settings import Settings, load
 def open_api(data_dir: Path | None, url: str | None, token: str | None, workspace: str | None = None) -> Api:
     """A client: of ``--url``, else of ``--data-dir``, else of the settings' ``url``, else of the settings' data directory.
 
-    ``workspace``: None is the one of the settings.
+    ``workspace``: by default that of the settings.
 
     Raises:
         BadInput: both were given, a token is missing, or one of them cannot be used.
         Unavailable: no mesh runs on the data directory.
     """
     if url is not None and data_dir is not None:
-        raise BadInput("--url and --data-dir name two meshes", hint="give one of them")
+        raise BadInput("--url and --data-dir select two meshes", hint="give one of them")
     settings = load()
-    # Said only when it was chosen: the gateway has a default of its own.
-    if workspace is None and "workspace" in settings.model_fields_set:
+    if workspace is not None:
+        check_name(workspace, "workspace name")
+    # Sent only when it was chosen: the gateway has a default of its own.
+    elif "workspace" in settings.model_fields_set:
         workspace = settings.workspace
     if url is None and data_dir is None:
         url = settings.url
@@ -65,7 +68,7 @@ def bus_settings(data_dir: Path | None, user: str = CLI) -> Settings:
 
 def _token(settings: Settings) -> str:
     if settings.token is None:
-        raise BadInput("a token is needed for a mesh elsewhere", hint="--token or ANCHORWATCH_TOKEN")
+        raise BadInput("no token for the mesh at --url", hint="give --token or ANCHORWATCH_TOKEN")
     return settings.token.get_secret_value()
 
 
@@ -77,12 +80,14 @@ def _checked(url: str) -> str:
     except (ValueError, httpx2.InvalidURL):
         usable = False
     if not usable:
-        raise BadInput(f"{url} is no address", hint="http://HOST:PORT or https://HOST")
+        raise BadInput(f"{url!r} is not a valid URL", hint="http://HOST:PORT or https://HOST")
     return url
 
 
 def _sendable(token: str) -> str:
-    """What is given is not repeated: it is a secret, if a wrong one."""
+    """The error does not repeat the token: it is a secret, if a wrong one."""
     if not (token.isascii() and token.isprintable()) or token != token.strip():
-        raise BadInput("this is no token: it has characters that none has", hint="copy it again, as a whole")
+        raise BadInput(
+            "the token is not valid: it has characters that a token cannot have", hint="copy the whole token"
+        )
     return token

@@ -1,4 +1,4 @@
-"""``anchorwatch up``: start the mesh, say where it is, and stay until it is told to stop."""
+"""``anchorwatch up``: start the mesh, print its addresses, and stay until it is stopped."""
 
 from __future__ import annotations
 
@@ -71,9 +71,7 @@ def parse_counts(words: tuple[str, ...]) -> dict[str, int]:
     for word in words:
         name, equals, number = word.partition("=")
         if not equals or not number.isdecimal():
-            raise BadInput(
-                f"--scale {word} cannot be read", hint="write it as NAME=N, for example executor=3"
-            )
+            raise BadInput(f"--scale {word!r} is not NAME=N", hint="for example --scale executor=3")
         counts[name] = int(number)
     return counts
 
@@ -105,11 +103,11 @@ def _follow(front: Front, data: DataDir, settings: Settings, wish: Wish) -> int:
     code = front.wait()
     if code < 0 and not front.stopping:
         raise AnchorWatchError(
-            "the supervisor was killed, and everything with it",
-            hint="`anchorwatch up` continues where it was",
+            "the supervisor was killed, and the mesh with it",
+            hint="`anchorwatch up` continues",
         )
     if code == 0:
-        print("stopped; `anchorwatch up` continues where it was", flush=True)
+        print("stopped; `anchorwatch up` continues", flush=True)
     return max(code, 0)
 
 
@@ -147,7 +145,7 @@ def greeting(
     where = "" if data.root == DataDir.at(Path(".anchorwatch")).root else f" --data-dir {data.root}"
     if settings.model == "rules":
         model = (
-            "no LLM is configured: the pack's own rules decide\n"
+            "no LLM is configured: the rules of the pack decide\n"
             "           (ANCHORWATCH_MODEL=openai, ANCHORWATCH_MODEL_NAME, ANCHORWATCH_MODEL_URL, ANCHORWATCH_MODEL_KEY)"
         )
     else:

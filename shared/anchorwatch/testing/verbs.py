@@ -7,53 +7,49 @@ from typing import Annotated
 
 import typer
 
-from anchorwatch.cli.options import JsonOption
+from anchorwatch.cli.plugin import NOTHING, Cli, verb
+
+Keep = Annotated[bool, typer.Option("--keep", help="Keep the data directory, and print its path.")]
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", metavar="N", help="Seed of the first run.", show_default="random", min=0),
+]
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the verbs."""
-    for verb in (demo, crash_test):
-        app.command()(verb)
+    verb(app, uses=NOTHING)(demo)
+    # Its own --data-dir is where its meshes are kept.
+    verb(app, "crash-test", NOTHING, without="data_dir")(crash_test)
 
 
-def demo(
-    as_json: JsonOption = False,  # noqa: FBT002
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the data directory, and say where.")] = False,  # noqa: FBT002
-    seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="Chance as in the run that printed it.", min=0)
-    ] = None,
-) -> int:
-    """Play the incident on real processes, checking itself; exit 1 if a promise is broken. About a minute."""
+def demo(cli: Cli, *, keep: Keep = False, seed: Seed = None) -> int:
+    """Run a self-checking incident on real processes. About a minute."""
     from anchorwatch.testing.demo import run
 
-    return run(as_json=as_json, keep=keep, seed=seed)
+    return run(as_json=cli.as_json, keep=keep, seed=seed)
 
 
 def crash_test(
+    cli: Cli,
+    *,
     pack: Annotated[
-        str | None,
-        typer.Option("--pack", metavar="NAME", help="An installed pack; the fleet, if nothing is named."),
+        str | None, typer.Option("--pack", metavar="NAME", help="An installed pack.", show_default="fleet")
     ] = None,
     agent: Annotated[
-        Path | None, typer.Option("--agent", metavar="FILE", help="An agent's file, and so its pack.")
+        Path | None, typer.Option("--agent", metavar="FILE", help="File of an agent, instead of --pack.")
     ] = None,
     seeds: Annotated[
-        int, typer.Option("--seeds", metavar="N", help="How many seeds.", min=1, max=10_000)
+        int, typer.Option("--seeds", metavar="N", help="Number of seeds.", min=1, max=10_000)
     ] = 3,
-    seed: Annotated[
-        int | None,
-        typer.Option("--seed", metavar="N", help="The first seed; by chance, if not given.", min=0),
-    ] = None,
-    data_dir: Annotated[
+    seed: Seed = None,
+    directory: Annotated[
         Path | None,
-        typer.Option(
-            "--data-dir", metavar="DIR", help="An empty directory for its meshes, which are kept there."
-        ),
+        typer.Option("--data-dir", metavar="DIR", help="Keep the meshes in this empty directory."),
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the data, and say where.")] = False,  # noqa: FBT002
-    as_json: JsonOption = False,  # noqa: FBT002
+    keep: Keep = False,
 ) -> int:
-    """Kill a mesh of its own at every durable edge, and count what came of it; exit 1 if a promise is broken. A minute a seed."""
+    """Kill a mesh at every durable edge and count results. A minute a seed."""
     from anchorwatch.testing.crash_test import running
 
-    return running.run(running.Wish(pack, agent, seeds, seed, data_dir, keep, as_json))
+    return running.run(running.Wish(pack, agent, seeds, seed, directory, keep, cli.as_json))

@@ -48,7 +48,7 @@ def test_killing_the_supervisor_leaves_nothing_and_the_front_says_so(mesh: Small
     os.kill(mesh.mesh.pid, signal.SIGKILL)
     assert mesh.front.wait(10) == 1
     assert mesh.front.stdout.read().endswith(
-        "the supervisor was killed, and everything with it (`anchorwatch up` continues where it was)\n"
+        "the supervisor was killed, and the mesh with it (`anchorwatch up` continues)\n"
     )
     all_gone(pids)
 

@@ -127,9 +127,9 @@ def test_a_process_that_is_stopped_is_not_called_ready(real: RealMesh) -> None:
     assert rows["planner-1"]["heard_at"]
     said = real.verb("status").stdout
     assert said.startswith("not ready:")
-    assert "planner-1   not heard of since" in said
+    assert "planner-1   no heartbeat since" in said
     told = next(each for each in real.json_of("doctor")["checks"] if each["name"] == "mesh")
-    assert (told["state"], "planner-1 (not heard of since" in told["detail"]) == ("failed", True)
+    assert (told["state"], "planner-1 (no heartbeat since" in told["detail"]) == ("failed", True)
 
     os.kill(planner, signal.SIGCONT)
     until(lambda: real.json("status")["ready"], 30)

@@ -57,7 +57,7 @@ def test_a_list_is_shown_as_it_is_written(run: Run, monkeypatch: pytest.MonkeyPa
 
 def test_a_misspelt_variable_is_pointed_at(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANCHORWATCH_HARTBEAT_S", "9")
-    assert "ANCHORWATCH_HARTBEAT_S is set, and is no setting" in run("config").out
+    assert "ANCHORWATCH_HARTBEAT_S is set, but is not a setting" in run("config").out
 
 
 def test_a_secret_file_that_is_missing_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ def test_a_process_is_ready_as_long_as_it_is_heard_of_and_then_since_when_it_is_
         assert shown(row(), await look(mine, [row()])) == "ready"
         await asyncio.sleep(LEASE_S)
         silent = await look(mine, [row()])
-        assert shown(row(), silent).startswith("not heard of since 2")
+        assert shown(row(), silent).startswith("no heartbeat since 2")
         assert judge(row(), silent)["ready"] is False
 
     run(main(), 0)
@@ -60,28 +60,28 @@ def test_what_ended_or_another_process_of_its_name_said_tells_nothing_of_it() ->
     async def main() -> None:
         _, mine, presence = await a_planner()
         other = row(pid=os.getpid() + 1)
-        assert shown(other, await look(mine, [other])) == "not heard of"
+        assert shown(other, await look(mine, [other])) == "no heartbeat"
         assert shown(row(ready=False), await look(mine, [row()])) == "starting"
         await presence.stop()
-        assert shown(row(), await look(mine, [row()])) == "not heard of"
+        assert shown(row(), await look(mine, [row()])) == "no heartbeat"
 
     run(main(), 0)
 
 
 def test_while_the_server_does_not_answer_nobody_is_called_ready() -> None:
-    assert shown(row(), None) == "not heard of"
-    assert shown(row("nats"), None) == "not heard of"
+    assert shown(row(), None) == "no heartbeat"
+    assert shown(row("nats"), None) == "no heartbeat"
     assert shown(row("nats"), Heard({}, 1)) == "ready"
 
 
 def test_what_cannot_be_seen_is_said_and_not_passed_over() -> None:
     of: dict[str, Any] = {"api_url": "a", "nats_url": "n", "pid": 1, "processes": []}
     state = {**of, "ready": False, "bus": True, "dead_letters_open": None}
-    assert "what waits for a person is not known" in status_text(state)
+    assert "dead letters and held sessions are unknown" in status_text(state)
     assert "the NATS server does not answer" in status_text({**state, "bus": False})
     assert "not known" not in status_text({**state, "dead_letters_open": 0})
 
 
 def test_an_entry_that_cannot_be_read_is_no_sign_of_life() -> None:
     for payload in (b"", b"[]", b'{"pid": 1}', b"\xff"):
-        assert shown(row(), Heard({"planner-1": Stored("s", 1, 1, payload)}, 1)) == "not heard of"
+        assert shown(row(), Heard({"planner-1": Stored("s", 1, 1, payload)}, 1)) == "no heartbeat"

@@ -59,7 +59,7 @@ def test_what_a_repair_accepted_is_told_and_exits_0(run: Run, remote: Gateway) -
     assert ran.code == 0
     assert "accepted by the repair at 99" in ran.out
     assert "repaired at 99 by ann" in ran.out
-    assert ran.out.splitlines()[-1] == "fleet: 76 records, whole but for what was accepted"
+    assert ran.out.splitlines()[-1] == "fleet: 76 records, whole except for accepted damage"
 
 
 def test_programs_get_the_whole_answer(run: Run, remote: Gateway) -> None:

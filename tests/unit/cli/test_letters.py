@@ -35,7 +35,7 @@ def test_the_list_shows_each_with_its_error(run: Run, remote: Gateway, verb: lis
 def test_what_is_listed_can_be_narrowed(run: Run, remote: Gateway) -> None:
     remote.answer(f"GET {PATH}", (200, {"data": [], "next": None}))
     words = ["--state", "open", "--service", "planner", "--session", "fleet"]
-    assert run("dead-letters", "list", *words).out.strip() == "there are no dead letters"
+    assert run("dead-letters", "list", *words).out.strip() == "no dead letters"
     assert remote.asked[-1].query | {"state": "open", "service": "planner", "session": "fleet"} == (
         remote.asked[-1].query
     )

@@ -114,7 +114,7 @@ def test_what_was_used_is_shown_by_turn_by_day_and_in_all(run: Run, remote: Gate
     turn = {"run_id": 7, "outcome": "success", "steps_count": 1, "usage": {"prompt": 50, "completion": 3}}
     remote.answer("GET /api/sessions/fleet/turns", page(turn))
     lines = run("costs", "fleet").out.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == ["run", "2026-03-17", "in"]
+    assert [line.split()[0] for line in lines[1:]] == ["run", "2026-03-17", "total"]
     assert "0.375" in lines[-1]
     assert json.loads(run("costs", "fleet", "--json").out)["turns"] == [{"run_id": 7, "usage": turn["usage"]}]
 
@@ -206,7 +206,7 @@ def test_the_history_of_the_anchor_shows_what_changed_when_and_by_whom(run: Run,
     remote.answer("GET /api/sessions/fleet/anchor", page(change))
     ran = run("anchor", "fleet", "--history")
     assert remote.asked[0].query["history"] == "true"
-    assert "acquired  by planner-1:x  a tick" in ran.out
+    assert "acquired  by planner-1:x: a tick" in ran.out
     assert "run_id: 0 -> 1" in ran.out
 
 
@@ -225,8 +225,8 @@ def test_the_timeline_names_calls_as_the_verbs_take_them_and_wakes_say_what_they
     remote.answer("GET /api/sessions/fleet/wakes", page(*wakes))
     remote.answer("GET /api/schedules", page())
     out = run("wakes", "fleet").out
-    ticks = ("time to look again", "an input that waited fell due", "the time for a check came")
-    assert all(said in out for said in (*ticks, "an order", "behind a reset"))
+    ticks = ("wake-up timer", "debounce window ended", "scheduled check")
+    assert all(said in out for said in (*ticks, "order", "canary turn after a reset"))
 
 
 def test_a_wake_is_named_before_what_it_says(run: Run, remote: Gateway) -> None:

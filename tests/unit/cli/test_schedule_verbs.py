@@ -36,7 +36,7 @@ def test_it_is_made_as_it_was_said_and_shows_what_comes_next_in_its_zone(run: Ru
         "text": "count the fleet", "missed": "one", "overlap": "skip",
     }  # fmt: skip
     assert "schedule morning of session fleet: 30 2 * * * in Europe/Berlin" in ran.out
-    assert "so far: 2 made, 1 missed, 0 skipped" in ran.out
+    assert "missed: run one · overlap: skip · runs 2, missed 1, skipped 0" in ran.out
     assert "next:\n  2026-03-29T03:00:00+02:00\n" in ran.out
 
 
@@ -67,15 +67,18 @@ def test_what_a_paused_one_still_owes_is_listed_and_shown(run: Run, remote: Gate
     assert (one[at], other[at:].split("  ")[0]) == ("-", owed["at"])
     remote.answer("GET /api/schedules/morning", (200, paused))
     said = run("schedule", "show", "morning").out
-    assert "owed: 2026-03-28T02:30:00+01:00, for itself and 2 before it: it came before the pause" in said
+    assert (
+        "owed: 2026-03-28T02:30:00+01:00, with 2 before it: scheduled before the pause, still to run, once"
+        in said
+    )
 
 
 def test_it_is_paused_resumed_and_deleted_by_its_name(run: Run, remote: Gateway) -> None:
     for verb in ("pause", "resume"):
         remote.answer(f"POST /api/schedules/morning/{verb}", (200, {**SCHEDULE, "state": "paused"}))
-        assert "next (once it is resumed):" in run("schedule", verb, "morning", "--reason", "quiet").out
+        assert "next (once resumed):" in run("schedule", verb, "morning", "--reason", "quiet").out
     remote.answer("DELETE /api/schedules/morning", (200, SCHEDULE))
-    assert run("schedule", "delete", "morning", "--reason", "over").out == "the schedule morning is deleted\n"
+    assert run("schedule", "delete", "morning", "--reason", "over").out == "schedule morning deleted\n"
     assert [asked.body for asked in remote.asked] == [{"reason": "quiet"}, {"reason": "quiet"}, None]
     assert remote.asked[-1].query == {"reason": "over"}
     assert remote.asked[-1].headers["idempotency-key"]
@@ -94,5 +97,5 @@ def test_wakes_say_what_a_schedule_will_bring(run: Run, remote: Gateway) -> None
     remote.answer("GET /api/schedules", (200, {"data": [SCHEDULE, night], "next": None}))
     lines = run("wakes", "fleet").out.splitlines()
     assert "pending" in lines[1]
-    assert lines[2:] == ["to come: 2026-03-29T03:00:00+02:00 by the schedule morning"]
+    assert lines[2:] == ["next: 2026-03-29T03:00:00+02:00 by the schedule morning"]
     assert run("wakes", "fleet", "--json").out.lstrip().startswith("[")

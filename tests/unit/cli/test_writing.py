@@ -27,7 +27,7 @@ def test_while_the_gateway_is_away_it_is_sent_again_under_the_same_key(run: Run,
     remote.answer("POST /api/sessions/fleet/inputs", AWAY, AWAY, (202, {**RECEIPT, "replayed": True}))
     ran = run("say", "fleet", "hello")
     assert ran.code == 0
-    assert "it had been accepted before" in ran.out
+    assert "; already accepted before" in ran.out
     assert len({asked.headers["idempotency-key"] for asked in remote.asked}) == 1
     assert len(remote.asked) == 3
 
@@ -58,8 +58,8 @@ SWITCH = {"scope": "agent", "name": "keeper", "on": True, "by": "ada", "at": "20
 @pytest.mark.parametrize(
     ("state", "why"),
     [
-        ({"session_status": "paused"}, "the session is paused; `anchorwatch resume fleet` lets it go on"),
-        ({"session_status": "quarantined"}, "`anchorwatch repair fleet` mends it"),
+        ({"session_status": "paused"}, "the session is paused; `anchorwatch resume fleet` resumes it"),
+        ({"session_status": "quarantined"}, "`anchorwatch repair fleet` repairs it"),
         ({"kill_switches": [SWITCH]}, "the kill switch of agent keeper is on, by ada since 2026"),
         ({"kill_switches": [SWITCH]}, "(it smells); `anchorwatch kill-switch off --agent keeper`"),
         (
@@ -76,7 +76,7 @@ def test_what_an_accepted_word_waits_for_and_how_to_let_it_go_on_is_said(
     remote.answer("POST /api/sessions/fleet/trigger", (202, {**RECEIPT, **state}))
     for said in (run("say", "fleet", "hello").out, run("trigger", "fleet").out):
         assert why in said
-        assert said.count("it waits: ") == bool(why)
+        assert said.count("queued: ") == bool(why)
 
 
 def test_an_event_of_a_workspace_that_a_kill_switch_holds_says_so(run: Run, remote: Gateway) -> None:
@@ -85,7 +85,7 @@ def test_an_event_of_a_workspace_that_a_kill_switch_holds_says_so(run: Run, remo
         "POST /api/events", (202, {"id": "x", "sequence": 5, "duplicate": False, "kill_switches": held})
     )
     assert (
-        "it waits in sessions that it goes to: the kill switch of the workspace is on"
+        "queued in its sessions: the kill switch of the workspace is on"
         in run("publish", "fleet", "instance.dead").out
     )
 
@@ -95,9 +95,9 @@ def test_an_order_that_a_kill_switch_outweighs_says_so_and_a_reset_waits_for_no_
 ) -> None:
     held = {**CONTROL, "session_status": "idle", "kill_switches": [SWITCH]}
     remote.answer("POST /api/sessions/fleet/resume", (200, {**held, "kind": "resumed"}))
-    assert "nothing starts: the kill switch of agent keeper is on" in run("resume", "fleet").out
+    assert "blocked: the kill switch of agent keeper is on" in run("resume", "fleet").out
     remote.answer("POST /api/sessions/fleet/reset", (200, {**held, "kind": "reset"}))
-    assert "the canary turn waits: the kill switch of agent keeper" in run("reset", "fleet", "--yes").out
+    assert "the canary turn is queued: the kill switch of agent keeper" in run("reset", "fleet", "--yes").out
 
 
 def test_an_event_has_an_id_so_that_a_second_try_is_the_same_event(run: Run, remote: Gateway) -> None:
@@ -133,10 +133,11 @@ def test_an_event_has_the_priority_that_its_data_say_as_from_any_client(
 def test_a_session_is_made_of_an_agent(run: Run, remote: Gateway) -> None:
     remote.answer("POST /api/sessions", (201, {"name": "night", "agent": "keeper", "created": True}))
     assert (
-        run("sessions", "create", "night", "--agent", "keeper").out == "session night of agent keeper made\n"
+        run("sessions", "create", "night", "--agent", "keeper").out
+        == "session night of agent keeper created\n"
     )
     remote.answer("POST /api/sessions", (200, {"name": "night", "agent": "keeper", "created": False}))
-    assert "is there already" in run("sessions", "create", "night", "--agent", "keeper").out
+    assert "exists already" in run("sessions", "create", "night", "--agent", "keeper").out
 
 
 @pytest.mark.parametrize("words", [("Night 1", "--agent", "keeper"), ("night", "--agent", "K/1")])
@@ -213,14 +214,14 @@ def test_an_unknown_effect_is_settled_by_a_person_once(run: Run, remote: Gateway
     remote.answer("POST /api/effects/resolve", AWAY, (200, SETTLED), (200, {**SETTLED, "replayed": True}))
     words = ("effects", "resolve", "fleet/15.2.1", "not-done", "--note", "no such instance", "--key", "k")
     ran = run(*words)
-    assert ran.out == "fleet/15.2.1 is settled as not-done by a person (journal sequence 77)\n"
+    assert ran.out == "fleet/15.2.1 resolved as not-done by a person (journal sequence 77)\n"
     assert remote.asked[-1].body == {
         "call": "fleet/15.2.1",
         "verdict": "not-done",
         "note": "no such instance",
     }
     assert {asked.headers["idempotency-key"] for asked in remote.asked} == {"k"}
-    assert "it had been settled so before" in run(*words).out
+    assert "; already resolved before" in run(*words).out
 
 
 def test_one_that_somebody_else_settled_is_said(run: Run, remote: Gateway) -> None:
@@ -246,7 +247,7 @@ CONTROL = {"control_id": "c-1", "session": "fleet", "kind": "paused", "sequence"
 def test_an_order_has_its_reason_and_a_key(run: Run, remote: Gateway) -> None:
     remote.answer("POST /api/sessions/fleet/pause", AWAY, (200, CONTROL))
     ran = run("pause", "fleet", "--reason", "it rains")
-    assert ran.out == "fleet: paused (journal sequence 50); it is paused\n"
+    assert ran.out == "fleet: paused (journal sequence 50); status: paused\n"
     assert [asked.body for asked in remote.asked] == [{"reason": "it rains"}] * 2
     assert len({asked.headers["idempotency-key"] for asked in remote.asked}) == 1
 
@@ -292,14 +293,14 @@ def test_a_reset_waits_for_its_canary(run: Run, remote: Gateway) -> None:
     done = {"status": "idle", "inputs_through": 52, "last_run_id": 7, "last_run_outcome": "no_action"}
     remote.answer("GET /api/sessions/fleet/anchor", (200, active), (200, done))
     ran = run("reset", "fleet", "--yes")
-    assert "archived: 3 turns\ndisposed of: 2 inputs that waited" in ran.out
+    assert "turns archived: 3\nqueued inputs discarded: 2" in ran.out
     assert "the canary turn ran: turn 7 ended no_action" in ran.out
 
 
 def test_wakes_are_cleared_by_two_words(run: Run, remote: Gateway) -> None:
     told = {**CONTROL, "kind": "wakes_cleared", "more": {"superseded": {"count": 4}}}
     remote.answer("POST /api/sessions/fleet/wakes/clear", (200, told))
-    assert "disposed of: 4 inputs" in run("wakes", "clear", "fleet").out
+    assert "queued inputs discarded: 4" in run("wakes", "clear", "fleet").out
     assert run("wakes", "clean", "fleet").code == 2
 
 

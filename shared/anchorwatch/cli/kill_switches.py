@@ -1,0 +1,77 @@
+"""Verbs on kill switches: block a session, an agent or a whole workspace at once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from anchorwatch.cli.render import Column
+from anchorwatch.cli.verb import APP, Cli, Key, Reason, noun, verb
+from anchorwatch.core.errors import BadInput
+
+PATH = "/api/kill-switches"
+COLUMNS = (
+    Column("of", "scope"),
+    Column("name"),
+    Column("is", lambda row: "on" if row["on"] else "off"),
+    Column("since", "at"),
+    Column("by"),
+    Column("reason"),
+)
+OneSession = Annotated[str | None, typer.Option("--session", metavar="SESSION", help="Scope: one session.")]
+OneAgent = Annotated[
+    str | None, typer.Option("--agent", metavar="AGENT", help="Scope: all sessions of an agent.")
+]
+Whole = Annotated[bool, typer.Option("--workspace", help="Scope: the whole workspace.")]
+
+KILL = noun(APP, "kill-switch", "List the kill switches, or turn one on or off.")
+
+
+@verb(KILL, "list")
+def list_switches(cli: Cli) -> None:
+    """List the kill switches."""
+    cli.rows(cli.api.all(PATH), COLUMNS, "no kill switches")
+
+
+# `--workspace` is the scope here; which workspace is said before the verb, or by ANCHORWATCH_WORKSPACE.
+@verb(KILL, without="workspace")
+def on(
+    cli: Cli,
+    *,
+    session: OneSession = None,
+    agent: OneAgent = None,
+    workspace: Whole = False,
+    reason: Reason = "",
+    key: Key = None,
+) -> None:
+    """Block turns and commands in a scope."""
+    _turn(cli, {"on": True, "reason": reason, **_scope(session, agent, workspace=workspace)}, key)
+
+
+@verb(KILL, without="workspace")
+def off(
+    cli: Cli,
+    *,
+    session: OneSession = None,
+    agent: OneAgent = None,
+    workspace: Whole = False,
+    reason: Reason = "",
+    key: Key = None,
+) -> None:
+    """Unblock turns and commands in a scope."""
+    _turn(cli, {"on": False, "reason": reason, **_scope(session, agent, workspace=workspace)}, key)
+
+
+def _scope(session: str | None, agent: str | None, *, workspace: bool) -> dict[str, Any]:
+    given = [("session", session)] * (session is not None) + [("agent", agent)] * (agent is not None)
+    if len(given) + workspace != 1:
+        raise BadInput("name one of --session, --agent and --workspace", hint="each has its own kill switch")
+    scope, name = given[0] if given else ("workspace", None)
+    return {"scope": scope} if name is None else {"scope": scope, "name": name}
+
+
+def _turn(cli: Cli, body: dict[str, Any], key: str | None) -> None:
+    done = cli.api.post(PATH, body, key=key)
+    of = f"{done['scope']} {done['name']}" if done["name"] else "the workspace"
+    cli.say(done, f"the kill switch of {of} is {'on' if done['on'] else 'off'}")

@@ -1,0 +1,262 @@
+"""Verbs on sessions: list, create, show, follow, and send input to one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from typing import Annotated, Any
+
+import typer
+
+from anchorwatch.cli import effects, holding
+from anchorwatch.cli.render import Column, Row, local_time
+from anchorwatch.cli.verb import (
+    APP,
+    Cli,
+    Key,
+    Limit,
+    Reason,
+    Session,
+    Text,
+    noun,
+    read_text,
+    session_path,
+    verb,
+)
+from anchorwatch.core.errors import Unavailable
+from anchorwatch.core.names import check_name
+
+TAIL_RECORDS = 10
+_INCARNATION = re.compile(r":[0-9a-f]{32}$")
+"""Which start of an instance it was: for programs. People know the instance by its name."""
+_UNNAMED = {"control": "order", "canary": "canary turn after a reset"}
+_TICKS = {"tick": "debounce window ended", "check": "scheduled check"}
+
+SESSIONS = noun(APP, "sessions", "List the sessions, or create one.")
+
+
+def _wake(row: Row) -> str | None:
+    """What a wake-up is: an event, an order or a schedule by its name, and its text."""
+    kind, type_, text = row.get("kind"), row.get("type"), row.get("text")
+    if kind == "tick" and not row.get("source"):
+        return _TICKS.get(str(type_), "wake-up timer")
+    name = type_ if kind == "control" or not text else ""
+    if row.get("source"):
+        name = f"{row['source']}.{type_}" if kind == "event" else f"{row['source']} {type_}"
+    return " - ".join(filter(None, (name, text))) or _UNNAMED.get(str(kind))
+
+
+def _what(row: Row) -> str:
+    call = f" [{row['call']}]" if row.get("call") else ""
+    why = f" - {row['why']}" if row.get("why") else ""
+    skipped = " [skipped in prompt]" if row.get("in_prompt") == "skipped" else ""
+    return f"{row['what']}{call}{why}{skipped}"
+
+
+def _priority(row: Row) -> Any:  # noqa: ANN401 - a number, or text
+    value = row.get("priority")
+    return f"P{value}" if isinstance(value, int) else value
+
+
+SESSION_COLUMNS = (
+    Column("session", "name|session"),
+    Column("agent"),
+    Column("status"),
+    Column("runs", "run_count"),
+    Column("last outcome", "last_run_outcome"),
+    Column("last run", "last_run_timestamp"),
+    Column("next check", "next_check_at"),
+    Column("held", holding.held),
+)
+TIMELINE_COLUMNS = (
+    Column("at"),
+    Column("seq", "sequence"),
+    Column("who", lambda row: _INCARNATION.sub("", str(row.get("who") or "-"))),
+    Column("what", _what),
+)
+WAKE_COLUMNS = (
+    Column("accepted", "accepted_at"),
+    Column("seq", "sequence"),
+    Column("prio", _priority),
+    Column("kind"),
+    Column("disposition"),
+    Column("run", "run_id"),
+    Column("what", _wake),
+)
+
+
+@verb(SESSIONS, "list")
+def list_sessions(cli: Cli, limit: Limit = 200) -> None:
+    """List the sessions."""
+    cli.rows(cli.api.pages("/api/sessions", limit), SESSION_COLUMNS, "no sessions")
+
+
+@verb(SESSIONS, "create")
+def create(
+    cli: Cli,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="1-63 characters of a-z, 0-9 and '-'.")],
+    *,
+    agent: Annotated[str, typer.Option("--agent", metavar="AGENT", help="Agent of the session.")],
+) -> None:
+    """Create a session of an agent."""
+    body = {"name": check_name(name, "session name"), "agent": check_name(agent, "agent name")}
+    created = cli.api.post("/api/sessions", body)
+    state = "created" if created.get("created", True) else "exists already"
+    cli.say(created, f"session {created['name']} of agent {created['agent']} {state}")
+
+
+@verb(APP)
+def show(
+    cli: Cli,
+    session: Annotated[str, typer.Argument(metavar="SESSION|CALL", help="A session, or SESSION/RUN.STEP.N.")],
+) -> None:
+    """Show a session with its anchor, or one call."""
+    found = effects.find(cli.api, session) if "/" in session else cli.api.get(session_path(session))
+    if "held" in found and not cli.as_json:
+        found = {**found, "held": holding.held(found) or None}
+    cli.fields(found)
+
+
+@verb(APP)
+def anchor(
+    cli: Cli,
+    session: Session,
+    *,
+    history: Annotated[
+        bool, typer.Option("--history", help="List every change: time, author, reason, values.")
+    ] = False,
+    limit: Limit = 200,
+) -> None:
+    """Show the anchor of a session, its working memory, as JSON."""
+    path = session_path(session, "anchor")
+    if not history:
+        cli.json(cli.api.get(path))
+        return
+    changes = cli.api.pages(path, limit, history="true")
+    cli.say(changes, *(line for change in changes for line in _change(change)))
+
+
+def _change(change: Row) -> list[str]:
+    head = f"{local_time(change['at'])}  seq {change['sequence']}  {change['kind']}  by {change['by']}"
+    values = [
+        f"    {name}: {json.dumps(value.get('from'))} -> {json.dumps(value.get('to'))}"
+        for name, value in change["changes"].items()
+    ]
+    return [f"{head}: {change['reason']}" if change["reason"] else head, *values]
+
+
+@verb(APP)
+def timeline(
+    cli: Cli,
+    session: Session,
+    *,
+    turn: Annotated[
+        str | None, typer.Option("--turn", metavar="TURN", help="Only this turn: its id or run number.")
+    ] = None,
+    limit: Limit = 100,
+) -> None:
+    """List what happened in a session and why, newest last."""
+    found = cli.api.pages(session_path(session, "timeline"), limit, newest=True, turn=turn)
+    cli.rows(found, TIMELINE_COLUMNS, "no records")
+
+
+@verb(APP)
+def tail(
+    cli: Cli,
+    session: Session,
+    *,
+    after: Annotated[
+        int | None,
+        typer.Option("--after", metavar="SEQ", help="Start after this journal sequence."),
+    ] = None,
+) -> None:
+    """Follow the journal of a session until Ctrl-C."""
+    with contextlib.suppress(KeyboardInterrupt):
+        path = session_path(session)
+        api = cli.api
+        if after is None and not cli.as_json:
+            # A session at rest may write nothing for minutes: its last records show its state.
+            with contextlib.suppress(Unavailable):
+                last = api.pages(f"{path}/timeline", TAIL_RECORDS, newest=True)
+                after = last[0]["sequence"] - 1 if last else None
+            typer.echo(f"following {session} (Ctrl-C ends it)", err=True)
+        for event in api.stream(f"{path}/stream", after=after):
+            if event.name != "record":
+                continue
+            if cli.as_json:
+                print(json.dumps(event.data, ensure_ascii=False), flush=True)
+            else:
+                entry = event.data
+                cli.lines(f"{local_time(entry['at'])}  {entry['sequence']:>6}  {_what(entry)}")
+
+
+WAKES = noun(APP, "wakes", "List the wake-ups of a session, or clear those that are queued.", word="list")
+
+
+@verb(WAKES, "list")
+def list_wakes(cli: Cli, session: Session, *, limit: Limit = 100) -> None:
+    """List wake-ups and how each was handled."""
+    cli.rows(cli.api.pages(session_path(session, "wakes"), limit, newest=True), WAKE_COLUMNS, "no wake-ups")
+    if not cli.as_json:
+        for each in cli.api.all("/api/schedules", session=session):
+            if each["state"] == "active" and each["next"]:
+                cli.lines(f"next: {each['next'][0]['at']} by the schedule {each['name']}")
+
+
+@verb(WAKES, "clear")
+def clear_wakes(cli: Cli, session: Session, *, reason: Reason = "", key: Key = None) -> None:
+    """Discard the queued inputs of a session."""
+    order_done(cli, cli.api.post(session_path(session, "wakes", "clear"), {"reason": reason}, key=key))
+
+
+@verb(APP)
+def say(
+    cli: Cli,
+    session: Session,
+    text: Text,
+    *,
+    priority: Annotated[
+        str, typer.Option("--priority", metavar="P", help="P0: turn now; P1: soon; P2: at the next check.")
+    ] = "P0",
+    key: Key = None,
+) -> None:
+    """Send a message to a session."""
+    body = {"content": read_text(text), "priority": priority}
+    _receipt(cli, cli.api.post(session_path(session, "inputs"), body, key=key))
+
+
+@verb(APP)
+def trigger(cli: Cli, session: Session, *, reason: Reason = "", key: Key = None) -> None:
+    """Request a turn now."""
+    body = {"reason": reason} if reason else {}
+    _receipt(cli, cli.api.post(session_path(session, "trigger"), body, key=key))
+
+
+def _receipt(cli: Cli, receipt: Row) -> None:
+    """Print the proof that an input was accepted."""
+    text = (
+        f"accepted by {receipt['session']} as {receipt['input_id']} (journal sequence {receipt['sequence']})"
+    )
+    if receipt.get("replayed"):
+        text += "; already accepted before"
+    cli.say(receipt, text, *(f"queued: {each}" for each in holding.blocked_by(receipt)))
+
+
+def order_done(cli: Cli, control: Row) -> None:
+    """Print the proof that an order was carried out."""
+    more = control.get("more", {})
+    kind = f"{more['which']} changed" if more.get("which") else str(control["kind"]).replace("_", " ")
+    text = f"{control['session']}: {kind} (journal sequence {control['sequence']}); status: {control['session_status']}"
+    lines = [text + ("; already done before" if control.get("replayed") else "")]
+    if "archived" in more:
+        lines.append(f"turns archived: {more['archived']['turns']}")
+    if "superseded" in more:
+        lines.append(f"queued inputs discarded: {more['superseded']['count']}")
+    if control.get("never_start"):
+        lines.append(f"will not start: {', '.join(control['never_start'])}")
+    lines += [
+        f"too late for {each['call']} {each['tool']}: {each['note']}" for each in control.get("too_late", ())
+    ]
+    lines += [f"blocked: {each}" for each in holding.blocked_by({**control, "session_status": None})]
+    cli.say(control, *lines)
