@@ -1,15 +1,16 @@
 """The durable edges of the services: the moments just before and just after a process changes something that outlives it.
 
 A process that dies at an edge leaves the world in one of the states that the design must survive: the act not done, or done
-and known to nobody. A service says that it is there with `reached`, which does nothing unless a hook is installed: the
-failpoints of real processes (`anchorwatch.service.failpoints`), or a simulation.
+and known to no process. A service marks an act with `around`, or one edge with `reached`; both do nothing unless a hook is
+installed: the failpoints of real processes (`anchorwatch.service.failpoints`), or a simulation.
 
-An act that fails does not reach its edge ``after``. Of an ack only the edge before it counts: behind it nothing is left to lose.
+An act that fails does not reach its edge ``after``. An ack has only the edge before it: after it nothing is left to lose.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 
 
@@ -128,7 +129,7 @@ _hook: Hook | None = None
 
 
 def install(hook: Hook | None) -> None:
-    """Have ``hook`` called at every edge of this process; None takes it away."""
+    """Call ``hook`` at every edge of this process; None removes the hook."""
     global _hook  # noqa: PLW0603 - one process, one hook
     _hook = hook
 
@@ -137,3 +138,23 @@ def reached(edge: Edge) -> None:
     """This process is at ``edge``."""
     if _hook is not None:
         _hook(edge)
+
+
+_AFTER = {
+    before: Edge[after]
+    for before in Edge
+    if (after := before.name.removesuffix("BEFORE") + "AFTER") in Edge.__members__
+}
+
+
+@contextlib.contextmanager
+def around(before: Edge) -> Iterator[None]:
+    """Run an act between the edge ``before`` it and the one after it, which a failure does not reach.
+
+    >>> with around(Edge.EXECUTOR_CLAIM_BEFORE):
+    ...     pass  # reaches EXECUTOR_CLAIM_BEFORE, acts, and reaches EXECUTOR_CLAIM_AFTER
+    """
+    after = _AFTER[before]
+    reached(before)
+    yield
+    reached(after)

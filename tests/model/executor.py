@@ -1,4 +1,4 @@
-"""An executor: the order in which `runner.py` reads, decides and writes. It decides by the product's own code."""
+"""An executor: the order in which `pipeline.py` reads, decides and writes. It decides by the product's own code."""
 
 from __future__ import annotations
 

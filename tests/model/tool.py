@@ -1,4 +1,4 @@
-"""An executor under a claim: the fence, the tool, and the provider's word (`runner.py`, `attempts.py`)."""
+"""An executor under a claim: the fence, the tool, and the provider's word (`pipeline.py`, `attempts.py`)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Literal
 
 from anchorwatch.core.effect.decide import (
-    Go,
-    Hold,
-    Stale,
+    Deferred,
+    FencedOff,
+    Proceed,
     after_claim,
     after_reconcile,
 )
@@ -57,46 +57,46 @@ def reads(setup: Setup, world: World, index: int, executor: Executor) -> Iterato
         )
 
 
-def _fence(setup: Setup, world: World, executor: Executor, upto: int) -> Go | Stale | Hold:
+def _fence(setup: Setup, world: World, executor: Executor, upto: int) -> Proceed | FencedOff | Deferred:
     anchor = session(world.journal[:upto]).anchor
     if anchor is None:
         raise AssertionError("a command's session has an anchor")
     found = after_claim(effect_of(world, executor), executor.call.run, anchor)
-    if isinstance(found, Stale) and not setup.cures.refused_on_first_claim_only:
-        return Stale(first=True)
+    if isinstance(found, FencedOff) and not setup.cures.refused_on_first_claim_only:
+        return FencedOff(first=True)
     return found
 
 
 def _under_claim(
-    setup: Setup, index: int, world: World, executor: Executor, found: Go | Stale | Hold
+    setup: Setup, index: int, world: World, executor: Executor, found: Proceed | FencedOff | Deferred
 ) -> Executor:
     state = effect_of(world, executor)
     again = state.claim is not None and state.claim.sequence != state.first_claim
     reconciles = setup.effect_class is EffectClass.RECONCILABLE
     match found:
-        case Go() if state.claim is None:
+        case Proceed() if state.claim is None:
             return claiming(setup, executor, state, owner(index, executor), doubt=False)
-        case Go():
+        case Proceed():
             return executor._replace(phase="asks" if again and reconciles else "sends")
-        case Stale(first=True):
+        case FencedOff(first=True):
             return writing(
                 setup, executor, outcome(executor.call, "refused", "its run is over", rule="fence")
             )
-        case Stale() if reconciles:
+        case FencedOff() if reconciles:
             return executor._replace(phase="asks")
-        case Stale():
+        case FencedOff():
             return writing(setup, executor, outcome(executor.call, "unknown", "its first executor died"))
-        case Hold() if state.claim is None:
+        case Deferred() if state.claim is None:
             return executor._replace(phase="keeps")
-        case Hold():
+        case Deferred():
             return writing(setup, executor, Released(owner(index, executor), "paused"))
 
 
-def _goes_on(setup: Setup, executor: Executor, found: Go | Stale | Hold) -> Executor:
+def _goes_on(setup: Setup, executor: Executor, found: Proceed | FencedOff | Deferred) -> Executor:
     """Whether the tool may be started once more, after the provider said that it was not done."""
-    if isinstance(found, Go):
+    if isinstance(found, Proceed):
         return executor._replace(phase="sends")
-    if isinstance(found, Hold):
+    if isinstance(found, Deferred):
         return executor
     state: OutcomeState = "failed" if executor.settled else "unknown"
     return writing(

@@ -11,7 +11,7 @@ _EFFECT = "tests/unit/core/test_effect_machine.py::"
 _ACTION = "shared/anchorwatch/core/effect/decide.py"
 _BLOCKING = "shared/anchorwatch/core/effect/blocking.py"
 _DECIDE = "shared/anchorwatch/core/session/decide.py"
-_RUNNER = "shared/anchorwatch/execution/runner.py"
+_PIPELINE = "shared/anchorwatch/executor/pipeline.py"
 _ATTEMPTS = "tests/unit/executor/test_attempts.py::"
 _OLD = "tests/sim/test_executor_reads.py::"
 _ONE = "tests/sim/test_one_at_a_time.py::"
@@ -34,29 +34,29 @@ _EXECUTORS = (
     ),
     _one(
         "what a person rejected is begun where a claim may have been lost",
-        _RUNNER,
-        "if state.approval is not None and not state.approval.approved and state.gate is not None:",
+        _PIPELINE,
+        "if effect.approval is not None and not effect.approval.approved and effect.gate is not None:",
         "if False:",
         "tests/integration/executor/test_refusals.py::test_what_a_person_rejected_is_not_begun_where_a_claim_may_have_been_lost",
     ),
     _one(
         "a delivery that the server counts as the first is taken for it",
-        "shared/anchorwatch/execution/firsts.py",
+        "shared/anchorwatch/executor/message.py",
         "return 1 if sequence > self._through else 2",
         "return counted",
         f"{_LOST}[fire-executor.effect.after-unknown-1-of a consumer made anew]",
     ),
     _one(
         "a claim of its own that was only read is believed to stand",
-        _RUNNER,
-        'state = await self.recorder.append(job, state, Released(self.me, "its answer was lost"))',
-        "return await self._under_claim(job, equipment, state)",
+        _PIPELINE,
+        'effect = await ctx.recorder.append(job, effect, Released(ctx.me, "its answer was lost"))',
+        "return Judged(job, effect, equipment, claims=False)",
         f"{_OLD}test_a_lost_ack_and_a_read_from_before_the_outcome_do_not_do_it_again",
     ),
     _one(
         "who lost a command to another acks it",
-        _RUNNER,
-        "return Done() if stands else RetryIn(WAIT_S)",
+        _PIPELINE,
+        "return Done() if settled else RetryIn(WAIT_S)",
         "return Done()",
         f"{_OLD}test_a_command_that_went_to_another_who_dies_comes_again",
     ),
@@ -69,18 +69,17 @@ _EXECUTORS = (
     ),
     Mutation(
         "whether it has settled is looked at after the provider answered",
-        (f"{_ATTEMPTS}test_an_answer_that_was_on_its_way_while_it_settled_is_asked_for_again",),
+        (f"{_ATTEMPTS}test_an_answer_from_before_the_settle_time_is_asked_again",),
         (
             Edit(
-                "shared/anchorwatch/execution/attempts.py",
-                "            said = await self._ask()\n",
-                "            said = await self._ask()\n            settled = self._clock.elapsed_s() >= settled_at_s\n",
+                "shared/anchorwatch/executor/attempts.py",
+                "            answer = await self._ask()\n",
+                "            answer = await self._ask()\n            settled = self._clock.elapsed_s() >= settled_at_s\n",
             ),
         ),
     ),
 )
 
-_LEAVE = "shared/anchorwatch/execution/leave.py"
 _OLD_FENCE = f"{_OLD}test_a_fence_that_an_old_read_does_not_show_is_seen_before_anything_is_done"
 
 _ORDER = (
@@ -93,16 +92,16 @@ _ORDER = (
     ),
     _one(
         "nothing is read behind the claim",
-        _RUNNER,
-        "match await self.leave.under_claim(job, equipment.pack.name, state):",
-        "match Go():",
+        _PIPELINE,
+        "match await read(ctx, state):",
+        "match Proceed():",
         _OLD_FENCE,
     ),
     _one(
         "a read from before the claim is believed behind it",
-        _LEAVE,
-        "subjects, state.claim.sequence)\n        except NotFound:",
-        "subjects, 0)\n        except NotFound:",
+        _PIPELINE,
+        "await _read_fence(ctx, job, effect, effect.claim.sequence, registers)",
+        "await _read_fence(ctx, job, effect, 0, registers)",
         _OLD_FENCE,
     ),
     Mutation(
@@ -158,8 +157,8 @@ _EFFECTS = (
     _one(
         "refused on a second claim",
         _ACTION,
-        "return Stale(first=state.claim is None or state.claim.sequence == state.first_claim)",
-        "return Stale(first=True)",
+        "return FencedOff(first=state.claim is None or state.claim.sequence == state.first_claim)",
+        "return FencedOff(first=True)",
         f"{_EFFECT}test_refused_is_said_only_on_a_first_claim",
     ),
     _one(
@@ -202,8 +201,8 @@ _RESOURCES = (
     ),
     _one(
         "a claim does not enter its effect in the register of its resource",
-        _LEAVE,
-        "await self.blocks.enter_only(resource, block, (*unknown, mine), self.clock.now_ms())",
+        _PIPELINE,
+        "await ctx.blocks.enter_only(resource, block, (*unknown, mine), ctx.clock.now_ms())",
         "pass",
         f"{_ONE}test_commands_of_two_sessions_run_one_at_a_time",
     ),
@@ -230,7 +229,7 @@ _RESOURCES = (
     ),
     _one(
         "a later attempt speaks for the one whose answer was lost",
-        "shared/anchorwatch/execution/attempts.py",
+        "shared/anchorwatch/executor/attempts.py",
         "if not doubt or isinstance(error, NeverDone):",
         "if error:",
         "tests/unit/executor/test_attempts.py",

@@ -1,17 +1,21 @@
-"""The executor: runs decided commands of its pools, each effect at most once."""
+"""The executor: runs the decided commands of the pools that its settings name, each effect at most once.
+
+What runs them is the shared package `anchorwatch.executor`, since the memory service runs a pool too. Read its module
+`pipeline` first.
+"""
 
 from __future__ import annotations
 
 import asyncio
 
-from anchorwatch.execution import PoolRunner
+from anchorwatch.executor import PoolRunner
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.runtimes import Runtimes
 
 
 async def run(context: ServiceContext) -> None:
-    """Execute every pool that the settings name, until told to stop."""
+    """Execute every pool that the settings name, until the service stops."""
     agents = await AgentDirectory.open(context.bus)
     runtimes = Runtimes(context.bus)
     concurrency = context.settings.executor_concurrency

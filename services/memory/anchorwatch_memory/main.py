@@ -6,7 +6,7 @@ import asyncio
 
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.session.wakes import Windows
-from anchorwatch.execution import PoolRunner
+from anchorwatch.executor import PoolRunner
 from anchorwatch.journal.artifacts import ArtifactJournal
 from anchorwatch.packs.port import PackRuntime
 from anchorwatch.service.agents import AgentDirectory

@@ -21,6 +21,10 @@ class Verdict:
     rule: str
     reason: str = ""
 
+    @property
+    def allowed(self) -> bool:
+        return self.decision == "allowed"
+
 
 @dataclass(frozen=True, slots=True)
 class Question:

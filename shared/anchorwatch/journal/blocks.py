@@ -15,7 +15,7 @@ from hashlib import sha256
 from anchorwatch.bus.port import Bus, Expect, Stored
 from anchorwatch.codec import decode, encode
 from anchorwatch.core.errors import Damaged, Fenced, Unavailable
-from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.journal.commit import Committer, Write
 from anchorwatch.topology.subjects import BLOCK
@@ -136,8 +136,3 @@ class BlockJournal:
         payload, _ = encode(Record(Kind.BLOCK, at_ms, self._writer, body))
         fence = Expect(resource.subject, block.head)
         await self._committer.commit([Write(resource.subject, payload)], fence)
-
-
-def resource_of(ref: SessionRef, pack: str, name: str) -> Resource:
-    """A resource as the sessions of ``ref``'s workspace see it."""
-    return Resource(ref.workspace, pack, name, ref.shard)

@@ -13,7 +13,7 @@ from typing import Literal
 import pytest
 import structlog
 from anchorwatch.bus.port import Bus
-from anchorwatch.execution import PoolRunner
+from anchorwatch.executor import PoolRunner
 from anchorwatch.journal.commit import Committer
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import Identity, ServiceContext, WallClock

@@ -9,7 +9,7 @@ import pytest
 from anchorwatch.bus.port import Bus
 from anchorwatch.core.effect.state import Claimed, Outcome, Owner
 from anchorwatch.core.records import Kind
-from anchorwatch.execution.message import pool_consumer
+from anchorwatch.executor.message import pool_consumer
 
 from tests.integration.executor.conftest import Executors, scripted
 from tests.support.nats_server import NatsServer
@@ -108,7 +108,7 @@ async def test_a_restarted_instance_takes_its_claims_up_at_once(
     executors: Executors, session: ScriptedSession, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So long that whatever is done within this test was done without a redelivery.
-    monkeypatch.setattr("anchorwatch.execution.message.ACK_WAIT_S", 600.0)
+    monkeypatch.setattr("anchorwatch.executor.message.ACK_WAIT_S", 600.0)
     await executors.start()
     command = await session.command("build", "hang")
 

@@ -9,13 +9,13 @@ from anchorwatch.core.anchor import Anchor, Fence
 from anchorwatch.core.effect import EffectState, fold_effect, next_action
 from anchorwatch.core.effect.decide import (
     ClaimAgain,
-    Go,
-    Hold,
+    Deferred,
+    FencedOff,
     Judge,
     Liveness,
     MarkUnknown,
     Nothing,
-    Stale,
+    Proceed,
     Wait,
     after_claim,
     after_reconcile,
@@ -82,7 +82,7 @@ def test_a_claim_that_was_given_back_counts_for_nothing() -> None:
     assert next_action(state, EffectClass.IRREVERSIBLE, ME, "dead") == Judge(claim=True)
     again = recorded(claim(OTHER), Released(OTHER, "paused"), claim(ME, 2))
     assert again.first_claim == 7, "the claim before it never ran"
-    assert after_claim(again, 3, ANCHOR.model_copy(update={"fence": Fence(run=4)})) == Stale(first=True)
+    assert after_claim(again, 3, ANCHOR.model_copy(update={"fence": Fence(run=4)})) == FencedOff(first=True)
 
 
 def test_a_second_claim_that_was_given_back_does_not_make_the_first_owner_s_request_unsent() -> None:
@@ -94,20 +94,22 @@ def test_a_second_claim_that_was_given_back_does_not_make_the_first_owner_s_requ
 
 def test_refused_is_said_only_on_a_first_claim() -> None:
     fenced = ANCHOR.model_copy(update={"fence": Fence(run=4)})
-    assert after_claim(recorded(claim(ME)), 3, fenced) == Stale(first=True)
-    assert after_claim(recorded(claim(OTHER), claim(ME, 2)), 3, fenced) == Stale(first=False)
+    assert after_claim(recorded(claim(ME)), 3, fenced) == FencedOff(first=True)
+    assert after_claim(recorded(claim(OTHER), claim(ME, 2)), 3, fenced) == FencedOff(first=False)
 
 
 def test_a_command_is_fenced_off_exactly_when_its_run_is_below_the_fence() -> None:
     state = recorded(claim(ME))
     fenced = ANCHOR.model_copy(update={"fence": Fence(run=4), "status": "active"})
-    assert isinstance(after_claim(state, 3, fenced), Stale)
-    assert after_claim(state, 4, fenced) == Go()
+    assert isinstance(after_claim(state, 3, fenced), FencedOff)
+    assert after_claim(state, 4, fenced) == Proceed()
 
 
 @pytest.mark.parametrize("status", ["paused", "quarantined"])
 def test_a_paused_session_s_commands_wait(status: str) -> None:
-    assert isinstance(after_claim(recorded(claim(ME)), 1, ANCHOR.model_copy(update={"status": status})), Hold)
+    assert isinstance(
+        after_claim(recorded(claim(ME)), 1, ANCHOR.model_copy(update={"status": status})), Deferred
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ from anchorwatch.core.anchor import Anchor, Fence
 from anchorwatch.core.effect import EffectState, fold_effect, next_action
 from anchorwatch.core.effect.decide import (
     ClaimAgain,
-    Go,
-    Hold,
+    Deferred,
+    FencedOff,
     Judge,
     Liveness,
     MarkUnknown,
     Nothing,
-    Stale,
+    Proceed,
     Wait,
     after_claim,
 )
@@ -116,11 +116,11 @@ def test_it_goes_on_only_above_the_fence_and_is_refused_only_on_a_first_claim(
         update={"status": status, "fence": Fence(run=fence)}
     )
     found = after_claim(state, run, anchor)
-    assert isinstance(found, Go | Stale | Hold)
-    if isinstance(found, Go):
+    assert isinstance(found, Proceed | FencedOff | Deferred)
+    if isinstance(found, Proceed):
         assert run >= fence
         assert status in ("idle", "active")
-    if isinstance(found, Stale):
+    if isinstance(found, FencedOff):
         assert run < fence or status == "deleted"
         others = [each for each in numbered(events) if isinstance(each[2], Claimed)]
         assert not found.first or all(each[0] < state.first_claim for each in others), (

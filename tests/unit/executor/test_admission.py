@@ -1,4 +1,4 @@
-"""Which commands are refused before anything is looked at."""
+"""Which commands the policy refuses, and what it reads before it does."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import CallId
 from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.core.tools import EffectClass, Invariant, ToolSpec
-from anchorwatch.execution.admission import admissible, admit
-from anchorwatch.execution.schema import problem
+from anchorwatch.executor.admission import admit, refused_by_rule, schema_problems
 
 SCHEMA: dict[str, object] = {
     "type": "object",
@@ -35,7 +34,6 @@ def command(tool: str = "launch", digest: str = "d", seen_ms: int = NOW_MS, **ar
     ("decided", "tool", "rule"),
     [
         (command(), LAUNCH, None),
-        (command(), None, "unknown_tool"),
         (command(count=1), LAUNCH, "schema"),
         (command(digest=""), LAUNCH, "observation_age"),
         (command(seen_ms=NOW_MS - 60_000), LAUNCH, None),
@@ -45,37 +43,41 @@ def command(tool: str = "launch", digest: str = "d", seen_ms: int = NOW_MS, **ar
     ],
 )
 def test_a_command_is_refused_by_the_first_rule_it_breaks(
-    decided: CommandDecided, tool: ToolSpec | None, rule: str | None
+    decided: CommandDecided, tool: ToolSpec, rule: str | None
 ) -> None:
-    verdict = admissible(decided, tool, ["launch"], NOW_MS)
+    verdict = refused_by_rule(decided, tool, ["launch"], NOW_MS)
     assert (verdict.rule if verdict else None) == rule
 
 
 def test_a_grant_comes_before_the_schema() -> None:
-    verdict = admissible(command(count=0), LAUNCH, [], NOW_MS)
+    verdict = refused_by_rule(command(count=0), LAUNCH, [], NOW_MS)
     assert verdict is not None
     assert verdict.rule == "grant"
 
 
-async def test_the_world_is_looked_at_only_for_an_invariant_of_this_tool() -> None:
-    looked: list[str] = []
+async def test_admit_observes_only_for_an_invariant_of_the_tool() -> None:
+    read: list[str] = []
 
-    async def anchor() -> Anchor:
-        looked.append("anchor")
-        return Anchor(workspace="default", session="fleet", agent="a@1", facts={"limit": 2})
+    async def anchor() -> tuple[Anchor, int]:
+        read.append("anchor")
+        return Anchor(workspace="default", session="fleet", agent="a@1", facts={"limit": 2}), 1
 
-    async def look() -> Observation:
-        looked.append("world")
+    async def observation() -> Observation:
+        read.append("world")
         return Observation("", {"running": 3}, NOW_MS, "d")
 
     other = Invariant("other", ("stop",), "false")
-    verdict = await admit(command(), LAUNCH, ["launch"], [other], anchor=anchor, look=look, now_ms=NOW_MS)
-    assert (verdict.decision, looked) == ("allowed", [])
+    verdict = await admit(
+        command(), LAUNCH, ["launch"], [other], anchor=anchor, observation=observation, now_ms=NOW_MS
+    )
+    assert (verdict.decision, read) == ("allowed", [])
     limit = Invariant(
         "limit", ("launch",), "observation.running < facts.limit", needs=("running",), message="full"
     )
-    verdict = await admit(command(), LAUNCH, ["launch"], [limit], anchor=anchor, look=look, now_ms=NOW_MS)
-    assert (verdict.decision, verdict.rule, verdict.reason, looked) == (
+    verdict = await admit(
+        command(), LAUNCH, ["launch"], [limit], anchor=anchor, observation=observation, now_ms=NOW_MS
+    )
+    assert (verdict.decision, verdict.rule, verdict.reason, read) == (
         "refused",
         "limit",
         "full",
@@ -95,13 +97,13 @@ async def test_the_world_is_looked_at_only_for_an_invariant_of_this_tool() -> No
         ({"priority": "normal", "more": 1}, "Additional properties are not allowed"),
     ],
 )
-def test_arguments_are_held_against_the_schema(args: dict[str, Any], says: str) -> None:
-    assert says in problem(args, SCHEMA)
-    assert bool(problem(args, SCHEMA)) == bool(says)
+def test_arguments_are_checked_against_the_schema(args: dict[str, Any], says: str) -> None:
+    assert says in schema_problems(args, SCHEMA)
+    assert bool(schema_problems(args, SCHEMA)) == bool(says)
 
 
 @pytest.mark.parametrize(
     "schema", [{"type": "nonsense"}, {"properties": 7}, {"properties": {"a": {"pattern": "("}}}]
 )
-def test_a_schema_that_is_none_lets_nothing_through(schema: dict[str, object]) -> None:
-    assert problem({"a": "x"}, schema)
+def test_an_invalid_schema_refuses_everything(schema: dict[str, object]) -> None:
+    assert schema_problems({"a": "x"}, schema)

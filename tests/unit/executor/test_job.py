@@ -1,4 +1,4 @@
-"""The key of a command whose record has none: as the first release derived it."""
+"""The effect key of a command whose record has none, as the first release derived it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from anchorwatch.core.effect.intent import KEY_CHARS_MAX
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.session.events import CommandDecided
-from anchorwatch.execution.job import Job, effect_key
+from anchorwatch.executor.job import Job, effect_key
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,20 +23,20 @@ def job(
     return Job(SessionRef(workspace, session), 9, digest, command)
 
 
-def test_it_can_be_read_and_is_the_same_in_every_attempt() -> None:
+def test_effect_key_is_readable_and_stable() -> None:
     key = effect_key(job())
     assert key == "aw-default-fleet-15-2-1-b9429bc658dc486a"
     assert key == effect_key(job())
 
 
 @given(NAMES, NAMES, NUMBERS, NUMBERS)
-def test_any_provider_can_take_it_as_a_label(workspace: str, session: str, run: int, n: int) -> None:
+def test_effect_key_is_a_valid_label(workspace: str, session: str, run: int, n: int) -> None:
     key = effect_key(job(workspace, session, run=run, n=n))
     assert len(key) <= KEY_CHARS_MAX
     assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", key)
 
 
-def test_what_must_be_told_apart_is() -> None:
+def test_effect_keys_differ_by_every_part() -> None:
     jobs = [
         job(),
         job("default-fleet", "x"),

@@ -11,7 +11,7 @@ from anchorwatch.context import prompt
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.tools import ToolSpec
-from anchorwatch.execution.schema import problem
+from anchorwatch.executor.admission import schema_problems
 from anchorwatch_fleet import PACK, default_agent
 
 AGENT = default_agent()
@@ -30,7 +30,7 @@ def members(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]
 
 def test_its_example_is_a_call_that_its_schema_takes(tool: ToolSpec) -> None:
     assert tool.example is not None
-    assert problem(tool.example, tool.parameters) == ""
+    assert schema_problems(tool.example, tool.parameters) == ""
 
 
 def test_every_argument_is_described_and_required_and_none_is_a_boolean(tool: ToolSpec) -> None:

@@ -54,6 +54,28 @@ def test_an_edge_is_named_by_service_act_and_moment() -> None:
         assert edge.name == edge.value.replace(".", "_").upper()
 
 
+def test_around_an_act_both_edges_are_reached() -> None:
+    seen: list[Edge | str] = []
+    edges.install(seen.append)
+    with edges.around(Edge.PLANNER_STEP_BEFORE):
+        seen.append("act")
+    assert seen == [Edge.PLANNER_STEP_BEFORE, "act", Edge.PLANNER_STEP_AFTER]
+
+
+def test_an_act_that_fails_does_not_reach_its_edge_after() -> None:
+    seen: list[Edge] = []
+    edges.install(seen.append)
+    with pytest.raises(ZeroDivisionError), edges.around(Edge.PLANNER_STEP_BEFORE):
+        raise ZeroDivisionError
+    assert seen == [Edge.PLANNER_STEP_BEFORE]
+
+
+@pytest.mark.parametrize("edge", [Edge.PLANNER_STEP_AFTER, Edge.PLANNER_ACK_BEFORE])
+def test_around_needs_an_edge_before_with_one_after(edge: Edge) -> None:
+    with pytest.raises(KeyError), edges.around(edge):
+        pass
+
+
 def test_without_a_hook_an_edge_is_passed() -> None:
     seen: list[Edge] = []
     edges.install(seen.append)

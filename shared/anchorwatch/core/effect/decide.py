@@ -95,34 +95,34 @@ def _after_death(effect_class: EffectClass, owner: str, *, doubt: bool) -> Claim
 
 
 @dataclass(frozen=True, slots=True)
-class Go:
-    """The fence is below the command: do it."""
+class Proceed:
+    """The fence is below the command: run it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stale:
-    """The command's run is fenced off. ``first``: on a first claim it can be refused; after a re-claim it may have happened."""
+class FencedOff:
+    """The command's run is over. ``first``: under a first claim it can be refused; under a later one it may have happened."""
 
     first: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """The session is paused, quarantined or killed: give the claim back and wait."""
+class Deferred:
+    """The session is paused, quarantined or stopped by a kill switch: release the claim and wait."""
 
     reason: str
 
 
-def after_claim(state: EffectState, run: int, anchor: Anchor) -> Go | Stale | Hold:
+def after_claim(state: EffectState, run: int, anchor: Anchor) -> Proceed | FencedOff | Deferred:
     """What the anchor, read up to the claim's own sequence, says of the command that was just claimed."""
     if anchor.status == "quarantined":
         # Its fence may be higher than it had to be; what becomes of the command is said once a person has looked.
-        return Hold("the session is quarantined")
+        return Deferred("the session is quarantined")
     if run < anchor.fence.run or anchor.status == "deleted":
-        return Stale(first=state.claim is None or state.claim.sequence == state.first_claim)
+        return FencedOff(first=state.claim is None or state.claim.sequence == state.first_claim)
     if anchor.status == "paused":
-        return Hold("the session is paused")
-    return Go()
+        return Deferred("the session is paused")
+    return Proceed()
 
 
 def after_reconcile(

@@ -1,4 +1,7 @@
-"""Runs the tool of a claimed command: once, or as often as its effect class makes safe."""
+"""Runs the tool of a claimed command: once, or as often as its effect class makes safe.
+
+``doubt`` in this module: an earlier attempt may have had the effect, so that the failure of a later one proves nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 from anchorwatch.core.effect.decide import after_reconcile
+from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.core.tools import EffectClass
-from anchorwatch.edges import Edge, reached
-from anchorwatch.execution.job import Equipment, Job
+from anchorwatch.edges import Edge, around
+from anchorwatch.executor.job import Equipment
 from anchorwatch.packs.port import NeverDone, OutcomeUnknown, Reconciled, ToolContext, ToolFailed, ToolResult
 from anchorwatch.service.context import Clock
 
 RUNS_MAX = 6
 RECONCILE_TRIES_MAX = 3
 PAUSE_S = 0.25
-"""The first pause between two runs; each is twice the one before. A provider that was killed is back within them."""
+"""The first pause between two runs; each is twice the one before. A provider that was killed restarts within them."""
 ERROR_CHARS_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What came of it. ``error`` is a stable code, ``text`` a sentence for the model; ``result`` stands with `succeeded`."""
+    """How it ended. ``error`` is a stable code, ``text`` a sentence for the model; ``result`` comes with `succeeded`."""
 
     state: Literal["succeeded", "failed", "unknown"]
     text: str = ""
@@ -33,7 +37,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class NotDone:
-    """The provider says that it was not done. ``certain``: nothing of it can be on its way any more."""
+    """The provider says that the effect was not done. ``certain``: no request can arrive there any more."""
 
     certain: bool
 
@@ -41,28 +45,27 @@ class NotDone:
 class Attempts:
     """The runs of one command under one claim.
 
-    ``may_go_on`` is asked before the tool is started again: the session may have been fenced or paused meanwhile.
+    ``may_run_again`` is called before each further run: the session may have been fenced or paused meanwhile.
     """
 
     def __init__(
         self,
-        job: Job,
+        command: CommandDecided,
         equipment: Equipment,
         context: ToolContext,
         clock: Clock,
-        may_go_on: Callable[[], Awaitable[bool]],
+        may_run_again: Callable[[], Awaitable[bool]],
     ) -> None:
-        self._job = job
+        self._command = command
         self._equipment = equipment
         self._context = context
         self._clock = clock
-        self._may_go_on = may_go_on
+        self._may_run_again = may_run_again
 
-    async def run(self, *, doubt: bool = False, stopped: bool = False) -> Ran:
-        """Run it, again where that is safe and the outcome is not known.
+    async def run(self, *, doubt: bool = False, owner_alive: bool = False) -> Ran:
+        """Run the tool, again where that is safe and the outcome is unknown.
 
-        ``doubt``: an earlier attempt may have done it already; that this one did not says nothing of that. ``stopped``: who
-        made it may only be stopped, and do it yet.
+        ``owner_alive``: the owner of an earlier attempt may only be stopped, and have the effect later.
         """
         tool = self._equipment.tool
         for number in range(RUNS_MAX):
@@ -72,55 +75,53 @@ class Attempts:
             if ran.state != "unknown" or tool.effect_class is EffectClass.IRREVERSIBLE:
                 return ran
             if tool.effect_class is EffectClass.RECONCILABLE:
-                found = await self.find(doubt=stopped)
+                found = await self.reconcile(doubt=owner_alive)
                 if isinstance(found, Ran):
                     return found
-                if not left or not await self._may_go_on():
+                if not left or not await self._may_run_again():
                     return _not_done(found)
                 doubt = not found.certain
-            elif not left or not await self._may_go_on():
+            elif not left or not await self._may_run_again():
                 break
             await self._clock.sleep(PAUSE_S * 2.0**number)
         return ran
 
-    async def take_up(self, *, doubt: bool) -> Ran:
-        """Go on from another's claim: ask the provider, and run only what was certainly not done.
+    async def resume(self, *, doubt: bool) -> Ran:
+        """Continue from another owner's claim: reconcile, and run only what was certainly not done.
 
-        ``doubt``: its owner may only be stopped, and do it yet.
+        ``doubt``: that owner may only be stopped, and have the effect later.
         """
-        found = await self.find(doubt=doubt)
+        found = await self.reconcile(doubt=doubt)
         if isinstance(found, Ran):
             return found
-        if not await self._may_go_on():
+        if not await self._may_run_again():
             return _not_done(found)
-        return await self.run(doubt=not found.certain, stopped=doubt)
+        return await self.run(doubt=not found.certain, owner_alive=doubt)
 
-    async def find(self, *, doubt: bool = False) -> Ran | NotDone:
-        """What became of the effect key, by the provider's word; waits until what was sent has had its time to arrive.
+    async def reconcile(self, *, doubt: bool = False) -> Ran | NotDone:
+        """Ask the provider what became of the effect key; wait until a request in flight has had time to arrive.
 
-        That time begins here, where nothing more is sent: how long ago the last of it was, only other clocks could say.
+        The settle time begins here, where nothing more is sent: only other clocks know when the last request was sent.
         """
         settled_at_s, tries = self._clock.elapsed_s() + self._equipment.tool.settle_s, 0
         while True:
-            # Before the question: what was on its way while the provider answered may arrive behind the answer.
+            # Read before the question: a request can arrive after the provider has looked, and before its answer is here.
             settled = self._clock.elapsed_s() >= settled_at_s
-            said = await self._ask()
-            tries += said.state == "unknown"
+            answer = await self._ask()
+            tries += answer.state == "unknown"
             next_ = after_reconcile(
-                said.state, rejects_used_key=said.rejects_used_key, settled=settled, doubt=doubt
+                answer.state, rejects_used_key=answer.rejects_used_key, settled=settled, doubt=doubt
             )
             match next_:
                 case "record":
-                    done = said.result or ToolResult("it was done, as the provider says")
+                    done = answer.result or ToolResult("it was done, as the provider says")
                     return Ran("succeeded", result=done)
                 case "run":
                     return NotDone(certain=settled and not doubt)
                 case "wait":
                     await self._clock.sleep(max(0.0, settled_at_s - self._clock.elapsed_s()))
-                case "unknown" if said.state == "not_done":
-                    text = (
-                        "it was not done so far, but who claimed it first may only be stopped, and do it yet"
-                    )
+                case "unknown" if answer.state == "not_done":
+                    text = "it was not done so far, but its first executor may only be stopped, and do it yet"
                     return Ran("unknown", text, OutcomeUnknown.code)
                 case "unknown" if tries >= RECONCILE_TRIES_MAX:
                     return Ran("unknown", "the provider cannot say whether it was done", OutcomeUnknown.code)
@@ -128,23 +129,20 @@ class Attempts:
                     await self._clock.sleep(PAUSE_S)
 
     async def _ask(self) -> Reconciled:
-        command = self._job.command
+        command = self._command
         try:
             async with asyncio.timeout(self._equipment.tool.timeout_s):
-                reached(Edge.EXECUTOR_RECONCILE_BEFORE)
-                said = await self._equipment.runtime.reconcile(command.tool, command.args, self._context)
-                reached(Edge.EXECUTOR_RECONCILE_AFTER)
-                return said
+                with around(Edge.EXECUTOR_RECONCILE_BEFORE):
+                    return await self._equipment.runtime.reconcile(command.tool, command.args, self._context)
         except Exception:  # noqa: BLE001 - whatever a pack raises here, it did not say what became of the effect
             return Reconciled("unknown")
 
     async def _once(self, *, doubt: bool) -> Ran:
-        command, tool = self._job.command, self._equipment.tool
+        command, tool = self._command, self._equipment.tool
         try:
             async with asyncio.timeout(tool.timeout_s):
-                reached(Edge.EXECUTOR_EFFECT_BEFORE)
-                result = await self._equipment.runtime.run(command.tool, command.args, self._context)
-                reached(Edge.EXECUTOR_EFFECT_AFTER)
+                with around(Edge.EXECUTOR_EFFECT_BEFORE):
+                    result = await self._equipment.runtime.run(command.tool, command.args, self._context)
                 return Ran("succeeded", result=result)
         except ToolFailed as error:
             if not doubt or isinstance(error, NeverDone):
@@ -163,6 +161,5 @@ class Attempts:
 def _not_done(found: NotDone) -> Ran:
     if found.certain:
         return Ran("failed", "it was not done, and the run that wanted it is over", "not_done")
-    return Ran(
-        "unknown", "it was not done so far, but a request may still be on its way", OutcomeUnknown.code
-    )
+    text = "it was not done so far, but a request may still be on its way"
+    return Ran("unknown", text, OutcomeUnknown.code)

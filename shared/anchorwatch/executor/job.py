@@ -1,4 +1,4 @@
-"""One command in hand, and what belongs to it."""
+"""The command in hand: its record, its tool, its effect key, and the shape of its outcome."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from anchorwatch.core.effect.state import Claim, EffectState, Outcome, OutcomeSt
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.core.tools import ToolSpec
+from anchorwatch.journal.blocks import Entry, Resource
 from anchorwatch.packs.port import Pack, PackRuntime, ToolContext
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A command and where it stands. ``digest`` is its record's, which no other record has.
+    """A command, and the ``sequence`` and the unique ``digest`` of its record.
 
-    ``attempt`` counts its deliveries. Nobody else can have seen a first one, so there is nothing to look up; should that be
-    wrong, the first write is fenced. ``reach``: the message in hand, where it is another than the command: what is recorded of
-    the command must be read as far.
+    ``attempt`` counts its deliveries. No other process can have seen a first one, so its records are not read; if that is wrong,
+    the first write is fenced. ``reach``: the sequence of a later message about the command; its records are read up to there.
     """
 
     ref: SessionRef
@@ -48,7 +48,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Equipment:
-    """What running a command takes: the agent's pinned definition, its pack, the tool, and the connection to the real system."""
+    """What a command runs with: the agent's pinned definition, its pack, the tool, and the connection to the real system."""
 
     agent: AgentSpec
     pack: Pack
@@ -58,20 +58,30 @@ class Equipment:
 
 def tool_of(pack: Pack, agent: AgentSpec, job: Job) -> ToolSpec | None:
     """The tool that the command names, if its pool has it."""
-    mine = (tool for tool in pack.tools(agent) if tool.pool == job.pool)
-    return next((tool for tool in mine if tool.name == job.command.tool), None)
+    tools = (tool for tool in pack.tools(agent) if tool.pool == job.pool)
+    return next((tool for tool in tools if tool.name == job.command.tool), None)
 
 
 def effect_key(job: Job) -> str:
-    """The key that names the command's effect to its provider, in every attempt, for ever.
+    """The key that names the command's effect to its provider, the same in every attempt.
 
-    A record without one is of a release that derived it from the record itself.
+    The first release wrote none into the record, and derived it from the record itself.
     """
     if job.command.effect_key:
         return job.command.effect_key
     ref, call = job.ref, job.call
     identity = "\x1f".join((ref.shard, ref.workspace, ref.session, str(call), job.digest))
     return label(ref.workspace, ref.session, f"{call.run}-{call.step}-{call.n}", identity.encode())
+
+
+def resource_of(job: Job, pack: str) -> Resource:
+    """The resource that the command works on; its ``name`` is empty if it names none."""
+    return Resource(job.ref.workspace, pack, job.command.resource, job.ref.shard)
+
+
+def entry_of(job: Job, attempt: int = 0) -> Entry:
+    """The command in the register of its resource. ``attempt``: the number of the claim that follows; 0: of none."""
+    return Entry(job.ref.session, job.call, job.pool, attempt)
 
 
 def outcome(
@@ -84,7 +94,7 @@ def outcome(
     claim: Claim | None = None,
     durable: bool = True,
 ) -> Outcome:
-    """An outcome of this command that is no success. ``claim``: what it was decided under."""
+    """An outcome of this command, without the tool's data. ``claim``: the claim under which it was decided."""
     return Outcome(
         call=job.call,
         tool=job.command.tool,
@@ -104,7 +114,7 @@ def outcome(
 def context_of(
     job: Job, equipment: Equipment, state: EffectState, *, now_ms: int, heartbeat_s: float
 ) -> ToolContext:
-    """What the tool is told of its call. ``heartbeat_s``: where the agent has none of its own."""
+    """The context of the tool's call. ``heartbeat_s``: for an agent that sets none."""
     return ToolContext(
         ref=job.ref,
         call=job.call,

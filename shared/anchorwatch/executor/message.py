@@ -1,25 +1,28 @@
-"""The messages of a pool: its commands, and the answers at its gates."""
+"""The messages of a pool's consumer: its commands, the answers at their gates, and which were delivered before."""
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
-from anchorwatch.bus.port import ConsumerSpec, Stored
+from anchorwatch.bus.port import Bus, ConsumerSpec, Stored
 from anchorwatch.codec import decode
 from anchorwatch.core.effect.state import GateDecided
+from anchorwatch.core.errors import Unavailable
 from anchorwatch.core.letters import Address
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.journal.effect_mapping import read_effect
 from anchorwatch.journal.mapping import read_command
+from anchorwatch.service.intake import Intake
 from anchorwatch.service.keepalive import ACK_WAIT_S
 from anchorwatch.topology.streams import journal_stream
 from anchorwatch.topology.subjects import COMMAND, EFFECT, GATE, parse_register
 
 SHARD = "0"
 SERVICE = "executor"
-"""Whose dead letters those of commands are, whichever service runs the pool."""
-# Commands of a paused session wait here, and must not keep those of others out.
+"""The service that dead letters of commands name, whichever service runs the pool."""
+# Commands of a paused session wait here, and must not keep out those of other sessions.
 ACK_PENDING_MAX = 4096
 
 
@@ -39,7 +42,7 @@ def pool_consumer(pool: str) -> ConsumerSpec:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a delivery is about. ``command`` (and ``digest``, its record's) is missing where it is an answer at a gate."""
+    """A command, or an answer at a command's gate: then it has neither ``command`` nor ``digest`` (of the command's record)."""
 
     stored: Stored
     ref: SessionRef
@@ -58,7 +61,7 @@ class Message:
 
     @property
     def address(self) -> Address:
-        """Of the command's one dead letter."""
+        """The address of the command's one dead letter."""
         ref, call, stored = self.ref, self.call, self.stored
         id_ = f"{ref.session}-{call.run}-{call.step}-{call.n}"
         where = (journal_stream(ref.shard), stored.sequence, stored.subject, stored.time_ms)
@@ -66,7 +69,7 @@ class Message:
 
 
 def read_message(stored: Stored) -> Message | None:
-    """What a message of the pool's consumer is about; None when it asks nothing of an executor."""
+    """Read a message of the pool's consumer; None when it needs no work."""
     register = parse_register(stored.subject)
     if register.kind == "fx.gate":
         if not isinstance(read_effect(stored), GateDecided):
@@ -75,3 +78,44 @@ def read_message(stored: Stored) -> Message | None:
     record = decode(stored.payload)
     command = read_command(register.pool, record.body)
     return Message(stored, register.ref, command.call, register.pool, command, record.digest)
+
+
+@dataclass(slots=True)
+class RedeliveryGuard:
+    """Corrects the delivery count of messages that may have been delivered before.
+
+    The server's count is not enough: a server that was killed may have forgotten a delivery, and a consumer that was recreated
+    has counted none. Only a message that was stored after this connection and this consumer began is certainly new.
+    """
+
+    bus: Bus
+    stream: str
+    intake: Intake
+    _connected: tuple[int, int] = (0, 0)
+    _through: int = 0
+
+    async def attempt(self, sequence: int, counted: int) -> int:
+        """The number of a delivery that the server counts as ``counted``: at least 2 where it may not be the first.
+
+        Raises:
+            Unavailable.
+        """
+        if counted > 1:
+            return counted
+        if self._connected != self._connection:
+            await self._mark()
+        return 1 if sequence > self._through else 2
+
+    async def mark(self) -> None:
+        """Remember the end of the stream: later messages are known to be new."""
+        with contextlib.suppress(Unavailable):
+            await self._mark()
+
+    @property
+    def _connection(self) -> tuple[int, int]:
+        return self.bus.connections, self.intake.times
+
+    async def _mark(self) -> None:
+        connection = self._connection
+        self._through = (await self.bus.stream_state(self.stream)).last_sequence
+        self._connected = connection

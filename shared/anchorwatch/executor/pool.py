@@ -13,13 +13,12 @@ from anchorwatch.core.errors import BadInput, Damaged, NewerSchema
 from anchorwatch.core.letters import Address, DeadLetter
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.edges import Edge
-from anchorwatch.execution.firsts import Firsts
-from anchorwatch.execution.giving_up import GivingUp
-from anchorwatch.execution.job import Job
-from anchorwatch.execution.leave import Leave
-from anchorwatch.execution.message import SERVICE, SHARD, Message, pool_consumer, read_message
-from anchorwatch.execution.recorder import Recorder
-from anchorwatch.execution.runner import Runner, RuntimeFor
+from anchorwatch.executor import pipeline
+from anchorwatch.executor.dead_letters import CommandLetters
+from anchorwatch.executor.job import Job
+from anchorwatch.executor.message import SERVICE, SHARD, Message, RedeliveryGuard, pool_consumer, read_message
+from anchorwatch.executor.pipeline import Executor, RuntimeFor
+from anchorwatch.executor.recorder import Recorder
 from anchorwatch.journal.artifacts import ArtifactJournal
 from anchorwatch.journal.blocks import BlockJournal
 from anchorwatch.journal.effects import EffectJournal
@@ -60,9 +59,9 @@ class PoolRunner(Worker[Message]):
     ) -> None:
         letters = DeadLetters(context)
         super().__init__(context, pool_consumer(pool), concurrency=concurrency, letters=letters)
-        self._firsts = Firsts(context.bus, journal_stream(SHARD), self.intake)
-        self._runner = _make_runner(context, agents, runtime_for, load_pack)
-        self._giving_up = _make_giving_up(context, agents, self._runner)
+        self._redelivery = RedeliveryGuard(context.bus, journal_stream(SHARD), self.intake)
+        self._executor = _make_executor(context, agents, runtime_for, load_pack)
+        self._command_letters = _make_command_letters(context, self._executor)
         self._retrier = DeadLetterRetrier(
             context,
             letters,
@@ -79,7 +78,7 @@ class PoolRunner(Worker[Message]):
             tasks.create_task(self._retrier.run(), name="letters")
 
     async def opened(self) -> None:
-        await self._firsts.look()
+        await self._redelivery.mark()
         self.context.ready.set()
 
     def parse(self, stored: Stored) -> Message | Skip | Malformed:
@@ -99,7 +98,7 @@ class PoolRunner(Worker[Message]):
 
     async def handle(self, item: Message, attempt: int) -> Result:
         try:
-            return await self._runner.handle(await self._job(item, attempt))
+            return await pipeline.handle(self._executor, await self._job(item, attempt))
         except Damaged as error:
             if not (isinstance(error, port.Unreadable) or error.sequence):
                 raise
@@ -109,9 +108,9 @@ class PoolRunner(Worker[Message]):
 
     async def retry(self, item: Message, letter: DeadLetter) -> Result:
         job = await self._job(item, 2)
-        if await self._giving_up.ask_anew(job, letter):
+        if await self._command_letters.request_decision(job, letter):
             return Done()
-        return await self._runner.handle(job)
+        return await pipeline.handle(self._executor, job)
 
     async def settle(self, letter: DeadLetter) -> None:
         """Give a command that is given up its outcome."""
@@ -119,7 +118,7 @@ class PoolRunner(Worker[Message]):
         if current is None:
             return
         async with self.hold(current):
-            await self._giving_up.settle(await self._job(current.item, 2), letter)
+            await self._command_letters.settle(await self._job(current.item, 2), letter)
 
     async def _job(self, message: Message, attempt: int) -> Job:
         """The command that a message is about.
@@ -128,9 +127,9 @@ class PoolRunner(Worker[Message]):
             Damaged, Unavailable.
         """
         if message.command is not None:
-            attempt = await self._firsts.attempt(message.sequence, attempt)
+            attempt = await self._redelivery.attempt(message.sequence, attempt)
             return Job(message.ref, message.sequence, message.digest, message.command, attempt)
-        effects, reach = self._runner.recorder.effects, message.sequence
+        effects, reach = self._executor.effects, message.sequence
         state = await effects.load(message.ref, message.pool, message.call, 0, reach)
         if state.gate is None:
             raise Damaged(f"sequence {reach}: an answer to a gate that is not there", sequence=reach)
@@ -143,16 +142,17 @@ class PoolRunner(Worker[Message]):
         return Job(message.ref, state.gate.command, record.digest, command, attempt + 1, reach)
 
 
-def _make_giving_up(context: ServiceContext, agents: AgentDirectory, runner: Runner) -> GivingUp:
-    return GivingUp(runner.recorder, context.committer, agents, context.peers, runner.me, context.log)
+def _make_command_letters(context: ServiceContext, executor: Executor) -> CommandLetters:
+    return CommandLetters(
+        executor.recorder, context.committer, executor.agents, context.peers, executor.me, context.log
+    )
 
 
-def _make_runner(
+def _make_executor(
     context: ServiceContext, agents: AgentDirectory, runtime_for: RuntimeFor, load_pack: Callable[[str], Pack]
-) -> Runner:
+) -> Executor:
     identity, committer = context.identity, context.committer
     me = Owner(identity.instance, identity.incarnation)
-    sessions = SessionJournal(context.bus, committer, identity.execution_id)
     effects = EffectJournal(context.bus, committer, identity.execution_id)
     blocks = BlockJournal(context.bus, committer, identity.execution_id)
     recorder = Recorder(
@@ -165,10 +165,11 @@ def _make_runner(
         identity.execution_id,
         context.log,
     )
-    return Runner(
+    return Executor(
         bus=context.bus,
-        sessions=sessions,
-        leave=Leave(sessions, effects, blocks, context.clock, context.log),
+        sessions=SessionJournal(context.bus, committer, identity.execution_id),
+        effects=effects,
+        blocks=blocks,
         recorder=recorder,
         agents=agents,
         load_pack=load_pack,

@@ -1,4 +1,4 @@
-"""The definite end of a command that cannot be handled: its turn must not wait for what nobody will do."""
+"""The outcome of a command that cannot be handled: without one, its turn would wait for ever."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import structlog
 from anchorwatch.core.effect.state import EffectState, Owner
 from anchorwatch.core.errors import NotFound, Unavailable
 from anchorwatch.core.letters import DeadLetter
-from anchorwatch.edges import Edge, reached
-from anchorwatch.execution.job import Job, outcome
-from anchorwatch.execution.recorder import Recorder
+from anchorwatch.edges import Edge, around
+from anchorwatch.executor.job import Job, outcome
+from anchorwatch.executor.recorder import Recorder
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.inputs import accept, input_id
 from anchorwatch.journal.mapping import input_body
@@ -19,12 +19,12 @@ from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import Peers
 
 RULE = "dead_letter"
-"""The rule that refuses it, and the error where it may have happened."""
+"""The rule that refuses the command, and the error code where it may have happened."""
 
 
 @dataclass(frozen=True, slots=True)
-class GivingUp:
-    """What becomes of commands that have a dead letter."""
+class CommandLetters:
+    """Settles and retries commands that have a dead letter."""
 
     recorder: Recorder
     committer: Committer
@@ -34,25 +34,25 @@ class GivingUp:
     log: structlog.stdlib.BoundLogger
 
     async def settle(self, job: Job, letter: DeadLetter) -> None:
-        """See that the command has an outcome: `refused` where nobody began it, else `unknown`.
+        """Give the command an outcome if it has none: `refused` if it was not begun, otherwise `unknown`.
 
         Raises:
-            Unavailable: whoever claimed it may be at work on it. Fenced: somebody wrote to it meanwhile.
+            Unavailable: the owner of its claim may be running it. Fenced: another process wrote to it meanwhile.
         """
         state = await self.recorder.effects.load(job.ref, job.pool, job.call, job.sequence)
         if state.outcome is not None:
             return
-        said = f"it could not be handled {letter.tries} times: {letter.fault.text}"
-        self.log.error("a command is given up", call=str(job), letter=letter.address.letter_id)
+        text = f"it could not be handled {letter.tries} times: {letter.fault.text}"
+        self.log.error("command.given_up", call=str(job), letter=letter.address.letter_id)
         if state.claim is None and not state.first_claim:
-            await self.recorder.append(job, state, outcome(job, "refused", said, rule=RULE))
+            await self.recorder.append(job, state, outcome(job, "refused", text, rule=RULE))
             return
         await self._check_owner(state)
-        done = outcome(job, "unknown", f"it may have happened; {said}", error=RULE, claim=state.claim)
+        done = outcome(job, "unknown", f"it may have happened; {text}", error=RULE, claim=state.claim)
         await self.recorder.unknown(job, await self._pack(job), state, done)
 
-    async def ask_anew(self, job: Job, letter: DeadLetter) -> bool:
-        """Where it was refused for its letter: have its session decide anew, once for each order. Whether it was so."""
+    async def request_decision(self, job: Job, letter: DeadLetter) -> bool:
+        """If the command was refused for its letter, have its session decide again, once for each retry. Whether it was."""
         state = await self.recorder.effects.load(job.ref, job.pool, job.call, job.sequence)
         if state.outcome is None or state.outcome.rule != RULE or not letter.actions:
             return False
@@ -61,9 +61,8 @@ class GivingUp:
         call = f"{job.command.tool} ({job.ref.session}/{job.call})"
         text = f"{call} could not be handled before; try it again where it is still wanted"
         body = input_body("trigger", 0, text=text, by=order.by)
-        reached(Edge.EXECUTOR_RETRY_BEFORE)
-        await accept(self.committer, job.ref, id_, body, at_ms=order.at_ms, writer=self.recorder.identity)
-        reached(Edge.EXECUTOR_RETRY_AFTER)
+        with around(Edge.EXECUTOR_RETRY_BEFORE):
+            await accept(self.committer, job.ref, id_, body, at_ms=order.at_ms, writer=self.recorder.identity)
         return True
 
     async def _check_owner(self, state: EffectState) -> None:
