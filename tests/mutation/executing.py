@@ -109,10 +109,9 @@ _ORDER = (
         ("tests/sim/test_takeover.py::test_what_another_planner_holds_is_neither_acked_nor_asked_for_again",),
         (
             Edit(
-                "services/planner/anchorwatch_planner/actor.py",
-                "        verdict = await self._look_safely(ref, [*before, *letters])\n",
-                "        await self._answer([*before, *letters], None)\n"
-                "        verdict = await self._look_safely(ref, [*before, *letters])\n",
+                "services/planner/anchorwatch_planner/mailbox.py",
+                "        verdict = await self._look_safely(",
+                "        _settle([*before, *arrived], Done())\n        verdict = await self._look_safely(",
             ),
         ),
     ),

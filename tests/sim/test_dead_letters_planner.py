@@ -16,7 +16,7 @@ from anchorwatch.journal.inputs import Receipt
 from anchorwatch.models.port import Situation, StepDecision
 from anchorwatch.packs import registry
 from anchorwatch.testing.mesh import SimMesh
-from anchorwatch_planner.main import WAKES
+from anchorwatch_planner.workers import WAKES
 
 from tests.sim.test_quarantine import last_of_kind, quarantined, rot
 from tests.support.letters import PoisonPack, in_state, letters, mesh_test, only_letter, order

@@ -25,7 +25,7 @@ from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.streams import journal_stream
 from anchorwatch.topology.subjects import SessionSubjects, parse_register
-from anchorwatch_planner.main import WAKES
+from anchorwatch_planner.workers import WAKES
 
 from tests.support.packs import BenchPack, bench_agent
 

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 import structlog
-from anchorwatch.bus.port import ConsumerSpec
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.state import Archive, Call, PastTurn, Step, Unsettled
@@ -17,14 +17,14 @@ from anchorwatch.core.session.wakes import Windows
 from anchorwatch.models.port import Situation, StepDecision
 from anchorwatch.packs import registry
 from anchorwatch.service.context import Identity
-from anchorwatch.service.keepalive import KeepAlive
+from anchorwatch.service.worker import Done
 from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import LoopClock
 from anchorwatch.topology.streams import journal_stream
-from anchorwatch_planner.actor import LINGER_S, Actors
 from anchorwatch_planner.cache import Cache
 from anchorwatch_planner.evidence import Cause
+from anchorwatch_planner.mailbox import LINGER_S, Answer, Mailboxes
 from anchorwatch_planner.reading import Reading
 from anchorwatch_planner.slots import Slots
 from anchorwatch_planner.verdict import Ended, Verdict
@@ -139,7 +139,7 @@ def test_what_others_wrote_below_the_message_in_hand_is_seen(tmp_path: Path) -> 
         assert await one.look(ref, [third]) == Ended()
         assert slow.turns[1:] == [(third.sequence,)], "the second was taken by the other's turn"
         await mesh.control(ref, Kind.PAUSED, "pause")
-        assert await one.look(ref, [await told(mesh, ref, "fourth")]) is None
+        assert await one.look(ref, [await told(mesh, ref, "fourth")]) == Done()
         anchor = await mesh.anchor(ref)
         assert (anchor.status, anchor.run_id, len(slow.turns)) == ("paused", 3, 2)
 
@@ -175,35 +175,37 @@ def test_where_an_outcome_may_still_come_all_of_the_session_is_read(
         found = await reading.supposed(ref, [cause])
         assert (found is not None) == supposed
         if found is not None:
-            assert [each.sequence for each in found.pending] == [cause.sequence]
-            assert (found.read_through, cache.get(ref)) == (cause.sequence, state), "it is not proved yet"
+            assert [each.sequence for each in found.state.pending] == [cause.sequence]
+            assert (found.state.read_through, cache.get(ref)) == (cause.sequence, state), (
+                "it is not proved yet"
+            )
 
     outside(body, tmp_path)
 
 
 def test_the_messages_of_a_turn_stay_in_hand_until_somebody_has_looked_behind_its_end(tmp_path: Path) -> None:
     async def body(mesh: SimMesh, ref: SessionRef) -> None:
-        spec = ConsumerSpec(journal_stream(), ("aw.journal.0.*.*.in.*",), "wakes", ack_wait_s=60.0)
-        consumer = await mesh.bus.consumer(spec)
         looks: list[list[Cause]] = []
 
         async def look(_: SessionRef, causes: list[Cause]) -> Verdict:
             looks.append(causes)
-            return Ended() if len(looks) < 3 else None
+            return Ended() if len(looks) < 3 else Done()
 
         async def left() -> int:
             await asyncio.sleep(LINGER_S / 4)
-            return (await consumer.state()).ack_pending
+            return sum(not each.done() for each in in_hand)
 
-        actors = Actors(look, structlog.get_logger(), KeepAlive(), slots=Slots(1, 1))
-        sequences = []
+        random = Random(0)
+        mailboxes = Mailboxes(look, structlog.get_logger(), slots=Slots(1, 1), random=random)
+        sequences, in_hand = [], list[asyncio.Task[Answer]]()
         for number in range(2):
-            sequences.append((await mesh.say(ref, f"m{number}")).sequence)
-            [delivery] = await consumer.fetch(1, 1.0)
-            await actors.post(ref, Cause("in", sequences[-1], 1, delivery.stored), delivery)
+            cause = await told(mesh, ref, f"m{number}")
+            sequences.append(cause.sequence)
+            in_hand.append(asyncio.create_task(mailboxes.handle(ref, cause)))
             assert await left() == 1, "of the turn before, this look has seen to"
         await asyncio.sleep(LINGER_S)
         assert await left() == 0
+        assert all(each.result() == Done() for each in in_hand)
         one, two = ([(each.sequence, each.again) for each in causes] for causes in looks[1:])
         assert one == [(sequences[0], True), (sequences[1], False)]
         assert two == [(sequences[1], True)]

@@ -20,7 +20,7 @@ from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.streams import journal_stream
 from anchorwatch.topology.subjects import SessionSubjects
-from anchorwatch_planner.main import WAKES
+from anchorwatch_planner.workers import WAKES
 
 from tests.sim.test_planner import agent, mesh_test
 from tests.support.packs import Sink

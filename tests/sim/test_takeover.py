@@ -21,25 +21,25 @@ from anchorwatch.journal.paces import PaceJournal
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.packs import registry
 from anchorwatch.service.context import Identity
-from anchorwatch.service.keepalive import KeepAlive
 from anchorwatch.service.leases import Leases
 from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import LoopClock
 from anchorwatch.topology.streams import journal_stream
-from anchorwatch_planner.actor import Actors
 from anchorwatch_planner.cache import Cache
 from anchorwatch_planner.evidence import Cause
 from anchorwatch_planner.limits import Limits
 from anchorwatch_planner.look import Looker, Parts
-from anchorwatch_planner.main import WAKES
+from anchorwatch_planner.mailbox import Mailboxes
 from anchorwatch_planner.schedules import Schedules
 from anchorwatch_planner.slots import Slots
 from anchorwatch_planner.switchboard import Switchboard
 from anchorwatch_planner.verdict import Ended, Held, Verdict
+from anchorwatch_planner.workers import WAKES, WakeWorker
 
 from tests.sim.test_planner import agent, mesh_test, once
 from tests.support.packs import BenchPack, bench_agent
+from tests.support.services import make_context
 
 FAR_MS = 10**13
 
@@ -146,11 +146,16 @@ def test_what_another_planner_holds_is_neither_acked_nor_asked_for_again(tmp_pat
             assert len(causes) == 2
             return Held(held.sequence, delay_s=None)
 
-        actors = Actors(look, structlog.get_logger(), KeepAlive(), slots=Slots(1, 1))
-        for delivery in await consumer.fetch(2, 1.0):
-            await actors.post(ref, Cause("in", delivery.stored.sequence), delivery)
+        slots, context = Slots(1, 1), make_context(mesh.bus, "planner")
+        mailboxes = Mailboxes(look, structlog.get_logger(), slots=slots, random=context.random)
+        async with slots.of(ref.workspace):
+            working = asyncio.create_task(WakeWorker(context, spec, mailboxes).run())
+            await asyncio.sleep(1)
+            assert (await consumer.state()).ack_pending == 2, "both wait for the look"
         await looked.wait()
-        await actors.rest([ref], 1.0)
+        await mailboxes.rest([ref], 1.0)
+        context.stopping.set()
+        await working
         assert (await consumer.state()).ack_pending == 1
         assert await consumer.fetch(1, 30.0) == [], "it was not asked for"
         [again] = await consumer.fetch(2, 40.0)

@@ -1,7 +1,7 @@
 """The planner: decides. It turns wakes into turns, one at a time for each session, and commits what the model asks for.
 
 - `main`: the service.
-- `actor`: one mailbox for each session; what arrives while a session is looked at waits there.
+- `workers`, `mailbox`: the consumers, and one mailbox for each session; what arrives while a session is looked at waits there.
 - `look`: what a planner does with a session: is it time, whose turn is it, what is next.
 - `doubt`: a look that meets what it cannot read: quarantine.
 - `thinker`: what a looker asks of whoever thinks.

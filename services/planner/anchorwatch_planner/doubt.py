@@ -11,10 +11,11 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.quarantine import quarantine
 from anchorwatch.service.context import Clock, Identity
+from anchorwatch.service.worker import Done, RetryIn
 
 from anchorwatch_planner.evidence import Cause
 from anchorwatch_planner.look import Looker
-from anchorwatch_planner.verdict import Later, Verdict
+from anchorwatch_planner.verdict import Verdict
 
 AGAIN_S = 0.1
 
@@ -75,4 +76,4 @@ class DoubtingLooker:
         if done == "written":
             self._log.error("session quarantined", session=str(ref), why=why)
         # Whole: it was only what this process knew from before, or it has been repaired.
-        return Later(AGAIN_S) if done == "whole" else None
+        return RetryIn(AGAIN_S) if done == "whole" else Done()

@@ -24,16 +24,17 @@ from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.paces import Account
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.service.context import Clock, Identity, Peers
+from anchorwatch.service.worker import Done, RetryIn
 
 from anchorwatch_planner.cache import Cache
 from anchorwatch_planner.evidence import Cause, holder, takeover_reason
 from anchorwatch_planner.limits import Limits
-from anchorwatch_planner.reading import Reading
+from anchorwatch_planner.reading import Reading, Supposed
 from anchorwatch_planner.resolutions import Resolutions
 from anchorwatch_planner.schedules import Schedules, bell_of_session
 from anchorwatch_planner.switchboard import Switchboard
 from anchorwatch_planner.thinker import Thinker
-from anchorwatch_planner.verdict import REPLACED_RETRY_S, Ended, Later, Verdict, left_to_holder
+from anchorwatch_planner.verdict import REPLACED_RETRY_S, Ended, LookAgain, Verdict, left_to_holder
 from anchorwatch_planner.writing import Scribe
 
 ROUNDS_MAX = 64
@@ -89,33 +90,34 @@ class Looker:
         for cause in causes:
             if cause.kind == "tick" and not cause.again:
                 self._schedules.rang(bell_of_session(ref), cause.rang_ms)
-        supposed = await self._reading.supposed(ref, causes)
-        state = supposed or self._reading.told(ref, causes) or await self._reading.read(ref, at_least, causes)
+        view: Supposed | SessionState | None = await self._reading.supposed(ref, causes)
+        view = view or self._reading.told(ref, causes) or await self._reading.read(ref, at_least, causes)
+        state = view.state if isinstance(view, Supposed) else view
         causes = await self._resolutions.pass_on(ref, causes, partial(self._is_at_hand, state))
         if not causes:
-            return None
+            return Done()
         refused, evidence = False, causes
         for _ in range(ROUNDS_MAX):
+            verdict: Verdict | LookAgain = LookAgain()
+            known = None
             try:
-                act = self._begin if state is supposed else self._round
-                verdict, again = await act(ref, state, causes, evidence)
+                verdict = await self._act(ref, view, causes, evidence)
                 known = self._cache.get(ref)
             except Fenced:
                 if (held := self._cache.get(ref)) and held.is_held_by(me):
                     # By what this look took the turn it does not take it again: whoever has it now came later.
                     evidence = []
-                verdict, again, known = None, True, None
             except Refused:
                 # A person's order came between the reading and the deciding: it is seen when the session is read again.
                 if refused:
                     raise
-                verdict, again, known, refused = None, True, None, True
-            if not again:
+                refused = True
+            if not isinstance(verdict, LookAgain):
                 return verdict
             # A turn that this process has just taken further needs no reading: whatever else was written meanwhile, by a
             # person or a planner, the fence of its next record tells. At rest, inputs count that nobody looked at.
-            state = known if known and known.is_held_by(me) else await self._reading.whole(ref, at_least)
-        return Later(REPLACED_RETRY_S)
+            view = known if known and known.is_held_by(me) else await self._reading.whole(ref, at_least)
+        return RetryIn(REPLACED_RETRY_S)
 
     async def reread(self, ref: SessionRef, at_least: int) -> None:
         """Forget what is known of the session, and read it from the journal.
@@ -131,9 +133,20 @@ class Looker:
         mine = state.is_held_by(self._identity.execution_id)
         return mine and state.turn is not None and state.turn.run_id == call.run
 
+    async def _act(
+        self,
+        ref: SessionRef,
+        view: Supposed | SessionState,
+        causes: Sequence[Cause],
+        evidence: Sequence[Cause],
+    ) -> Verdict | LookAgain:
+        if isinstance(view, Supposed):
+            return await self._begin(ref, view.state, causes)
+        return await self._round(ref, view, causes, evidence)
+
     async def _round(
         self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], evidence: Sequence[Cause]
-    ) -> tuple[Verdict, bool]:
+    ) -> Verdict | LookAgain:
         status = state.anchor.status if state.anchor else "none"
         if state.anchor is not None and self._switches.holds(ref, state.anchor.agent) is not None:
             # Whatever waits is in the journal; when the switch is turned off, every session is looked at.
@@ -145,15 +158,15 @@ class Looker:
         # Paused: whatever waits is in the journal, and resuming is a wake. Quarantined and deleted: nobody runs it.
         return await self._hold(ref, state, status)
 
-    async def _hold(self, ref: SessionRef, state: SessionState, why: str) -> tuple[Verdict, bool]:
+    async def _hold(self, ref: SessionRef, state: SessionState, why: str) -> Verdict | LookAgain:
         """Begin no turn; and keep no more of what waits than its limits let."""
         if over := await self._limits.overflow(ref, state):
             self._cache.put(ref, await self._scribe.refuse(ref, state, over, f"{why}: too many waited"))
-        return None, False
+        return Done()
 
     async def _rest(
         self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], woken_by: int
-    ) -> tuple[Verdict, bool]:
+    ) -> Verdict | LookAgain:
         now_ms = self._clock.now_ms()
         swept = all(cause.kind == "sweep" for cause in causes)
         everyone = any(cause.kind in ("sweep", "start") for cause in causes)
@@ -166,7 +179,7 @@ class Looker:
                     # A turn needs a message that comes again if its planner dies: make one, and let its delivery start it.
                     receipt = await self._scribe.tick(ref, f"tick-{state.pending[0].sequence}", now_ms)
                     if not receipt.replayed:
-                        return None, False
+                        return Done()
                     woken_by = receipt.sequence
                 state, seen = await self._acquire(ref, state, woken_by, now_ms, reckoned.account)
                 return await self._step(ref, state, seen)
@@ -177,25 +190,25 @@ class Looker:
                 # And the head: where a person has cleared that tick, or a limit refused it, the check is due all the same.
                 runs = state.anchor.run_id if state.anchor else 0
                 receipt = await self._scribe.tick(ref, f"check-{runs + 1}-{at_ms}-{state.head}", now_ms)
-                return None, bool(woken_by) or receipt.replayed
+                return LookAgain() if woken_by or receipt.replayed else Done()
             case NotBefore(at_ms=at_ms) if at_ms > now_ms:
                 await self._schedules.ensure(bell_of_session(ref), at_ms)
                 if held.others_ms:
                     return await self._hold(ref, state, "rate_limited")
             case _:
                 pass
-        return None, False
+        return Done()
 
     async def _begin(
-        self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], _: Sequence[Cause]
-    ) -> tuple[Verdict, bool]:
+        self, ref: SessionRef, state: SessionState, causes: Sequence[Cause]
+    ) -> Verdict | LookAgain:
         """Begin a turn on a state that is only supposed, which its fence proves; or else read, and decide on what there is."""
         now_ms = self._clock.now_ms()
         if state.anchor is None or self._switches.holds(ref, state.anchor.agent) is not None:
-            return None, True
+            return LookAgain()
         reckoned = await self._limits.due(ref, state, now_ms, now_ms)
         if not isinstance(reckoned.found, Due):
-            return None, True
+            return LookAgain()
         state, seen = await self._acquire(ref, state, _newest(causes), now_ms, reckoned.account)
         return await self._step(ref, state, seen)
 
@@ -235,28 +248,28 @@ class Looker:
 
     async def _run(
         self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], evidence: Sequence[Cause]
-    ) -> tuple[Verdict, bool]:
+    ) -> Verdict | LookAgain:
         anchor, turn = state.anchor, state.turn
         if anchor is None or turn is None or not turn.settled:
-            return None, False
+            return Done()
         if anchor.execution_id != self._identity.execution_id:
             reason = takeover_reason(
                 turn, evidence, holder_gone=await self._holder_gone(anchor.execution_id or "")
             )
             if reason is None:
-                return left_to_holder(turn, causes), False
+                return left_to_holder(turn, causes)
             state = await self._take_over(ref, state, causes, reason)
         return await self._step(ref, state)
 
     async def _step(
         self, ref: SessionRef, state: SessionState, seen: Observation | None = None
-    ) -> tuple[Verdict, bool]:
+    ) -> Verdict | LookAgain:
         state = await self._thinker.step(ref, state, seen)
         self._cache.put(ref, state)
         if state.turn is None:
             await self._after_turn(ref, state)
-            return Ended(), False
-        return None, state.turn.settled
+            return Ended()
+        return LookAgain() if state.turn.settled else Done()
 
     async def _holder_gone(self, execution_id: str) -> bool:
         instance, incarnation = holder(execution_id)

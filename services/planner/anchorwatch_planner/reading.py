@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from anchorwatch.bus.port import Stored
 from anchorwatch.core.memo import OfEach
@@ -19,6 +20,16 @@ from anchorwatch_planner.evidence import Cause
 _OPEN = ("pending", "unknown")
 KNOWN = 2_048
 """Of how many conversations it is remembered which of their turns an outcome may yet come to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Supposed:
+    """A session as it is if no planner or person has written to it since. Not proved: good only to begin a turn.
+
+    The fence of that turn's acquire is the proof: where it holds, the state is complete.
+    """
+
+    state: SessionState
 
 
 class Reading:
@@ -78,18 +89,17 @@ class Reading:
         self._cache.put(ref, state)
         return state
 
-    async def supposed(self, ref: SessionRef, causes: Sequence[Cause]) -> SessionState | None:
-        """The session at rest, with all inputs up to the one in hand, if no planner or person has written since: not proved.
+    async def supposed(self, ref: SessionRef, causes: Sequence[Cause]) -> Supposed | None:
+        """The session at rest, with all inputs up to the one in hand.
 
-        Good for nothing but to begin a turn: the fence of its acquire is the proof, and where that holds the state is as complete
-        as it says. None: no turn would begin by it, or more could have happened than inputs tell.
+        None: no turn would begin by it, or more than inputs may have come.
         """
         known, newest = self._cache.get(ref), _newest_input(causes)
         if known is None or newest is None or newest.sequence <= known.head or not is_closed(known):
             return None
         if not self._is_due(self._sessions.fold(known, [newest])):
             return None
-        return await self._sessions.with_inputs(ref, known, newest.sequence)
+        return Supposed(await self._sessions.with_inputs(ref, known, newest.sequence))
 
     def _is_due(self, state: SessionState) -> bool:
         return isinstance(due(state, self._clock.now_ms(), self._windows), Due)

@@ -12,8 +12,8 @@ from anchorwatch.bus.port import Bus
 from anchorwatch.core.names import SessionRef
 from anchorwatch.topology.streams import ANCHORS_BUCKET
 
-from anchorwatch_planner.actor import Actors
 from anchorwatch_planner.evidence import Cause
+from anchorwatch_planner.mailbox import Mailboxes
 
 AT_ONCE = 4
 REST_S_MAX = 0.25
@@ -33,7 +33,7 @@ async def sessions_known(bus: Bus) -> list[SessionRef]:
     return sorted(refs)
 
 
-async def sweep(refs: Sequence[SessionRef], actors: Actors, *, starting: bool) -> int:
+async def sweep(refs: Sequence[SessionRef], mailboxes: Mailboxes, *, starting: bool) -> int:
     """Have each of these sessions looked at that is not being looked at already; returns how many.
 
     ``starting``: this process has just come, and what its former self had in hand is not on its way to anybody.
@@ -41,9 +41,9 @@ async def sweep(refs: Sequence[SessionRef], actors: Actors, *, starting: bool) -
     swept = 0
     for start in range(0, len(refs), AT_ONCE):
         # Few at once: what wakes a session meanwhile must not stand behind all the others.
-        posted = [ref for ref in refs[start : start + AT_ONCE] if not actors.busy(ref)]
+        posted = [ref for ref in refs[start : start + AT_ONCE] if not mailboxes.busy(ref)]
         for ref in posted:
-            await actors.post(ref, Cause("start" if starting else "sweep"))
-        await actors.rest(posted, REST_S_MAX)
+            mailboxes.post(ref, Cause("start" if starting else "sweep"))
+        await mailboxes.rest(posted, REST_S_MAX)
         swept += len(posted)
     return swept

@@ -34,7 +34,7 @@ TAKE_UP_S_MAX = 30.0
 AGAIN_S = 2.0
 PAGE = 256
 
-Post = Callable[[SessionRef, Cause], Awaitable[None]]
+Post = Callable[[SessionRef, Cause], None]
 Rest = Callable[[Sequence[SessionRef], float], Awaitable[None]]
 
 
@@ -128,7 +128,7 @@ class Troubles:
         """Have the session of a letter looked at. Done: it goes on."""
         ref = SessionRef(letter.address.workspace, letter.address.session)
         self._learn(letter)
-        await post(ref, Cause("retry"))
+        post(ref, Cause("retry"))
         await rest([ref], TAKE_UP_S_MAX)
         return Done() if await self._goes_on(ref) else RetryIn(AGAIN_S)
 

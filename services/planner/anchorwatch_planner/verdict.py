@@ -1,4 +1,4 @@
-"""What becomes of the messages that a look was called for."""
+"""What a look came to, and so what becomes of the messages that it was called for."""
 
 from __future__ import annotations
 
@@ -6,17 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anchorwatch.core.session.state import Turn
+from anchorwatch.service.worker import Result
 
 from anchorwatch_planner.evidence import Cause
 
 REPLACED_RETRY_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Later:
-    """Not done: deliver the message again after ``delay_s``."""
-
-    delay_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +26,19 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A turn has ended. Its messages stay in hand until the session has been looked at behind the end.
+    """A turn has ended. Its messages stay in hand until a look has read past the end.
 
-    What came meanwhile may have been acked by another planner, which saw it run.
+    What came meanwhile may have been acked by another planner, which saw the turn run.
     """
 
 
-Verdict = Later | Held | Ended | None
-"""None: all that the messages in hand call for is recorded; ack them."""
+@dataclass(frozen=True, slots=True)
+class LookAgain:
+    """The look has not come to rest: it goes on with what is now known of the session."""
+
+
+Verdict = Result | Held | Ended
+"""`Done`: all that the messages in hand call for is recorded."""
 
 
 def left_to_holder(turn: Turn, causes: Sequence[Cause]) -> Held:

@@ -116,6 +116,7 @@ class Worker(abc.ABC, Generic[Item]):
     ack_edge: ClassVar[Edge | None] = None
     resumes: ClassVar[bool] = True
     """Whether a new process reads the messages that its predecessor left unanswered, rather than wait for their redelivery."""
+    pull_max: ClassVar[int] = 128
     finish_s: ClassVar[float] = 5.0
     retry_s: ClassVar[float] = 0.5
     retry_s_max: ClassVar[float] = 10.0
@@ -129,6 +130,7 @@ class Worker(abc.ABC, Generic[Item]):
         letters: DeadLetters | None = None,
     ) -> None:
         self.context = context
+        self.name = spec.durable
         self.log = context.log.bind(consumer=spec.durable)
         self.letters = letters
         self.intake = Intake(context.bus, spec, context.stopping, context.crashes)
@@ -188,7 +190,7 @@ class Worker(abc.ABC, Generic[Item]):
                 left = left[room:]
             await self.resumed()
             while not self.context.stopping.is_set():
-                deliveries = await self.intake.next(await self._room())
+                deliveries = await self.intake.next(min(await self._room(), self.pull_max))
                 for delivery in deliveries:
                     self._alive.hold(delivery)
                 await self._start([_Arrival(each.stored, each.attempt, each) for each in deliveries])

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 import structlog
 from anchorwatch.core.names import SessionRef
-from anchorwatch.service.keepalive import KeepAlive
-from anchorwatch_planner.actor import Actors
+from anchorwatch.service.worker import Done
 from anchorwatch_planner.evidence import Cause
+from anchorwatch_planner.mailbox import Mailboxes
 from anchorwatch_planner.slots import Slots
 from anchorwatch_planner.sweep import AT_ONCE, sweep
+from anchorwatch_planner.verdict import Verdict
 
 SESSIONS = 50
 
@@ -34,7 +36,7 @@ async def test_a_wake_does_not_stand_behind_all_that_are_swept() -> None:
     looking = 0
     begun = asyncio.Event()
 
-    async def look(ref: SessionRef, causes: Sequence[Cause]) -> None:
+    async def look(ref: SessionRef, causes: Sequence[Cause]) -> Verdict:
         nonlocal looking
         looking += 1
         at_once.append(looking)
@@ -42,15 +44,16 @@ async def test_a_wake_does_not_stand_behind_all_that_are_swept() -> None:
         await asyncio.sleep(0.002)
         looking -= 1
         order.append((ref.session, causes[0].kind))
+        return Done()
 
-    actors = Actors(look, structlog.stdlib.get_logger(), KeepAlive(), slots=Slots(64, 64))
+    mailboxes = Mailboxes(look, structlog.stdlib.get_logger(), slots=Slots(64, 64), random=Random(0))
     refs = [SessionRef("default", f"s{number:02}") for number in range(SESSIONS)]
-    sweeping = asyncio.create_task(sweep(refs, actors, starting=True))
+    sweeping = asyncio.create_task(sweep(refs, mailboxes, starting=True))
     await begun.wait()
     woken = SessionRef("default", f"s{SESSIONS - 1}")
-    await actors.post(woken, Cause("in", 7))
+    mailboxes.post(woken, Cause("in", 7))
     assert await sweeping == SESSIONS
     assert order.index((woken.session, "in")) < 3 * AT_ONCE
     assert max(at_once) <= AT_ONCE + 1
     assert {session for session, _ in order} == {f"s{number:02}" for number in range(SESSIONS)}
-    await actors.close()
+    await mailboxes.close()

@@ -1,0 +1,152 @@
+"""The planner's workers: messages that wake sessions go to their mailboxes, those about schedules to the timetable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from anchorwatch.bus.port import ConsumerSpec, Stored
+from anchorwatch.codec import decode
+from anchorwatch.core.errors import Damaged, NewerSchema
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Kind
+from anchorwatch.edges import Edge
+from anchorwatch.service.context import ServiceContext
+from anchorwatch.service.keepalive import ACK_WAIT_S
+from anchorwatch.service.worker import Done, NoAnswer, Result, Skip, Worker
+from anchorwatch.topology.streams import TICKS, journal_stream
+from anchorwatch.topology.subjects import (
+    ANCHOR,
+    CONTROL,
+    DONE,
+    EFFECT,
+    GATE,
+    INPUT,
+    SCHEDULE,
+    SLOT_FIRED,
+    TICK_FIRED,
+    parse_register,
+)
+
+from anchorwatch_planner.evidence import Cause, CauseKind
+from anchorwatch_planner.mailbox import Mailboxes
+from anchorwatch_planner.timetable import Timetable
+from anchorwatch_planner.wiring import SHARD
+
+WAKES_IN_HAND_MAX = 1_000
+SCHEDULES_AT_ONCE = 16
+_ANSWERS = (
+    INPUT.filter(shard=SHARD),
+    EFFECT.filter(shard=SHARD, register=DONE),
+    EFFECT.filter(shard=SHARD, register=GATE),
+)
+WAKES = ConsumerSpec(
+    journal_stream(SHARD),
+    # The anchors themselves are mostly written by planners.
+    (*_ANSWERS, CONTROL.filter(shard=SHARD)),
+    "planner",
+    ack_wait_s=ACK_WAIT_S,
+    ack_pending_max=WAKES_IN_HAND_MAX,
+    filters_before=(*_ANSWERS, ANCHOR.filter(shard=SHARD)),
+)
+FALLEN_DUE = ConsumerSpec(TICKS, (TICK_FIRED.filter(),), "planner-ticks", ack_wait_s=ACK_WAIT_S)
+SCHEDULES = ConsumerSpec(
+    journal_stream(SHARD), (SCHEDULE.filter(shard=SHARD),), "planner-schedules", ack_wait_s=ACK_WAIT_S
+)
+SLOTS = ConsumerSpec(TICKS, (SLOT_FIRED.filter(),), "planner-slots", ack_wait_s=ACK_WAIT_S)
+_KINDS: dict[str, CauseKind] = {"in": "in", "fx.done": "done", "fx.gate": "gate", "ctl": "control"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """A message that calls for a look at a session."""
+
+    ref: SessionRef
+    cause: Cause
+    sequence: int
+
+
+class WakeWorker(Worker[Wake]):
+    """Brings the messages of one consumer to their sessions' mailboxes, where they are ordered and merged.
+
+    It resumes nothing: a planner that starts looks at every session.
+    """
+
+    ack_edge = Edge.PLANNER_ACK_BEFORE
+    resumes = False
+    pull_max = 32
+    finish_s = 0.0
+
+    def __init__(self, context: ServiceContext, spec: ConsumerSpec, mailboxes: Mailboxes) -> None:
+        super().__init__(context, spec, concurrency=WAKES_IN_HAND_MAX)
+        self._mailboxes = mailboxes
+
+    def parse(self, stored: Stored) -> Wake:
+        if (tick := TICK_FIRED.parse(stored.subject)) is not None:
+            ref = SessionRef(tick["workspace"], tick["session"], tick["shard"])
+            return Wake(ref, Cause("tick", rang_ms=stored.time_ms), stored.sequence)
+        register = parse_register(stored.subject)
+        # The filters of an earlier release may have left another register in hand: a look does no harm.
+        kind = _KINDS.get(register.kind, "control")
+        if kind == "control" and _resumes(stored):
+            kind = "resumed"
+        return Wake(register.ref, Cause(kind, stored.sequence, stored=stored), stored.sequence)
+
+    def key(self, item: Wake) -> int:
+        return item.sequence
+
+    async def handle(self, item: Wake, attempt: int) -> Result | NoAnswer:
+        return await self._mailboxes.handle(item.ref, replace(item.cause, attempt=attempt))
+
+
+def _resumes(stored: Stored) -> bool:
+    try:
+        return Kind.RESUMED in decode(stored.payload).body.get("kinds", ())
+    except Damaged:
+        # The look finds what is wrong with the session.
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleCalled:
+    """A schedule was changed; or, with ``rang_ms``, its timer fired, at this instant by the server's clock."""
+
+    workspace: str
+    name: str
+    rang_ms: int | None = None
+
+
+class ScheduleWorker(Worker[ScheduleCalled]):
+    """Has the timetable look at the schedules that the messages of one consumer are about."""
+
+    ack_edge = Edge.PLANNER_ACK_BEFORE
+    resumes = False
+    retry_s = 1.0
+    retry_s_max = 8.0
+
+    def __init__(self, context: ServiceContext, spec: ConsumerSpec, timetable: Timetable) -> None:
+        super().__init__(context, spec, concurrency=SCHEDULES_AT_ONCE)
+        self._timetable = timetable
+
+    def parse(self, stored: Stored) -> ScheduleCalled | Skip:
+        if (tick := SLOT_FIRED.parse(stored.subject)) is not None:
+            return ScheduleCalled(tick["workspace"], tick["name"], stored.time_ms)
+        if (changed := SCHEDULE.parse(stored.subject)) is not None:
+            return ScheduleCalled(changed["workspace"], changed["name"])
+        return Skip()
+
+    def key(self, item: ScheduleCalled) -> tuple[str, str]:
+        return item.workspace, item.name
+
+    async def handle(self, item: ScheduleCalled, attempt: int) -> Result:  # noqa: ARG002
+        try:
+            if item.rang_ms is not None:
+                await self._timetable.rung(item.workspace, item.name, item.rang_ms)
+            else:
+                await self._timetable.look(item.workspace, item.name)
+        except NewerSchema:
+            raise
+        except Damaged as error:
+            # A retry would fail in the same way; each sweep logs it.
+            log = self.log.bind(workspace=item.workspace, schedule=item.name)
+            log.error("schedule.damaged", reason=str(error))  # noqa: TRY400 - its text says it all
+        return Done()
