@@ -255,7 +255,9 @@ class Noun(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own type
         first = args[0] if args else ""
-        if first not in self.commands and first not in HELP_OPTIONS:
+        # While the shell completes the verb itself, there is none yet.
+        completing = ctx.resilient_parsing and not first
+        if not completing and first not in self.commands and first not in HELP_OPTIONS:
             chosen = self.word if first and not first.startswith("-") else "list"
             args = [chosen, *args] if chosen in self.commands else args
         return list(super().parse_args(ctx, args))

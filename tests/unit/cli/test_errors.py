@@ -93,7 +93,7 @@ def test_a_common_option_that_has_no_meaning_is_refused(run: Run, words: list[st
         ["say", "fleet", "hello"],
     ],
 )
-def test_where_no_mesh_runs_verbs_exit_3_and_say_how_to_start_one(run: Run, words: list[str]) -> None:
+def test_no_mesh_exits_3_and_names_anchorwatch_up(run: Run, words: list[str]) -> None:
     ran = run(*words)
     assert ran.code == 3
     assert is_one_line(ran)
@@ -108,7 +108,7 @@ def test_a_gateway_that_does_not_answer_is_unreachable(run: Run, monkeypatch: py
     assert "no gateway answers at http://127.0.0.1:1" in ran.err
 
 
-def test_a_gateway_that_is_there_and_silent_is_not_called_away() -> None:
+def test_a_silent_gateway_is_named_as_such() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with (
@@ -132,7 +132,7 @@ def test_a_gateway_that_is_there_and_silent_is_not_called_away() -> None:
         (500, "internal", 1),
     ],
 )
-def test_what_the_gateway_says_becomes_the_exit_code(
+def test_the_gateway_status_becomes_the_exit_code(
     run: Run, remote: Gateway, status: int, code: str, exit_code: int
 ) -> None:
     remote.answer(
@@ -143,7 +143,7 @@ def test_what_the_gateway_says_becomes_the_exit_code(
     assert ran.err == "anchorwatch: so it is (do this)\n"
 
 
-def test_a_text_of_several_lines_stays_one_line(run: Run, remote: Gateway) -> None:
+def test_an_error_of_several_lines_becomes_one(run: Run, remote: Gateway) -> None:
     remote.answer("GET /api/sessions/fleet", (404, {"code": "not_found", "message": "a\nb", "hint": ""}))
     assert run("show", "fleet").err == "anchorwatch: a b\n"
 
@@ -151,7 +151,7 @@ def test_a_text_of_several_lines_stays_one_line(run: Run, remote: Gateway) -> No
 @pytest.mark.parametrize(
     "answer", [(200, "<html>"), (404, "<html>"), (404, {"detail": "Not Found"}), (502, "bad gateway")]
 )
-def test_something_else_that_answers_there_is_unreachable(
+def test_another_server_is_not_a_gateway(
     run: Run, remote: Gateway, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, object]
 ) -> None:
     monkeypatch.setattr("anchorwatch.cli.api.RETRY_S_MAX", 0.0)
@@ -161,7 +161,7 @@ def test_something_else_that_answers_there_is_unreachable(
     assert is_one_line(ran)
 
 
-def test_a_fault_of_our_own_is_one_line_too(run: Run, remote: Gateway) -> None:
+def test_an_internal_error_is_one_line(run: Run, remote: Gateway) -> None:
     remote.answer("GET /api/sessions", (200, {"data": 3, "next": None}))
     ran = run("sessions")
     assert ran.code == 1
@@ -197,7 +197,7 @@ def test_a_misspelt_setting_in_the_file_is_refused(run: Run) -> None:
     ("MODEL_URL", "http://user:s3cret@127.0.0.1/v1", "ANCHORWATCH_MODEL_URL"),
     ("MODEL_KEY", "two words", "ANCHORWATCH_MODEL_KEY"),
 ])  # fmt: skip
-def test_a_mesh_whose_model_cannot_be_asked_is_not_started(
+def test_a_mesh_with_an_unusable_model_is_not_started(
     run: Run, monkeypatch: pytest.MonkeyPatch, name: str, value: str, told: str
 ) -> None:
     monkeypatch.setenv("ANCHORWATCH_MODEL", "openai")
@@ -217,13 +217,13 @@ def test_without_a_verb_there_is_help(run: Run) -> None:
     assert "Usage: anchorwatch" in ran.out
 
 
-def test_a_reader_that_has_had_enough_is_no_error() -> None:
+def test_a_closed_pipe_is_not_an_error() -> None:
     command = f"{sys.executable} -m anchorwatch.cli.main config | head -1"
     ended = subprocess.run(command, shell=True, capture_output=True, check=True)  # noqa: S602 - our own words
     assert ended.stderr == b""
 
 
-def test_nor_is_one_that_goes_while_much_is_still_to_be_said(remote: Gateway) -> None:
+def test_a_pipe_closed_during_output_is_not_an_error(remote: Gateway) -> None:
     entry = {"sequence": 1, "at": "2026-03-17T18:56:43Z", "what": "x" * 4096, "who": "", "why": ""}
     remote.answer("GET /api/sessions/fleet/timeline", (200, {"data": [entry] * 100, "next": None}))
     command = [sys.executable, "-m", "anchorwatch.cli.main", "timeline", "fleet", "--json"]

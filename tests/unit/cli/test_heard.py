@@ -40,7 +40,7 @@ async def a_planner() -> tuple[SimBus, SimBus, Presence]:
     return bus, mine, presence
 
 
-def test_a_process_is_ready_as_long_as_it_is_heard_of_and_then_since_when_it_is_not_is_told() -> None:
+def test_a_process_without_a_heartbeat_is_not_ready() -> None:
     async def main() -> None:
         bus, mine, _ = await a_planner()
         await asyncio.sleep(10 * LEASE_S)
@@ -56,7 +56,7 @@ def test_a_process_is_ready_as_long_as_it_is_heard_of_and_then_since_when_it_is_
     run(main(), 0)
 
 
-def test_what_ended_or_another_process_of_its_name_said_tells_nothing_of_it() -> None:
+def test_an_entry_of_another_process_does_not_count() -> None:
     async def main() -> None:
         _, mine, presence = await a_planner()
         other = row(pid=os.getpid() + 1)
@@ -68,13 +68,13 @@ def test_what_ended_or_another_process_of_its_name_said_tells_nothing_of_it() ->
     run(main(), 0)
 
 
-def test_while_the_server_does_not_answer_nobody_is_called_ready() -> None:
+def test_no_process_is_ready_while_the_server_does_not_answer() -> None:
     assert shown(row(), None) == "no heartbeat"
     assert shown(row("nats"), None) == "no heartbeat"
     assert shown(row("nats"), Heard({}, 1)) == "ready"
 
 
-def test_what_cannot_be_seen_is_said_and_not_passed_over() -> None:
+def test_status_names_what_is_unknown() -> None:
     of: dict[str, Any] = {"api_url": "a", "nats_url": "n", "pid": 1, "processes": []}
     state = {**of, "ready": False, "bus": True, "dead_letters_open": None}
     assert "dead letters and held sessions are unknown" in status_text(state)
@@ -82,6 +82,6 @@ def test_what_cannot_be_seen_is_said_and_not_passed_over() -> None:
     assert "not known" not in status_text({**state, "dead_letters_open": 0})
 
 
-def test_an_entry_that_cannot_be_read_is_no_sign_of_life() -> None:
+def test_an_unreadable_entry_is_not_a_heartbeat() -> None:
     for payload in (b"", b"[]", b'{"pid": 1}', b"\xff"):
         assert shown(row(), Heard({"planner-1": Stored("s", 1, 1, payload)}, 1)) == "no heartbeat"

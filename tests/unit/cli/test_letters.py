@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.gateways import Gateway
 
@@ -23,16 +21,7 @@ LETTER: dict[str, Any] = {
 PATH = "/api/dead-letters"
 
 
-@pytest.mark.parametrize("verb", [["dead-letters"], ["dead-letters", "list"]])
-def test_the_list_shows_each_with_its_error(run: Run, remote: Gateway, verb: list[str]) -> None:
-    remote.answer(f"GET {PATH}", (200, {"data": [LETTER], "next": None}))
-    out = run(*verb).out
-    assert "observer-events-7" in out
-    assert "EVENTS 7" in out
-    assert "damaged: not a record" in out
-
-
-def test_what_is_listed_can_be_narrowed(run: Run, remote: Gateway) -> None:
+def test_the_list_has_filters(run: Run, remote: Gateway) -> None:
     remote.answer(f"GET {PATH}", (200, {"data": [], "next": None}))
     words = ["--state", "open", "--service", "planner", "--session", "fleet"]
     assert run("dead-letters", "list", *words).out.strip() == "no dead letters"
@@ -41,13 +30,13 @@ def test_what_is_listed_can_be_narrowed(run: Run, remote: Gateway) -> None:
     )
 
 
-def test_one_is_shown_with_its_content(run: Run, remote: Gateway) -> None:
+def test_a_letter_is_shown_with_its_content(run: Run, remote: Gateway) -> None:
     remote.answer(f"GET {PATH}/observer-events-7", (200, {**LETTER, "content": {"instance": "w-1"}}))
     shown = json.loads(run("dead-letters", "show", "observer-events-7", "--json").out)
     assert shown["content"] == {"instance": "w-1"}
 
 
-def test_orders_go_out_under_a_key(run: Run, remote: Gateway) -> None:
+def test_retry_and_drop_have_a_key(run: Run, remote: Gateway) -> None:
     remote.answer(f"POST {PATH}/observer-events-7/retry", (202, {**LETTER, "state": "retried"}))
     remote.answer(f"POST {PATH}/observer-events-7/drop", (200, {**LETTER, "state": "dropped"}))
     assert run("dead-letters", "retry", "observer-events-7").out.strip() == "observer-events-7 is retried"

@@ -6,6 +6,8 @@ import io
 import json
 import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -206,12 +208,21 @@ def test_help_texts_are_short(run: Run) -> None:
     assert run("up", "-h").code == 0
 
 
-def test_the_shell_completes_verbs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("_ANCHORWATCH_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", "anchorwatch dead")
-    monkeypatch.setenv("COMP_CWORD", "1")
-    with pytest.raises(SystemExit):
-        run()
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("dead", ["dead-letters"]),
+        ("sessions cr", ["create"]),
+        ("sessions list --wo", ["--workspace"]),
+        ("effects resolve fleet/1.1.1 n", ["not-done"]),
+    ],
+)
+def test_the_shell_completes_words(words: str, found: list[str]) -> None:
+    given = {"COMP_WORDS": f"anchorwatch {words}", "COMP_CWORD": str(len(words.split()))}
+    command = [sys.executable, "-P", "-m", "anchorwatch.cli.main"]
+    environment = {**os.environ, "_ANCHORWATCH_COMPLETE": "complete_bash", **given}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == found
 
 
 def leaves(command: Any, path: str) -> Iterator[str]:

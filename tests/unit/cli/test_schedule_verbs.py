@@ -17,7 +17,7 @@ SCHEDULE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_it_is_made_as_it_was_said_and_shows_what_comes_next_in_its_zone(run: Run, remote: Gateway) -> None:
+def test_create_sends_the_schedule_and_shows_its_times(run: Run, remote: Gateway) -> None:
     remote.answer("POST /api/schedules", (201, SCHEDULE))
     words = (
         "--session",
@@ -41,7 +41,7 @@ def test_it_is_made_as_it_was_said_and_shows_what_comes_next_in_its_zone(run: Ru
 
 
 @pytest.mark.parametrize("words", [(), ("list",)])
-def test_they_are_listed(run: Run, remote: Gateway, words: tuple[str, ...]) -> None:
+def test_the_list_shows_state_and_next_time(run: Run, remote: Gateway, words: tuple[str, ...]) -> None:
     paused = {**SCHEDULE, "name": "night", "state": "paused"}
     damaged: dict[str, Any] = {
         "name": "odd",
@@ -58,7 +58,7 @@ def test_they_are_listed(run: Run, remote: Gateway, words: tuple[str, ...]) -> N
     assert "damaged" in lines[3]
 
 
-def test_what_a_paused_one_still_owes_is_listed_and_shown(run: Run, remote: Gateway) -> None:
+def test_the_owed_run_of_a_paused_schedule_is_shown(run: Run, remote: Gateway) -> None:
     owed = {"slot": "2026-03-28T02:30", "at": "2026-03-28T02:30:00+01:00", "missed": 2}
     paused = {**SCHEDULE, "state": "paused", "owed": owed}
     remote.answer("GET /api/schedules", (200, {"data": [{**SCHEDULE, "owed": None}, paused], "next": None}))
@@ -73,7 +73,7 @@ def test_what_a_paused_one_still_owes_is_listed_and_shown(run: Run, remote: Gate
     )
 
 
-def test_it_is_paused_resumed_and_deleted_by_its_name(run: Run, remote: Gateway) -> None:
+def test_a_schedule_is_paused_resumed_and_deleted(run: Run, remote: Gateway) -> None:
     for verb in ("pause", "resume"):
         remote.answer(f"POST /api/schedules/morning/{verb}", (200, {**SCHEDULE, "state": "paused"}))
         assert "next (once resumed):" in run("schedule", verb, "morning", "--reason", "quiet").out
@@ -84,12 +84,12 @@ def test_it_is_paused_resumed_and_deleted_by_its_name(run: Run, remote: Gateway)
     assert remote.asked[-1].headers["idempotency-key"]
 
 
-def test_a_name_that_is_none_is_refused_before_anybody_is_asked(run: Run, remote: Gateway) -> None:
+def test_an_invalid_name_is_refused_before_the_request(run: Run, remote: Gateway) -> None:
     assert run("schedule", "show", "Not/a name").code == 2
     assert remote.asked == []
 
 
-def test_wakes_say_what_a_schedule_will_bring(run: Run, remote: Gateway) -> None:
+def test_wakes_show_the_next_schedule(run: Run, remote: Gateway) -> None:
     wake = {"sequence": 9, "accepted_at": "2026-03-28T12:00:00+00:00", "priority": 1, "kind": "tick",
             "disposition": "pending", "text": "2026-03-28T02:30 Europe/Berlin: count the fleet"}  # fmt: skip
     remote.answer("GET /api/sessions/fleet/wakes", (200, {"data": [wake], "next": None}))

@@ -1,7 +1,6 @@
 """Writing verbs: what is sent, and that sending it twice does it once."""
 
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ RECEIPT = {"input_id": "in_1", "session": "fleet", "sequence": 41, "accepted_at"
 AWAY = (503, {"code": "unavailable", "message": "the bus is away", "hint": ""})
 
 
-def test_a_persons_word_is_p0_and_has_an_idempotency_key(run: Run, remote: Gateway) -> None:
+def test_a_message_is_p0_and_has_an_idempotency_key(run: Run, remote: Gateway) -> None:
     remote.answer("POST /api/sessions/fleet/inputs", (202, RECEIPT))
     ran = run("say", "fleet", "hold the fleet")
     assert ran.out == "accepted by fleet as in_1 (journal sequence 41)\n"
@@ -23,7 +22,7 @@ def test_a_persons_word_is_p0_and_has_an_idempotency_key(run: Run, remote: Gatew
     assert len(remote.asked[0].headers["idempotency-key"]) >= 16
 
 
-def test_while_the_gateway_is_away_it_is_sent_again_under_the_same_key(run: Run, remote: Gateway) -> None:
+def test_a_retry_has_the_same_key(run: Run, remote: Gateway) -> None:
     remote.answer("POST /api/sessions/fleet/inputs", AWAY, AWAY, (202, {**RECEIPT, "replayed": True}))
     ran = run("say", "fleet", "hello")
     assert ran.code == 0
@@ -32,7 +31,7 @@ def test_while_the_gateway_is_away_it_is_sent_again_under_the_same_key(run: Run,
     assert len(remote.asked) == 3
 
 
-def test_a_key_that_was_given_is_used(run: Run, remote: Gateway) -> None:
+def test_a_given_key_is_used(run: Run, remote: Gateway) -> None:
     remote.answer("POST /api/sessions/fleet/inputs", (202, RECEIPT))
     run("say", "fleet", "hello", "--key", "my-key")
     assert remote.asked[0].headers["idempotency-key"] == "my-key"
@@ -44,11 +43,6 @@ def test_a_key_used_with_another_text_is_refused(run: Run, remote: Gateway) -> N
     ran = run("say", "fleet", "hello", "--key", "my-key")
     assert ran.code == 5
     assert ran.err == "anchorwatch: the key was used before (use a new key)\n"
-
-
-def test_a_paused_session_is_said(run: Run, remote: Gateway) -> None:
-    remote.answer("POST /api/sessions/fleet/trigger", (202, {**RECEIPT, "session_status": "paused"}))
-    assert "the session is paused" in run("trigger", "fleet").out
 
 
 SWITCH = {"scope": "agent", "name": "keeper", "on": True, "by": "ada", "at": "2026-03-17T18:56:43+00:00", "reason": "it smells",
@@ -69,7 +63,7 @@ SWITCH = {"scope": "agent", "name": "keeper", "on": True, "by": "ada", "at": "20
         ({"kill_switches": None}, ""),
     ],
 )
-def test_what_an_accepted_word_waits_for_and_how_to_let_it_go_on_is_said(
+def test_a_receipt_names_what_blocks_the_input(
     run: Run, remote: Gateway, state: dict[str, Any], why: str
 ) -> None:
     remote.answer("POST /api/sessions/fleet/inputs", (202, {**RECEIPT, **state}))
@@ -79,20 +73,7 @@ def test_what_an_accepted_word_waits_for_and_how_to_let_it_go_on_is_said(
         assert said.count("queued: ") == bool(why)
 
 
-def test_an_event_of_a_workspace_that_a_kill_switch_holds_says_so(run: Run, remote: Gateway) -> None:
-    held = [{**SWITCH, "scope": "workspace", "name": None}]
-    remote.answer(
-        "POST /api/events", (202, {"id": "x", "sequence": 5, "duplicate": False, "kill_switches": held})
-    )
-    assert (
-        "queued in its sessions: the kill switch of the workspace is on"
-        in run("publish", "fleet", "instance.dead").out
-    )
-
-
-def test_an_order_that_a_kill_switch_outweighs_says_so_and_a_reset_waits_for_no_canary(
-    run: Run, remote: Gateway
-) -> None:
+def test_an_order_names_the_kill_switch_that_blocks_it(run: Run, remote: Gateway) -> None:
     held = {**CONTROL, "session_status": "idle", "kill_switches": [SWITCH]}
     remote.answer("POST /api/sessions/fleet/resume", (200, {**held, "kind": "resumed"}))
     assert "blocked: the kill switch of agent keeper is on" in run("resume", "fleet").out
@@ -100,7 +81,7 @@ def test_an_order_that_a_kill_switch_outweighs_says_so_and_a_reset_waits_for_no_
     assert "the canary turn is queued: the kill switch of agent keeper" in run("reset", "fleet", "--yes").out
 
 
-def test_an_event_has_an_id_so_that_a_second_try_is_the_same_event(run: Run, remote: Gateway) -> None:
+def test_a_retried_event_has_the_same_id(run: Run, remote: Gateway) -> None:
     remote.answer("POST /api/events", AWAY, (202, {"id": "x", "sequence": 5, "duplicate": False}))
     ran = run("publish", "fleet", "instance.dead", "--data", '{"id": "w-3"}', "--priority", "P0")
     assert ran.code == 0
@@ -122,7 +103,7 @@ def test_an_event_has_an_id_so_that_a_second_try_is_the_same_event(run: Run, rem
         ("[1]", (), "P1"),
     ],
 )
-def test_an_event_has_the_priority_that_its_data_say_as_from_any_client(
+def test_an_event_takes_the_priority_of_its_data(
     run: Run, remote: Gateway, data: str, more: tuple[str, ...], priority: str
 ) -> None:
     remote.answer("POST /api/events", (202, {"id": "x", "sequence": 5, "duplicate": False}))
@@ -130,7 +111,7 @@ def test_an_event_has_the_priority_that_its_data_say_as_from_any_client(
     assert remote.asked[0].body["priority"] == priority
 
 
-def test_a_session_is_made_of_an_agent(run: Run, remote: Gateway) -> None:
+def test_a_session_is_created_of_an_agent(run: Run, remote: Gateway) -> None:
     remote.answer("POST /api/sessions", (201, {"name": "night", "agent": "keeper", "created": True}))
     assert (
         run("sessions", "create", "night", "--agent", "keeper").out
@@ -141,7 +122,7 @@ def test_a_session_is_made_of_an_agent(run: Run, remote: Gateway) -> None:
 
 
 @pytest.mark.parametrize("words", [("Night 1", "--agent", "keeper"), ("night", "--agent", "K/1")])
-def test_names_are_checked_before_anybody_is_asked(run: Run, remote: Gateway, words: tuple[str, ...]) -> None:
+def test_names_are_checked_before_the_request(run: Run, remote: Gateway, words: tuple[str, ...]) -> None:
     ran = run("sessions", "create", *words)
     assert ran.code == 2
     assert "use 1-63 characters of a-z" in ran.err
@@ -187,7 +168,7 @@ def test_a_faulty_agent_file_is_explained(run: Run, remote: Gateway, text: str, 
     assert remote.asked == []
 
 
-def test_a_limit_that_there_is_not_is_refused_with_those_that_there_are(run: Run, remote: Gateway) -> None:
+def test_an_unknown_limit_is_refused_with_the_known_ones(run: Run, remote: Gateway) -> None:
     Path("agent.toml").write_text(AGENT + "turns_per_huor = 9")
     ran = run("agents", "apply", "agent.toml")
     assert ran.code == 2
@@ -202,15 +183,10 @@ def test_a_missing_agent_file_is_not_found(run: Run, remote: Gateway) -> None:
     assert remote.asked == []
 
 
-def test_json_is_what_the_gateway_said(run: Run, remote: Gateway) -> None:
-    remote.answer("POST /api/sessions/fleet/trigger", (202, RECEIPT))
-    assert json.loads(run("trigger", "fleet", "--json").out) == RECEIPT
-
-
 SETTLED = {"call": "fleet/15.2.1", "verdict": "not-done", "by": "a person", "sequence": 77, "replayed": False}
 
 
-def test_an_unknown_effect_is_settled_by_a_person_once(run: Run, remote: Gateway) -> None:
+def test_an_unknown_effect_is_resolved_once(run: Run, remote: Gateway) -> None:
     remote.answer("POST /api/effects/resolve", AWAY, (200, SETTLED), (200, {**SETTLED, "replayed": True}))
     words = ("effects", "resolve", "fleet/15.2.1", "not-done", "--note", "no such instance", "--key", "k")
     ran = run(*words)
@@ -224,7 +200,7 @@ def test_an_unknown_effect_is_settled_by_a_person_once(run: Run, remote: Gateway
     assert "; already resolved before" in run(*words).out
 
 
-def test_one_that_somebody_else_settled_is_said(run: Run, remote: Gateway) -> None:
+def test_an_effect_that_is_resolved_already_is_refused(run: Run, remote: Gateway) -> None:
     conflict = {"code": "conflict", "message": "fleet/15.2.1 was settled at 18:56", "hint": "once"}
     remote.answer("POST /api/effects/resolve", (409, conflict))
     ran = run("effects", "resolve", "fleet/15.2.1", "done")
@@ -233,7 +209,7 @@ def test_one_that_somebody_else_settled_is_said(run: Run, remote: Gateway) -> No
 
 
 @pytest.mark.parametrize("words", [("no-call", "done"), ("fleet/15.2.1", "perhaps"), ("fleet/15.2.1",)])
-def test_what_cannot_be_settled_is_refused_before_anybody_is_asked(
+def test_an_invalid_resolution_is_refused_before_the_request(
     run: Run, remote: Gateway, words: tuple[str, ...]
 ) -> None:
     assert run("effects", "resolve", *words).code == 2
@@ -252,7 +228,7 @@ def test_an_order_has_its_reason_and_a_key(run: Run, remote: Gateway) -> None:
     assert len({asked.headers["idempotency-key"] for asked in remote.asked}) == 1
 
 
-def test_a_cancel_says_what_it_was_too_late_for(run: Run, remote: Gateway) -> None:
+def test_a_cancel_lists_the_commands_it_was_too_late_for(run: Run, remote: Gateway) -> None:
     late = [{"call": "fleet/3.1.2", "tool": "launch", "note": "it may have run"}]
     told = {**CONTROL, "kind": "cancelled", "never_start": ["fleet/3.1.1"], "too_late": late}
     remote.answer("POST /api/sessions/fleet/cancel", (200, told))
@@ -260,7 +236,7 @@ def test_a_cancel_says_what_it_was_too_late_for(run: Run, remote: Gateway) -> No
     assert "will not start: fleet/3.1.1\ntoo late for fleet/3.1.2 launch: it may have run" in ran.out
 
 
-def test_a_constraint_is_removed_by_its_number_as_the_words_that_it_had(run: Run, remote: Gateway) -> None:
+def test_a_constraint_is_removed_by_its_number(run: Run, remote: Gateway) -> None:
     remote.answer("GET /api/sessions/fleet/anchor", (200, {"constraints": ["a", "b"]}))
     remote.answer("POST /api/sessions/fleet/constraints", (200, CONTROL))
     assert run("constraint", "remove", "fleet", "2").code == 0
@@ -269,15 +245,13 @@ def test_a_constraint_is_removed_by_its_number_as_the_words_that_it_had(run: Run
 
 
 @pytest.mark.parametrize(("verb", "which"), [("objective", "objectives"), ("constraint", "constraints")])
-def test_what_was_changed_is_said_in_a_persons_words(
-    run: Run, remote: Gateway, verb: str, which: str
-) -> None:
+def test_a_change_of_directives_names_them(run: Run, remote: Gateway, verb: str, which: str) -> None:
     told = {**CONTROL, "kind": "directives", "more": {"which": which, "change": "add"}}
     remote.answer(f"POST /api/sessions/fleet/{which}", (200, told))
     assert run(verb, "add", "fleet", "be kind").out.startswith(f"fleet: {which} changed (journal sequence")
 
 
-def test_a_reset_without_a_confirmation_says_where_to_get_one(run: Run, remote: Gateway) -> None:
+def test_a_reset_without_a_confirmation_is_refused(run: Run, remote: Gateway) -> None:
     ran = run("reset", "fleet")
     assert (ran.code, remote.asked) == (2, [])
     assert "--dry-run" in ran.err
@@ -297,7 +271,7 @@ def test_a_reset_waits_for_its_canary(run: Run, remote: Gateway) -> None:
     assert "the canary turn ran: turn 7 ended no_action" in ran.out
 
 
-def test_wakes_are_cleared_by_two_words(run: Run, remote: Gateway) -> None:
+def test_wakes_clear_discards_queued_inputs(run: Run, remote: Gateway) -> None:
     told = {**CONTROL, "kind": "wakes_cleared", "more": {"superseded": {"count": 4}}}
     remote.answer("POST /api/sessions/fleet/wakes/clear", (200, told))
     assert "queued inputs discarded: 4" in run("wakes", "clear", "fleet").out
@@ -320,7 +294,7 @@ DELETED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("said", "code"), [("", 5), ("n\n", 5), ("y\n", 0)])
-def test_a_session_is_deleted_only_when_somebody_says_yes(
+def test_a_session_is_deleted_only_after_a_yes(
     run: Run, remote: Gateway, monkeypatch: pytest.MonkeyPatch, said: str, code: int
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(said))
@@ -332,7 +306,7 @@ def test_a_session_is_deleted_only_when_somebody_says_yes(
     assert [each.method for each in remote.asked] == ["GET"] + ["POST"] * (code == 0)
 
 
-def test_of_a_deleted_session_nothing_is_asked(run: Run, remote: Gateway) -> None:
+def test_deleting_a_deleted_session_asks_nothing(run: Run, remote: Gateway) -> None:
     remote.answer("GET /api/sessions/fleet/anchor", (200, {"status": "deleted"}))
     gone = {"code": "session_deleted", "message": "the session fleet was deleted", "hint": ""}
     remote.answer("POST /api/sessions/fleet/delete", (410, gone))
