@@ -1,15 +1,9 @@
-"""Whether the policy admits a command, before its first claim. The model's word is never enough.
-
-Arguments are checked against the tool's JSON schema here; nothing else imports jsonschema.
-"""
+"""Whether the policy admits a command, before its first claim. The model's word is never enough."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
-
-import jsonschema
+from collections.abc import Awaitable, Callable, Sequence
 
 from anchorwatch import cel
 from anchorwatch.core.anchor import Anchor
@@ -18,14 +12,13 @@ from anchorwatch.core.facts import Observation
 from anchorwatch.core.policy import Question, Verdict, judge, needs_observation
 from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.core.tools import Invariant, ToolSpec
+from anchorwatch.executor.schema import schema_problems
 from anchorwatch.service.context import Clock
 
 OBSERVE_ATTEMPT_S = 3.5
 """A little more than the observer gives a pack."""
 OBSERVE_S_MAX = 5.0
 OBSERVE_PAUSE_S = 0.2
-PROBLEMS_MAX = 3
-PROBLEM_CHARS_MAX = 200
 
 
 async def admit(
@@ -73,26 +66,6 @@ def _refused_by_age(command: CommandDecided, tool: ToolSpec, now_ms: int) -> Ver
         text = f"the observation is {age_s:.0f} s old, {command.tool} allows {tool.observation_age_max_s:g} s; look again first"
         return Verdict("refused", "observation_age", text)
     return None
-
-
-def schema_problems(args: Mapping[str, Any], schema: Mapping[str, object]) -> str:
-    """What is wrong with the arguments, for the model to read; empty when they are valid.
-
-    An invalid schema refuses everything: a command that cannot be checked does not run.
-    """
-    try:
-        validator = jsonschema.Draft202012Validator(dict(schema))
-        errors = sorted(
-            validator.iter_errors(dict(args)), key=lambda error: list(map(str, error.absolute_path))
-        )
-    except Exception as error:  # noqa: BLE001 - the library raises many kinds for an invalid schema
-        return f"the tool's schema cannot be used: {type(error).__name__}: {error}"[:PROBLEM_CHARS_MAX]
-    return "; ".join(_problem(error) for error in errors[:PROBLEMS_MAX])
-
-
-def _problem(error: jsonschema.ValidationError) -> str:
-    where = ".".join(str(part) for part in error.absolute_path)
-    return f"{where}: {error.message}"[:PROBLEM_CHARS_MAX] if where else error.message[:PROBLEM_CHARS_MAX]
 
 
 async def observe(ask: Callable[[float], Awaitable[Observation]], clock: Clock) -> Observation | None:

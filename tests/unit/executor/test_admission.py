@@ -11,7 +11,8 @@ from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import CallId
 from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.core.tools import EffectClass, Invariant, ToolSpec
-from anchorwatch.executor.admission import admit, refused_by_rule, schema_problems
+from anchorwatch.executor.admission import admit, refused_by_rule
+from anchorwatch.executor.schema import schema_problems
 
 SCHEMA: dict[str, object] = {
     "type": "object",
@@ -90,10 +91,10 @@ async def test_admit_observes_only_for_an_invariant_of_the_tool() -> None:
     [
         ({"priority": "normal"}, ""),
         ({"priority": "normal", "count": 2}, ""),
-        ({}, "'priority' is a required property"),
-        ({"priority": "urgent"}, "priority: 'urgent' is not one of"),
+        ({}, '"priority" is a required property'),
+        ({"priority": "urgent"}, 'priority: "urgent" is not one of'),
         ({"priority": "normal", "count": 0}, "count: 0 is less than the minimum"),
-        ({"priority": "normal", "count": "2"}, "count: '2' is not of type 'integer'"),
+        ({"priority": "normal", "count": "2"}, 'count: "2" is not of type "integer"'),
         ({"priority": "normal", "more": 1}, "Additional properties are not allowed"),
     ],
 )

@@ -11,7 +11,7 @@ from anchorwatch.context import prompt
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.tools import ToolSpec
-from anchorwatch.executor.admission import schema_problems
+from anchorwatch.executor.schema import schema_problems
 from anchorwatch_fleet import PACK, default_agent
 
 AGENT = default_agent()

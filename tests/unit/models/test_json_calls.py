@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import pytest
 from anchorwatch.core.facts import Observation
 from anchorwatch.models.json_calls import read_answer, rendered
@@ -104,7 +104,7 @@ def test_the_schema_allows_a_call_of_each_tool_with_its_arguments_or_none(
     answer: str, *, one: bool, several: bool
 ) -> None:
     for profile, allowed in ((JSON_SCHEMA, one), (SEVERAL, several)):
-        validator = jsonschema.Draft202012Validator(schema_of(profile))
+        validator = jsonschema_rs.Draft202012Validator(dict(schema_of(profile)))
         assert validator.is_valid(json.loads(answer)) is allowed
 
 
