@@ -14,7 +14,8 @@ from anchorwatch.bus import jetstream
 from anchorwatch.bus.port import Bus
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
-from anchorwatch.core.session.decide import Create, decide
+from anchorwatch.core.session.commands import Create
+from anchorwatch.core.session.decide import decide
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.service.agents import AgentDirectory

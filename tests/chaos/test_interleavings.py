@@ -22,7 +22,7 @@ from anchorwatch.core.errors import Fenced, Unavailable
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState
-from anchorwatch.core.session.decide import Control, TakeOver
+from anchorwatch.core.session.commands import Control, TakeOver
 from anchorwatch.journal.commit import Committer, Write
 from anchorwatch.service.context import WallClock
 from anchorwatch.service.made import ensure_topology

@@ -17,12 +17,8 @@ from anchorwatch.core.errors import Damaged, Fenced, IdempotencyConflict, NotFou
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.core.session import SessionState
-from anchorwatch.core.session.decide import (
-    Control,
-    Create,
-    TakeOver,
-    decide,
-)
+from anchorwatch.core.session.commands import Control, Create, TakeOver
+from anchorwatch.core.session.decide import decide
 from anchorwatch.journal import sessions
 from anchorwatch.journal.commit import Committer, Write
 from anchorwatch.journal.reading import STALE_ATTEMPTS_MAX
@@ -77,7 +73,7 @@ async def test_a_control_wakes_planners_with_the_write_that_is_the_control_and_a
     state = await shelf.created()
     await shelf.say("i1")
     state = await shelf.journal.load(shelf.ref, 0, state)
-    for command in (Control("paused", "person", 2_000), Control("resumed", "person", 2_000)):
+    for command in (Control(Kind.PAUSED, "person", 2_000), Control(Kind.RESUMED, "person", 2_000)):
         state = await shelf.do(state, command)
     state = await shelf.do(await shelf.do(state, acquire(state, P1)), end(P1))
     page = await shelf.bus.range(shelf.committer.stream, SessionSubjects(shelf.ref).everything, 1)

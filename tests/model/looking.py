@@ -9,15 +9,8 @@ from anchorwatch.core.anchor import Fence
 from anchorwatch.core.errors import AnchorWatchError, Fenced
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
-from anchorwatch.core.session.decide import (
-    Acquire,
-    Command,
-    CommitStep,
-    EndTurn,
-    PlannedCall,
-    TakeOver,
-    decide,
-)
+from anchorwatch.core.session.commands import Acquire, Command, CommitStep, EndTurn, PlannedCall, TakeOver
+from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.events import AnchorChanged, StepHead
 from anchorwatch.core.session.joining import joining
 from anchorwatch.core.session.wakes import Due, Windows, due
@@ -150,8 +143,8 @@ def _without_cures(setup: Setup, state: SessionState, event: object) -> object:
         return event
     anchor = event.anchor
     if not setup.cures.pins_inputs and event.kind == "acquired":
-        mark = event.anchor.turn.model_copy(update={"inputs_through": state.anchor.inputs_through})
-        anchor = anchor.model_copy(update={"turn": mark})
+        mark = replace(event.anchor.turn, inputs_through=state.anchor.inputs_through)
+        anchor = replace(anchor, turn=mark)
     if not setup.cures.takeover_leaves_fence and event.kind == "taken_over":
-        anchor = anchor.model_copy(update={"fence": Fence(run=anchor.run_id + 1)})
+        anchor = replace(anchor, fence=Fence(run=anchor.run_id + 1))
     return replace(event, anchor=anchor)

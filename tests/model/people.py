@@ -12,7 +12,8 @@ from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState
-from anchorwatch.core.session.decide import Command, Control, Reset, Steer, decide
+from anchorwatch.core.session.commands import Command, Control, Reset, Steer
+from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.events import AnchorChanged, PlannerEvent
 
 from tests.model.journal import ANCHOR, Record, commands, effect, last_of, number_of, session
@@ -89,7 +90,7 @@ def _order(state: SessionState, does: str) -> Command:
 def _lower(event: PlannerEvent, fence: Fence) -> PlannerEvent:
     if not isinstance(event, AnchorChanged):
         return event
-    return replace(event, anchor=event.anchor.model_copy(update={"fence": fence}))
+    return replace(event, anchor=replace(event.anchor, fence=fence))
 
 
 def _writes(setup: Setup, world: World, index: int, person: Person, write: Write) -> Move[World]:

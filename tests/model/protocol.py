@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from anchorwatch.core.effect.state import Outcome
 from anchorwatch.core.names import CallId, SessionRef
-from anchorwatch.core.session.decide import Acquire, CommitStep, Create, PlannedCall, decide
+from anchorwatch.core.session.commands import Acquire, CommitStep, Create, PlannedCall
+from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.events import StepHead
 
 from tests.model import executor, people, planner, tool

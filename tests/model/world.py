@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from anchorwatch.core.effect.state import GateDecided
 from anchorwatch.core.names import CallId
-from anchorwatch.core.records import CONTROLS
 from anchorwatch.core.session.events import AnchorChanged
+from anchorwatch.core.session.transitions import CONTROLS
 
 from tests.model.journal import PLANNERS, Family, Journal, Record, last_of, number_of, record_at
 from tests.model.properties import broken_by

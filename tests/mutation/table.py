@@ -23,7 +23,8 @@ _COMMIT = "shared/anchorwatch/journal/commit.py"
 _SESSIONS = "shared/anchorwatch/journal/sessions.py"
 _INPUTS = "shared/anchorwatch/journal/inputs.py"
 _DECIDE = "shared/anchorwatch/core/session/decide.py"
-_REST = "shared/anchorwatch/core/session/rest.py"
+_TURN_END = "shared/anchorwatch/core/session/turn_end.py"
+_TRANSITIONS = "shared/anchorwatch/core/session/transitions.py"
 _APPLY = "shared/anchorwatch/core/session/apply.py"
 _TAKEOVER = "services/planner/anchorwatch_planner/evidence.py"
 
@@ -82,16 +83,16 @@ _TURNS = (
     ),
     _one(
         "a cancelled turn's inputs are not consumed",
-        _REST,
+        _TURN_END,
         "through = anchor.turn.inputs_through if anchor.turn else 0",
         "through = 0",
         f"{_SESSION}test_cancel_raises_the_fence_and_consumes_the_inputs",
     ),
     _one(
         "the end of a turn leaves the fence",
-        _REST,
-        '"fence": Fence(run=anchor.run_id + 1),',
-        '"fence": anchor.fence,',
+        _TRANSITIONS,
+        'Transition(ACTIVE, to="idle", fence=True, ends_turn=True)',
+        'Transition(ACTIVE, to="idle", ends_turn=True)',
         f"{_SESSION}test_a_turn_from_wake_to_rest",
     ),
     _one(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorwatch.core.effect.state import Claimed, GateAsked, GateDecided, Owner
+from anchorwatch.core.records import Kind
 from anchorwatch.service.made import ensure_topology
 from anchorwatch.testing.bus import FaultKind, Faults, SimServer
 from anchorwatch.testing.bus.loop import run as run_virtual
@@ -122,7 +123,7 @@ def test_a_fence_that_an_old_read_does_not_show_is_seen_before_anything_is_done(
         # It is new to the executor, which therefore reads nothing before its claim, and comes when the fence stands.
         server.faults.rates[FaultKind.DELAYED_DELIVERY] = 1.0
         command = await session.command("fire")
-        await session.control("cancelled")
+        await session.control(Kind.CANCELLED)
         server.faults.rates = {FaultKind.STALE_READ: 1.0}
 
         async def read_old() -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from anchorwatch.cli.doctor_wakes import examine
 from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Kind
 from anchorwatch.core.schedules.schedule import Definition
 from anchorwatch.core.session.commands import ClearWakes, Control
 from anchorwatch.core.session.decide import decide
@@ -27,10 +28,10 @@ HOUR_S = 3_600.0
 async def forget_check(mesh: SimMesh, ref: SessionRef) -> None:
     """An anchor without a next check, as no writer of this release leaves one."""
     state = await mesh.sessions.load(ref, 0)
-    for kind in ("paused", "resumed"):
+    for kind in (Kind.PAUSED, Kind.RESUMED):
         (change,) = decide(state, Control(kind, "outside", mesh.server.now_ms()))
         assert isinstance(change, AnchorChanged)
-        forgetful = replace(change, anchor=change.anchor.model_copy(update={"next_check_at": None}))
+        forgetful = replace(change, anchor=replace(change.anchor, next_check_at=None))
         state = await mesh.sessions.append(ref, state, [forgetful], mesh.server.now_ms())
 
 

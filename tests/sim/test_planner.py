@@ -14,7 +14,8 @@ from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.effect.state import EffectState, Outcome
 from anchorwatch.core.errors import NotFound
 from anchorwatch.core.records import Kind
-from anchorwatch.core.session.decide import Control, decide
+from anchorwatch.core.session.commands import Control
+from anchorwatch.core.session.decide import decide
 from anchorwatch.core.tools import ToolSpec
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.journal.mapping import read_command
@@ -220,7 +221,7 @@ def test_a_paused_session_keeps_what_it_accepts_and_goes_on_when_resumed(tmp_pat
         ref = await mesh.session("s", agent(tmp_path, once("fire"), heartbeat_s=3600))
         await mesh.until_rest(ref, 1)
 
-        async def order(kind: str) -> None:
+        async def order(kind: Kind) -> None:
             state = await mesh.sessions.load(ref, 0)
             now_ms = mesh.server.now_ms()
             await mesh.sessions.append(ref, state, decide(state, Control(kind, "person", now_ms)), now_ms)

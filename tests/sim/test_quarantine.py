@@ -14,7 +14,8 @@ from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import Damaged, SessionQuarantined
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import FORMAT, Kind, Record
-from anchorwatch.core.session.decide import Control, decide
+from anchorwatch.core.session.commands import Control
+from anchorwatch.core.session.decide import decide
 from anchorwatch.journal.opened import open_record
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.testing.mesh import SimMesh

@@ -143,10 +143,10 @@ def test_while_its_session_is_paused_one_waits_and_while_it_is_paused_itself_non
         ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600))
         await mesh.until_rest(ref, 1)
         await schedule(mesh, ref)
-        await mesh.control(ref, "paused", "p")
+        await mesh.control(ref, Kind.PAUSED, "p")
         await asyncio.sleep(200)
         assert await slots(mesh, ref) == ["00:01", "00:02 coalesced", "00:03 coalesced"]
-        await mesh.control(ref, "resumed", "r")
+        await mesh.control(ref, Kind.RESUMED, "r")
         await mesh.until_rest(ref, 2, within_s=5)
         await order(mesh, "pause")
         await asyncio.sleep(180)
@@ -192,7 +192,7 @@ def test_with_its_session_it_ends(tmp_path: Path) -> None:
         await mesh.until_rest(ref, 1)
         await schedule(mesh, ref)
         await asyncio.sleep(62)
-        await mesh.control(ref, "deleted", "d")
+        await mesh.control(ref, Kind.DELETED, "d")
         await asyncio.sleep(20)
         assert (await standing(mesh)).state == "ended"
         await asyncio.sleep(180)

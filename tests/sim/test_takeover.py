@@ -14,7 +14,8 @@ from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
-from anchorwatch.core.session.decide import EndTurn, decide
+from anchorwatch.core.session.commands import EndTurn
+from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.wakes import Windows
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.paces import PaceJournal

@@ -30,7 +30,7 @@ async def a_life(mesh: SimMesh, tmp_path: Path, seed: int) -> SessionRef:
     chance = random.Random(seed)
     ref, _ = await open_mesh(mesh, tmp_path)
 
-    async def order(kind: str) -> None:
+    async def order(kind: Kind) -> None:
         state = await mesh.sessions.load(ref, 0)
         now_ms = mesh.server.now_ms()
         await mesh.sessions.append(ref, state, decide(state, Control(kind, "ann", now_ms)), now_ms)

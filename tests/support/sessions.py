@@ -14,9 +14,9 @@ from anchorwatch.core.effect import EffectState
 from anchorwatch.core.effect.state import EffectEvent, Outcome
 from anchorwatch.core.errors import Unavailable
 from anchorwatch.core.names import CallId, SessionRef
-from anchorwatch.core.records import Record
+from anchorwatch.core.records import Kind, Record
 from anchorwatch.core.session import SessionState
-from anchorwatch.core.session.decide import (
+from anchorwatch.core.session.commands import (
     Acquire,
     Command,
     CommitStep,
@@ -24,8 +24,8 @@ from anchorwatch.core.session.decide import (
     Create,
     EndTurn,
     PlannedCall,
-    decide,
 )
+from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.events import StepHead
 from anchorwatch.core.session.state import SeenObservation
 from anchorwatch.journal.commit import Committer
@@ -108,7 +108,7 @@ class ScriptedSession:
         args = {"item": item, "mode": mode, **more.pop("args", {})}
         return (await self.commands((tool, args), **more))[0]
 
-    async def control(self, kind: str) -> int:
+    async def control(self, kind: Kind) -> int:
         """paused, resumed, cancelled, deleted, quarantined."""
         return await self.do(Control(kind, "test", now_ms()))
 

@@ -6,7 +6,8 @@ from anchorwatch.bus.port import Bus
 from anchorwatch.codec import canonical_json, sha256_hex
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
-from anchorwatch.core.session.decide import Acquire, CommitStep, Create, EndTurn, PlannedCall, decide
+from anchorwatch.core.session.commands import Acquire, CommitStep, Create, EndTurn, PlannedCall
+from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.events import StepHead
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.effects import EffectJournal

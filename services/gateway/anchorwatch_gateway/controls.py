@@ -14,6 +14,7 @@ from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.commands import CHECK_IN_MS, Order, Reset
 from anchorwatch.core.session.preview import confirmed, preview
+from anchorwatch.core.session.transitions import ENDS_TURN
 from anchorwatch.core.times import iso
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.inputs import input_id
@@ -25,8 +26,6 @@ from anchorwatch_gateway.late_calls import Fate, fates
 from anchorwatch_gateway.parts import Parts
 from anchorwatch_gateway.replies import Control, Shown
 from anchorwatch_gateway.sessions import find, find_living
-
-ENDS_TURN = frozenset({Kind.CANCELLED, Kind.RESET, Kind.DELETED})
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import Conflict, Fenced, NotFound, SessionDeleted, Unavailable
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
-from anchorwatch.core.session.decide import Create, decide
+from anchorwatch.core.session.commands import Create
+from anchorwatch.core.session.decide import decide
 from anchorwatch.edges import Edge, reached
 from anchorwatch.topology.subjects import SessionSubjects
 

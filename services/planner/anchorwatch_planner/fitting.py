@@ -18,8 +18,9 @@ from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
+from anchorwatch.core.session.commands import Compact
 from anchorwatch.core.session.conversation import summarised
-from anchorwatch.core.session.decide import Compact, decide
+from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.joining import joining
 from anchorwatch.core.session.state import Input, Summary
 from anchorwatch.edges import Edge, reached

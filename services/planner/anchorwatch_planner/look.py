@@ -17,7 +17,8 @@ from anchorwatch.core.errors import Fenced, Refused
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.session import SessionState
-from anchorwatch.core.session.decide import Acquire, TakeOver, decide
+from anchorwatch.core.session.commands import Acquire, TakeOver
+from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.wakes import Due, NotBefore
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.commit import Committer

@@ -15,8 +15,9 @@ from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.apply import asked
+from anchorwatch.core.session.commands import CommitStep, EndTurn, PlannedCall
 from anchorwatch.core.session.cycling import CIRCLES_MAX, circles
-from anchorwatch.core.session.decide import CommitStep, EndTurn, PlannedCall, decide
+from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.events import StepHead
 from anchorwatch.core.session.outcome import judge
 from anchorwatch.core.session.state import SeenObservation, Turn

@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from anchorwatch.core.errors import Damaged, TooLarge
 
-SCHEMA = 3
+SCHEMA: Final = 3
 ANCHOR_BYTES_MAX = 16 * 1024
 
 Status = Literal["idle", "active", "paused", "quarantined", "deleted"]
 RunOutcome = Literal["success", "no_action", "unresolved", "failed", "cancelled", "over_budget"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+Count = Annotated[int, Field(ge=0)]
+_STRICT = ConfigDict(extra="forbid")
 
 
-class TurnMark(_Part):
-    """The running turn. ``woken_by``: journal sequence of the message that its planner holds (0: a sweep found it)."""
+@dataclass(frozen=True, slots=True)
+class TurnMark:
+    """The running turn. ``woken_by``: journal sequence of the message that its planner holds (0: found by a sweep)."""
+
+    __pydantic_config__: ClassVar = _STRICT
 
     id: str
     started_at: str
-    woken_by: int = Field(ge=0)
-    inputs_through: int = Field(ge=0)
+    woken_by: Count
+    inputs_through: Count
 
 
-class Fence(_Part):
-    """Commands of a run below ``run`` must not start any more."""
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Commands of a run below ``run`` must not start."""
 
-    run: int = Field(ge=0)
+    __pydantic_config__: ClassVar = _STRICT
+
+    run: Count
 
 
-class PromptProof(_Part):
-    """Which anchor stood in the last prompt: the sequence and digest of its record, and the digest and size of the request."""
+@dataclass(frozen=True, slots=True)
+class PromptProof:
+    """The last request: sequence and digest of the anchor record in it, digest and tokens of the request, the model."""
+
+    __pydantic_config__: ClassVar = _STRICT
 
     anchor_revision: int
     anchor_sha256: str
@@ -44,48 +54,56 @@ class PromptProof(_Part):
     model: str
 
 
-class Pace(_Part):
-    """The account of an agent's limits (`core.session.pacing`): when the last turn began, when its bucket is full again."""
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The account of an agent's rate limit (`core.session.pacing`): start of the last turn, and when its bucket is full."""
+
+    __pydantic_config__: ClassVar = _STRICT
 
     started_at: str
     full_at: str | None = None
 
 
-class Anchor(_Part):
-    """The anchor, whole. Field by field: docs/wire-format.md."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anchor:
+    """The whole anchor. docs/wire-format.md describes each field. Change it with `dataclasses.replace`."""
 
-    schema_: Literal[3] = Field(3, alias="schema")
+    __pydantic_config__: ClassVar = _STRICT
+
+    schema: Literal[3] = SCHEMA
     workspace: str
     session: str
     agent: str
     status: Status = "idle"
-    run_id: int = Field(0, ge=0)
-    generation: int = Field(0, ge=0)
+    run_id: Count = 0
+    generation: Count = 0
     execution_id: str | None = None
     turn: TurnMark | None = None
-    fence: Fence = Fence(run=0)
-    run_count: int = Field(0, ge=0)
-    last_run_id: int = Field(0, ge=0)
+    fence: Fence = Fence(0)
+    run_count: Count = 0
+    last_run_id: Count = 0
     last_run_timestamp: str | None = None
     last_run_outcome: RunOutcome | None = None
     last_run_reason: str = ""
-    runs_without_progress: int = Field(0, ge=0)
-    inputs_through: int = Field(0, ge=0)
+    runs_without_progress: Count = 0
+    inputs_through: Count = 0
     inputs_joined: tuple[int, ...] = ()
-    inputs_refused: int = Field(0, ge=0)
+    inputs_refused: Count = 0
     next_check_at: str | None = None
     pace: Pace | None = None
-    reset_count: int = Field(0, ge=0)
+    reset_count: Count = 0
     objectives: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
-    facts: dict[str, Any] = Field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
     prompt: PromptProof | None = None
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
 
     def to_json(self) -> dict[str, Any]:
         """The anchor as the JSON object that is stored."""
-        return self.model_dump(mode="json", by_alias=True)
+        stored: dict[str, Any] = _ADAPTER.dump_python(self, mode="json")
+        return stored
+
+
+_ADAPTER: TypeAdapter[Anchor] = TypeAdapter(Anchor)
 
 
 def read_anchor(value: dict[str, Any]) -> Anchor:
@@ -95,7 +113,7 @@ def read_anchor(value: dict[str, Any]) -> Anchor:
         Damaged: it breaks the schema.
     """
     try:
-        return Anchor.model_validate(value, strict=False)
+        return _ADAPTER.validate_python(value)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])

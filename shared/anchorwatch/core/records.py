@@ -1,9 +1,10 @@
-"""What a journal record is, whatever bytes it travels as (`anchorwatch.codec` knows those)."""
+"""Journal records and their kinds, independent of their encoding (`anchorwatch.codec`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 FORMAT = 1
@@ -27,7 +28,7 @@ class Record:
     digest: str = ""
 
 
-class Kind:
+class Kind(StrEnum):
     """The record kinds, by register."""
 
     # in
@@ -75,22 +76,3 @@ class Kind:
     DELIVERY = "delivery"
     # in the stream DEAD
     DEAD_LETTER = "dead_letter"
-
-
-CONTROLS = frozenset(
-    {
-        Kind.CREATED,
-        Kind.CANCELLED,
-        Kind.PAUSED,
-        Kind.RESUMED,
-        Kind.DELETED,
-        Kind.QUARANTINED,
-        Kind.REPAIRED,
-        Kind.DIRECTIVES,
-        Kind.STEERED,
-        Kind.WAKES_CLEARED,
-        Kind.RESET,
-        Kind.RESET_UNDONE,
-    }
-)
-"""Anchor changes that people make; each is also a wake. The others are the planner's own."""

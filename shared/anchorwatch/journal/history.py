@@ -23,12 +23,11 @@ from anchorwatch.core.session.events import (
     StepHead,
 )
 from anchorwatch.core.session.state import Input
+from anchorwatch.core.session.transitions import HOLDS_TURN
 from anchorwatch.journal.effect_mapping import read_effect
 from anchorwatch.journal.late import LateOutcome, read_late
 from anchorwatch.journal.mapping import read_session_record
 from anchorwatch.topology.subjects import parse_register
-
-HOLDING = frozenset({Kind.ACQUIRED, Kind.TAKEN_OVER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class AnchorRecord:
     """One record of the anchor register. ``text``: the model's last words, at the end of a turn."""
 
     sequence: int
-    kind: str
+    kind: Kind
     anchor: Anchor
     digest: str
     reason: str = ""
@@ -157,7 +156,7 @@ class History:
 
     def shown(self, before: int) -> AnchorRecord | None:
         """The newest anchor before a sequence that a prompt shows: what is merely held is not told."""
-        told = [each for each in self.anchors if each.kind not in HOLDING and each.sequence < before]
+        told = [each for each in self.anchors if each.kind not in HOLDS_TURN and each.sequence < before]
         return told[-1] if told else None
 
 

@@ -11,7 +11,7 @@ from anchorwatch.codec import decode, decode_anchor
 from anchorwatch.core.anchor import Anchor, PromptProof
 from anchorwatch.core.errors import Damaged
 from anchorwatch.core.names import CallId
-from anchorwatch.core.records import CONTROLS, Kind, Record
+from anchorwatch.core.records import Kind, Record
 from anchorwatch.core.session.apply import Recorded
 from anchorwatch.core.session.events import (
     AnchorChanged,
@@ -26,6 +26,7 @@ from anchorwatch.core.session.events import (
     StepHead,
 )
 from anchorwatch.core.session.state import Input, Summary, Unsettled
+from anchorwatch.core.session.transitions import CONTROLS, TRANSITIONS
 from anchorwatch.journal.effect_mapping import read_effect, read_outcome
 from anchorwatch.journal.snapshots import read_seen, read_state, seen_body, state_body
 from anchorwatch.topology.subjects import Register, parse_register
@@ -141,12 +142,24 @@ def _change_body(event: AnchorChanged) -> dict[str, Any]:
     return body
 
 
+def anchor_kind(record: Record) -> Kind:
+    """The kind of an anchor record.
+
+    Raises:
+        Damaged: it is not a kind of change.
+    """
+    kind = next((each for each in TRANSITIONS if each == record.kind), None)
+    if kind is None:
+        raise Damaged(f"unknown kind of anchor record: {record.kind[:40]!r}")
+    return kind
+
+
 def read_change(anchor: Anchor, record: Record) -> AnchorChanged:
     """The change that an anchor record is of."""
     body = dict(record.body)
     step = body.pop("step", None)
     return AnchorChanged(
-        record.kind,
+        anchor_kind(record),
         anchor,
         record.at_ms,
         reason=body.pop("reason", ""),
@@ -215,7 +228,7 @@ def head_body(head: StepHead) -> dict[str, Any]:
     if head.observation:
         body["observation"] = seen_body(head.observation)
     if head.prompt:
-        body["prompt"] = head.prompt.model_dump()
+        body["prompt"] = asdict(head.prompt)
     if head.rejected:
         body["rejected"] = [list(each) for each in head.rejected]
     if head.usage:
@@ -233,7 +246,7 @@ def read_head(body: Body) -> StepHead:
         step=body["n"],
         text=body.get("text", ""),
         observation=read_seen(body.get("observation")),
-        prompt=PromptProof.model_validate(body["prompt"]) if body.get("prompt") else None,
+        prompt=PromptProof(**body["prompt"]) if body.get("prompt") else None,
         rejected=tuple((n, tool, label, raw, why) for n, tool, label, raw, why in body.get("rejected", ())),
         calls=body["calls"],
         usage=body.get("usage", {}),

@@ -6,7 +6,7 @@ refused, and looks again. So no number of planners begins more turns than the li
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from anchorwatch.bus.port import Bus, Expect
 from anchorwatch.codec import decode, encode
@@ -62,6 +62,6 @@ class PaceJournal:
     def spend(self, account: Account, ref: SessionRef, now_ms: int) -> Write:
         """What counts a turn of the session that begins now; it stands or falls with the turn's own record."""
         pace = account.rate.begun_after(account.pace, now_ms)
-        body = {"pace": pace.model_dump() if pace else {}, "session": ref.session}
+        body = {"pace": asdict(pace) if pace else {}, "session": ref.session}
         payload, _ = encode(Record(Kind.PACE, now_ms, self._writer, body))
         return Write(account.subject, payload, Expect(account.subject, account.sequence))

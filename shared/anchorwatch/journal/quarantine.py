@@ -16,7 +16,8 @@ from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import BadInput, Damaged, Fenced, NewerSchema
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind, Record
-from anchorwatch.core.session.quarantine import Lost, quarantined, rebuilt
+from anchorwatch.core.session.quarantine import Lost, rebuilt
+from anchorwatch.core.session.transitions import changed
 from anchorwatch.journal.commit import Committer, Write
 from anchorwatch.journal.heads import Head, commit_behind, head_of, readable, unread
 from anchorwatch.topology.subjects import SessionSubjects, parse_register
@@ -79,7 +80,7 @@ def _record(anchor: Anchor, damage: Damaged, head: Head, at_ms: int, writer: str
     body = {"reason": reason, "damage": {"sequence": damage.sequence, "register": damage.register}}
     previous = "" if head.damage or head.stored is None else link(head.stored)
     record = Record(Kind.QUARANTINED, at_ms, writer, body, previous)
-    return encode_anchor(quarantined(anchor), record)[0]
+    return encode_anchor(changed(anchor, Kind.QUARANTINED), record)[0]
 
 
 def link(stored: Stored) -> str:

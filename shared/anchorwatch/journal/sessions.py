@@ -10,7 +10,7 @@ from anchorwatch.codec import decode_anchor, encode, encode_anchor
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import Damaged, NotFound, Unavailable
 from anchorwatch.core.names import CallId, SessionRef
-from anchorwatch.core.records import CONTROLS, Kind, Record
+from anchorwatch.core.records import Kind, Record
 from anchorwatch.core.session import SessionState, replay
 from anchorwatch.core.session.apply import Recorded, apply
 from anchorwatch.core.session.events import (
@@ -22,6 +22,7 @@ from anchorwatch.core.session.events import (
     SnapshotTaken,
     StepDecided,
 )
+from anchorwatch.core.session.transitions import CONTROLS
 from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
 from anchorwatch.journal.heads import check_effects, commit_behind, head_of
 from anchorwatch.journal.mapping import event_body, read_session_record

@@ -19,6 +19,7 @@ from anchorwatch.codec import decode_anchor
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.commands import Control, Create, Order
 from anchorwatch.core.session.decide import decide
@@ -128,7 +129,7 @@ class SimMesh:
             also=lambda change: canary(ref, change, "outside"),
         )
 
-    async def control(self, ref: SessionRef, kind: str, key: str, turn_id: str | None = None) -> Done:
+    async def control(self, ref: SessionRef, kind: Kind, key: str, turn_id: str | None = None) -> Done:
         """Pause, resume, cancel or delete."""
         now_ms = self.server.now_ms()
         return await self.order(

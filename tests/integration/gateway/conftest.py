@@ -12,7 +12,9 @@ import httpx2
 import pytest
 from anchorwatch.bus.port import Bus
 from anchorwatch.core.names import SessionRef
-from anchorwatch.core.session.decide import Control, decide
+from anchorwatch.core.records import Kind
+from anchorwatch.core.session.commands import Control
+from anchorwatch.core.session.decide import decide
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.topology.streams import journal_stream
@@ -60,7 +62,7 @@ class House:
         answer = await self.http.post("/api/sessions", json={"name": name, "agent": "keeper"})
         assert answer.status_code == 201, answer.text
 
-    async def control(self, kind: str, session: str = "fleet") -> None:
+    async def control(self, kind: Kind, session: str = "fleet") -> None:
         """As a person's control does: paused, deleted, …"""
         journal = SessionJournal(self.bus, Committer(self.bus, journal_stream()), "test")
         ref = SessionRef("default", session)

@@ -152,7 +152,7 @@ async def test_wakes_are_cleared_as_far_as_they_were_seen(house: House) -> None:
     await ask(house, "wakes/clear", {"through": first["sequence"]})
     assert [each.input_id for each in (await scripted(house).load()).pending] == [second["input_id"]]
     await ask(house, "wakes/clear")
-    assert (await ask(house, "wakes/clear", status=409))["message"] == "nothing waits"
+    assert (await ask(house, "wakes/clear", status=409))["message"] == "no inputs are pending"
 
 
 async def test_a_deleted_session_takes_no_order_and_its_name_is_not_used_again(house: House) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from anchorwatch.bus.port import Expect
 from anchorwatch.core.anchor import Pace
-from anchorwatch.core.session.decide import Acquire
+from anchorwatch.core.session.commands import Acquire
 from anchorwatch.core.session.pacing import HOUR_MS, Rate
 from anchorwatch.core.times import from_iso, iso
 from anchorwatch.journal.commit import Committer

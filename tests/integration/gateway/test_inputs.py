@@ -6,6 +6,7 @@ import asyncio
 
 import httpx2
 from anchorwatch.codec import canonical_json, decode, sha256_hex
+from anchorwatch.core.records import Kind
 
 from tests.integration.gateway.conftest import TOKEN, House, client_of
 
@@ -110,7 +111,7 @@ async def test_a_key_belongs_to_its_session(house: House) -> None:
 
 async def test_a_paused_session_accepts_and_says_so(house: House) -> None:
     await house.make_session()
-    await house.control("paused")
+    await house.control(Kind.PAUSED)
     answer = await say(house)
     assert (answer.status_code, answer.json()["session_status"]) == (202, "paused")
 
@@ -119,7 +120,7 @@ async def test_a_deleted_session_is_gone(house: House) -> None:
     await house.make_session()
     receipt = await say(house)
     assert receipt.status_code == 202
-    await house.control("deleted")
+    await house.control(Kind.DELETED)
     for answer in (
         await say(house, key="new"),
         await house.http.post("/api/sessions/fleet/trigger"),

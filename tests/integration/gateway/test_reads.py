@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from anchorwatch.core.effect.state import Claimed, Outcome, Owner
-from anchorwatch.core.session.decide import Acquire
+from anchorwatch.core.session.commands import Acquire
 
 from tests.integration.gateway.conftest import House, all_pages
 from tests.support.sessions import AGENT, PLANNER, ScriptedSession, now_ms

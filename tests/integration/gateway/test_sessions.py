@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from anchorwatch.core.records import Kind
 from anchorwatch.service.agents import AgentDirectory
 
 from tests.integration.gateway.conftest import AGENT, House, all_pages
@@ -92,7 +93,7 @@ async def test_workspaces_do_not_see_each_other(house: House) -> None:
 
 async def test_the_anchor_tells_where_it_stands_and_who_changed_it(house: House) -> None:
     await house.make_session()
-    await house.control("paused")
+    await house.control(Kind.PAUSED)
     anchor = (await house.http.get("/api/sessions/fleet/anchor")).json()
     assert (anchor["session"], anchor["status"], anchor["schema"]) == ("fleet", "paused", 3)
     assert anchor["record"]["kind"] == "paused"
@@ -103,7 +104,7 @@ async def test_the_anchor_tells_where_it_stands_and_who_changed_it(house: House)
 
 async def test_a_page_of_the_history_needs_not_reach_what_came_after_it(house: House) -> None:
     await house.make_session()
-    for kind in ("paused", "resumed", "paused"):
+    for kind in (Kind.PAUSED, Kind.RESUMED, Kind.PAUSED):
         await house.control(kind)
     said = await house.http.post("/api/sessions/fleet/inputs", json={"content": "hello"})
     assert said.status_code == 202

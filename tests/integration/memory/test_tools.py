@@ -12,6 +12,7 @@ from anchorwatch.bus.port import Bus
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.effect.state import Outcome
 from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.core.records import Kind
 from anchorwatch.journal.artifacts import ArtifactJournal, Provenance
 from anchorwatch.journal.commit import Committer
 from anchorwatch.packs.port import ToolContext, ToolFailed
@@ -170,10 +171,10 @@ async def test_an_answer_waits_for_what_is_asked_for_and_says_how_far_it_is(
     session: ScriptedSession, bus: Bus
 ) -> None:
     for _ in range(20):
-        head = await session.control("paused")
+        head = await session.control(Kind.PAUSED)
         answer = await ask(bus, "session", session="fleet", at_least=head)
         assert answer["result"]["status"] == "paused"
         assert answer["as_of"] >= head
-        await session.control("resumed")
+        await session.control(Kind.RESUMED)
     ahead = await ask(bus, "session", session="fleet", at_least=head + 1_000)
     assert ahead["as_of"] < head + 1_000

@@ -19,7 +19,8 @@ from anchorwatch.core.agents import Limits
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
-from anchorwatch.core.session.decide import Create, decide
+from anchorwatch.core.session.commands import Create
+from anchorwatch.core.session.decide import decide
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.inputs import accept
 from anchorwatch.journal.mapping import input_body

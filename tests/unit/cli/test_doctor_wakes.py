@@ -8,7 +8,7 @@ import pytest
 from anchorwatch.bus.port import Stored
 from anchorwatch.cli.doctor_wakes import LATE_MS_MAX, Neglected, lateness, mend, neglect
 from anchorwatch.codec import encode
-from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.anchor import Anchor, Status
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.core.schedules.schedule import Changed, Definition, Schedule
@@ -23,10 +23,9 @@ NOW_MS = 1_000_000_000
 HEARTBEAT_S = 300.0
 
 
-def anchor(check_in_ms: int | None, status: str = "idle") -> Anchor:
+def anchor(check_in_ms: int | None, status: Status = "idle") -> Anchor:
     check = None if check_in_ms is None else iso(NOW_MS + check_in_ms)
-    made = Anchor(workspace="w", session="s", agent="a@1", next_check_at=check)
-    return made.model_copy(update={"status": status})
+    return Anchor(workspace="w", session="s", agent="a@1", next_check_at=check, status=status)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +56,7 @@ def test_the_heartbeat_of_the_services_is_theirs_to_know() -> None:
 
 
 @pytest.mark.parametrize("status", ["active", "paused", "quarantined", "deleted"])
-def test_others_wait_for_something_else(status: str) -> None:
+def test_others_wait_for_something_else(status: Status) -> None:
     assert neglect(anchor(None, status), None, HEARTBEAT_S, NOW_MS) == ""
 
 

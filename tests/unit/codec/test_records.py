@@ -76,7 +76,7 @@ ODD_FIELDS = st.recursive(
 def test_an_anchor_record_is_canonical_json_whatever_stands_in_it(
     facts: dict[str, Any], body: dict[str, Any], turn: TurnMark | None, name: str
 ) -> None:
-    anchor = ANCHOR.model_copy(update={"facts": facts, "turn": turn, "session": name, "workspace": name})
+    anchor = replace(ANCHOR, facts=facts, turn=turn, session=name, workspace=name)
     data, digest = encode_anchor(anchor, Record(Kind.TURN_ENDED, 7, name, body, "cd" * 32))
     content = json.loads(data)
     assert data == canonical_json(content)
@@ -221,4 +221,4 @@ def test_too_large_is_refused_not_cut() -> None:
     with pytest.raises(TooLarge):
         encode(Record("kind", 1, "me", {"text": "x" * 300_000}))
     with pytest.raises(TooLarge, match="16384"):
-        encode_anchor(ANCHOR.model_copy(update={"constraints": ("x" * 20_000,)}), RECORD)
+        encode_anchor(replace(ANCHOR, constraints=("x" * 20_000,)), RECORD)

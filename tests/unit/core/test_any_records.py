@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anchorwatch.core.anchor import Anchor, Fence, TurnMark
 from anchorwatch.core.names import CallId
-from anchorwatch.core.records import CONTROLS, Kind
+from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState, replay
 from anchorwatch.core.session.apply import Recorded
 from anchorwatch.core.session.events import (
@@ -21,6 +21,7 @@ from anchorwatch.core.session.events import (
 from anchorwatch.core.session.joining import joining
 from anchorwatch.core.session.ledger import read_ledger
 from anchorwatch.core.session.state import Input, Summary
+from anchorwatch.core.session.transitions import CONTROLS
 from anchorwatch.core.session.wakes import Windows, due
 from hypothesis import given, settings
 from hypothesis import strategies as st

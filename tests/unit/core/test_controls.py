@@ -15,9 +15,18 @@ from anchorwatch.core.errors import (
 )
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
-from anchorwatch.core.session.commands import ClearWakes, CommitStep, Control, Direct, Reset, Steer, UndoReset
+from anchorwatch.core.session.commands import (
+    ClearWakes,
+    CommitStep,
+    Control,
+    Direct,
+    EndTurn,
+    Reset,
+    Steer,
+    UndoReset,
+)
 from anchorwatch.core.session.conversation import HISTORY_TURNS_MAX
-from anchorwatch.core.session.decide import EndTurn, decide
+from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.events import AnchorChanged, InputAccepted, StepHead
 from anchorwatch.core.session.state import Input
 
@@ -146,7 +155,7 @@ def test_resets_are_undone_one_by_one_the_last_first() -> None:
     assert runs(story) == [3]
     story.do(UndoReset("ada", 6_000))
     assert runs(story) == [1, 2, 3]
-    with pytest.raises(Refused, match="no conversation"):
+    with pytest.raises(Refused, match="no archived conversation"):
         decide(story.state, UndoReset("ada", 6_000))
 
 
@@ -172,7 +181,7 @@ def test_cleared_wakes_are_disposed_of_and_a_running_turn_keeps_what_it_took() -
     assert len(story.state.turn.inputs) == 1
     story.do(end())
     assert anchor(story).inputs_through == through
-    with pytest.raises(Refused, match="nothing waits"):
+    with pytest.raises(Refused, match="no inputs are pending"):
         decide(story.state, ClearWakes("ada", 3_000, through))
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import pytest
-from anchorwatch.core.anchor import Anchor, Fence
+from anchorwatch.core.anchor import Anchor, Fence, Status
 from anchorwatch.core.effect import EffectState, fold_effect, next_action
 from anchorwatch.core.effect.decide import (
     ClaimAgain,
@@ -82,7 +83,7 @@ def test_a_claim_that_was_given_back_counts_for_nothing() -> None:
     assert next_action(state, EffectClass.IRREVERSIBLE, ME, "dead") == Judge(claim=True)
     again = recorded(claim(OTHER), Released(OTHER, "paused"), claim(ME, 2))
     assert again.first_claim == 7, "the claim before it never ran"
-    assert after_claim(again, 3, ANCHOR.model_copy(update={"fence": Fence(run=4)})) == FencedOff(first=True)
+    assert after_claim(again, 3, replace(ANCHOR, fence=Fence(run=4))) == FencedOff(first=True)
 
 
 def test_a_second_claim_that_was_given_back_does_not_make_the_first_owner_s_request_unsent() -> None:
@@ -93,23 +94,21 @@ def test_a_second_claim_that_was_given_back_does_not_make_the_first_owner_s_requ
 
 
 def test_refused_is_said_only_on_a_first_claim() -> None:
-    fenced = ANCHOR.model_copy(update={"fence": Fence(run=4)})
+    fenced = replace(ANCHOR, fence=Fence(run=4))
     assert after_claim(recorded(claim(ME)), 3, fenced) == FencedOff(first=True)
     assert after_claim(recorded(claim(OTHER), claim(ME, 2)), 3, fenced) == FencedOff(first=False)
 
 
 def test_a_command_is_fenced_off_exactly_when_its_run_is_below_the_fence() -> None:
     state = recorded(claim(ME))
-    fenced = ANCHOR.model_copy(update={"fence": Fence(run=4), "status": "active"})
+    fenced = replace(ANCHOR, fence=Fence(run=4), status="active")
     assert isinstance(after_claim(state, 3, fenced), FencedOff)
     assert after_claim(state, 4, fenced) == Proceed()
 
 
 @pytest.mark.parametrize("status", ["paused", "quarantined"])
-def test_a_paused_session_s_commands_wait(status: str) -> None:
-    assert isinstance(
-        after_claim(recorded(claim(ME)), 1, ANCHOR.model_copy(update={"status": status})), Deferred
-    )
+def test_a_paused_session_s_commands_wait(status: Status) -> None:
+    assert isinstance(after_claim(recorded(claim(ME)), 1, replace(ANCHOR, status=status)), Deferred)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anchorwatch.core.anchor import Anchor, Fence
+from anchorwatch.core.anchor import Anchor, Fence, Status
 from anchorwatch.core.effect import EffectState, fold_effect, next_action
 from anchorwatch.core.effect.decide import (
     ClaimAgain,
@@ -109,12 +109,10 @@ def test_what_has_its_outcome_is_left_alone(
     st.sampled_from(["idle", "active", "paused", "quarantined", "deleted"]),
 )
 def test_it_goes_on_only_above_the_fence_and_is_refused_only_on_a_first_claim(
-    events: list[EffectEvent], run: int, fence: int, status: str
+    events: list[EffectEvent], run: int, fence: int, status: Status
 ) -> None:
     state = fold_effect(numbered([*events, Claimed(ME, 1, "key")]))
-    anchor = Anchor(workspace="w", session="s", agent="a@1").model_copy(
-        update={"status": status, "fence": Fence(run=fence)}
-    )
+    anchor = Anchor(workspace="w", session="s", agent="a@1", status=status, fence=Fence(fence))
     found = after_claim(state, run, anchor)
     assert isinstance(found, Proceed | FencedOff | Deferred)
     if isinstance(found, Proceed):

@@ -8,7 +8,7 @@ from anchorwatch.core.effect.intent import KEY_CHARS_MAX, intent_key
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState, replay
-from anchorwatch.core.session.decide import CommitStep, Control, PlannedCall, TakeOver
+from anchorwatch.core.session.commands import CommitStep, Control, PlannedCall, TakeOver
 from anchorwatch.core.session.events import CommandDecided, StepHead
 from hypothesis import given
 from hypothesis import strategies as st

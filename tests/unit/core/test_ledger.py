@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from anchorwatch.core.names import CallId
-from anchorwatch.core.records import CONTROLS, Kind
+from anchorwatch.core.records import Kind
 from anchorwatch.core.session.apply import Recorded
 from anchorwatch.core.session.commands import ClearWakes, CommitStep, Control, RefuseInputs, Reset, Steer
 from anchorwatch.core.session.events import AnchorChanged, InputAccepted, OutcomeRecorded, StepHead
 from anchorwatch.core.session.ledger import Ledger, read_ledger
 from anchorwatch.core.session.pacing import excess
 from anchorwatch.core.session.state import Input
+from anchorwatch.core.session.transitions import CONTROLS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

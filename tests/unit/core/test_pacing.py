@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from anchorwatch.core.anchor import Anchor
@@ -21,10 +22,10 @@ EVENT: tuple[InputKind, Priority] = ("event", 1)
 HASTY: list[tuple[InputKind, Priority]] = [("message", 0), ("trigger", 0), ("canary", 0), ("resolution", 0)]
 
 
-def after(rate: Rate, starts_ms: list[int], **changes: object) -> Anchor:
-    anchor = IDLE.model_copy(update=changes)
+def after(rate: Rate, starts_ms: list[int], **changes: Any) -> Anchor:
+    anchor = replace(IDLE, **changes)
     for at_ms in starts_ms:
-        anchor = anchor.model_copy(update={"pace": rate.begun(anchor, at_ms)})
+        anchor = replace(anchor, pace=rate.begun(anchor, at_ms))
     return anchor
 
 
@@ -47,7 +48,7 @@ def test_a_burst_of_turns_may_begin_and_then_one_each_time_that_one_is_earned() 
         hold = rate.hold(anchor, at_ms)
         at_ms = hold.at_ms if hold else at_ms
         begun.append(at_ms - NOW_MS)
-        anchor = anchor.model_copy(update={"pace": rate.begun(anchor, at_ms)})
+        anchor = replace(anchor, pace=rate.begun(anchor, at_ms))
     ten_minutes = HOUR_MS // 6
     assert begun == [0, 0, 0, *(n * ten_minutes for n in range(1, 6))]
 
@@ -67,7 +68,7 @@ def test_in_no_span_of_time_more_turns_begin_than_the_burst_and_what_it_earns(
         hold = rate.hold(anchor, at_ms)
         at_ms = hold.at_ms if hold else at_ms
         begun.append(at_ms)
-        anchor = anchor.model_copy(update={"pace": rate.begun(anchor, at_ms)})
+        anchor = replace(anchor, pace=rate.begun(anchor, at_ms))
     for first in range(len(begun)):
         for last in range(first, len(begun)):
             earned = (begun[last] - begun[first]) * turns_per_hour / HOUR_MS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from anchorwatch.core.anchor import RunOutcome
 from anchorwatch.core.errors import Fenced, NotFound, Refused, SessionDeleted
@@ -9,7 +11,7 @@ from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState, apply
 from anchorwatch.core.session.apply import Recorded
-from anchorwatch.core.session.decide import (
+from anchorwatch.core.session.commands import (
     Acquire,
     CommitStep,
     Control,
@@ -18,8 +20,8 @@ from anchorwatch.core.session.decide import (
     EndTurn,
     PlannedCall,
     TakeOver,
-    decide,
 )
+from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.events import InputAccepted, OutcomeRecorded, StepHead
 from anchorwatch.core.session.state import Input
 
@@ -245,7 +247,7 @@ def test_runs_without_progress_are_counted(outcome: RunOutcome, before: int, aft
     story = created().input()
     anchor = story.state.anchor
     assert anchor is not None
-    before_it = anchor.model_copy(update={"runs_without_progress": before})
+    before_it = replace(anchor, runs_without_progress=before)
     story.state = story.state._replace(anchor=before_it)
     story.do(acquire(story)).do(end(outcome=outcome))
     assert story.state.anchor is not None

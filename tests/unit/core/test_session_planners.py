@@ -12,7 +12,7 @@ from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState, apply, replay
 from anchorwatch.core.session.apply import Recorded
-from anchorwatch.core.session.decide import (
+from anchorwatch.core.session.commands import (
     Acquire,
     ClearWakes,
     Command,
@@ -25,8 +25,8 @@ from anchorwatch.core.session.decide import (
     Steer,
     TakeOver,
     UndoReset,
-    decide,
 )
+from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.events import Event, InputAccepted, OutcomeRecorded, SnapshotTaken, StepHead
 from anchorwatch.core.session.joining import joining
 from anchorwatch.core.session.state import Input

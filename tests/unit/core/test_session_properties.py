@@ -7,7 +7,7 @@ from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState, replay
-from anchorwatch.core.session.decide import (
+from anchorwatch.core.session.commands import (
     ClearWakes,
     CommitStep,
     Control,

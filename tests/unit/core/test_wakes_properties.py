@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
-from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.anchor import Anchor, Status
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.state import Input
 from anchorwatch.core.session.wakes import (
@@ -45,7 +46,7 @@ def inputs(draw: st.DrawFn) -> tuple[Input, ...]:
 
 def idle(pending: tuple[Input, ...], check_ms: int | None) -> SessionState:
     check = None if check_ms is None else iso(check_ms)
-    return SessionState(anchor=ANCHOR.model_copy(update={"next_check_at": check}), pending=pending)
+    return SessionState(anchor=replace(ANCHOR, next_check_at=check), pending=pending)
 
 
 @settings(max_examples=400, deadline=None)
@@ -74,10 +75,12 @@ def test_who_looks_again_when_it_is_told_to_comes_to_a_turn_or_to_its_check(
 
 @settings(max_examples=300, deadline=None)
 @given(inputs(), st.none() | TIMES, st.sampled_from(["active", "paused", "quarantined", "deleted"]))
-def test_only_an_idle_session_is_due(pending: tuple[Input, ...], check_ms: int | None, status: str) -> None:
+def test_only_an_idle_session_is_due(
+    pending: tuple[Input, ...], check_ms: int | None, status: Status
+) -> None:
     state = idle(pending, check_ms)
     assert state.anchor is not None
-    held = SessionState(anchor=state.anchor.model_copy(update={"status": status}), pending=pending)
+    held = SessionState(anchor=replace(state.anchor, status=status), pending=pending)
     assert due(held, 10**9, WINDOWS) == Never()
 
 

@@ -14,7 +14,7 @@ from anchorwatch_gateway import floors
 @pytest.mark.parametrize("changes", [{"model": "gpt-x"}, {"fallbacks": ("rules", "gpt-x")}])
 async def test_a_model_that_is_not_there_is_refused_with_those_that_are(changes: dict[str, Any]) -> None:
     agent = AgentSpec(name="keeper", pack="fleet", **changes)
-    with pytest.raises(BadInput, match="no model 'gpt-x'") as raised:
+    with pytest.raises(BadInput, match="unknown model 'gpt-x'") as raised:
         await floors.check(Settings(), agent)
     assert raised.value.hint == "one of default, rules, openai"
 

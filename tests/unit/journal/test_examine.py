@@ -141,10 +141,10 @@ def test_an_anchor_that_lowers_what_only_grows_is_found() -> None:
         ({"run_id": 1}, "run_id"),
         ({"generation": 1}, "generation"),
         ({"inputs_through": 1}, "inputs_through"),
-        ({"fence": anchor.fence.model_copy(update={"run": 1})}, "fence"),
+        ({"fence": replace(anchor.fence, run=1)}, "fence"),
         ({"run_id": anchor.run_id + 1}, "run"),
     ):
-        payload, _ = encode_anchor(anchor.model_copy(update=change), replace(record, digest=""))
+        payload, _ = encode_anchor(replace(anchor, **change), replace(record, digest=""))
         found = found_in("fleet", swapped(messages, index, payload))
         assert any(each.trouble == "odd" and word in each.what for each in found)
 

@@ -13,15 +13,8 @@ from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.apply import Recorded, apply
-from anchorwatch.core.session.decide import (
-    Acquire,
-    Command,
-    CommitStep,
-    Create,
-    EndTurn,
-    PlannedCall,
-    decide,
-)
+from anchorwatch.core.session.commands import Acquire, Command, CommitStep, Create, EndTurn, PlannedCall
+from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.events import AnchorChanged, CommandDecided, PlannerEvent, StepHead
 from anchorwatch.core.session.state import SeenObservation
 from anchorwatch.journal.artifacts import Kept, Provenance, artifact_id

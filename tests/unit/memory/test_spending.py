@@ -8,8 +8,7 @@ from typing import Any
 from anchorwatch.core.agents import RULES
 from anchorwatch.core.anchor import PromptProof
 from anchorwatch.core.records import Kind
-from anchorwatch.core.session.commands import Reset, UndoReset
-from anchorwatch.core.session.decide import CommitStep, Compact, EndTurn, PlannedCall
+from anchorwatch.core.session.commands import CommitStep, Compact, EndTurn, PlannedCall, Reset, UndoReset
 from anchorwatch.core.session.events import StepHead
 from anchorwatch.core.session.spending import DAY_MS
 from anchorwatch.core.session.state import SeenObservation, Summary
@@ -47,7 +46,7 @@ def test_what_was_used_is_told_for_each_step_turn_day_and_in_all(projected: Proj
     turn(book, head(book, {"prompt": 120, "completion": 5, "cost_micros": 125_000}, step=2), first)
     tomorrow = head(book, {"completion": 7}, at_ms=(START_DAY + 1) * DAY_MS + 5)
     turn(book, tomorrow)
-    by_rules = head(book, {}, prompt=PROOF.model_copy(update={"model": RULES}))
+    by_rules = head(book, {}, prompt=replace(PROOF, model=RULES))
     turn(book, by_rules)
     shown = projected.ask("turn", turn="1")
     assert [step["usage"] for step in shown["steps"]] == [

@@ -10,7 +10,7 @@ from anchorwatch.codec import encode
 from anchorwatch.core.effect.state import Claimed, GateAsked, GateDecided, Owner, Released
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind, Record
-from anchorwatch.core.session.decide import Acquire, CommitStep, Control, Direct, TakeOver
+from anchorwatch.core.session.commands import Acquire, CommitStep, Control, Direct, TakeOver
 from anchorwatch.core.session.events import SnapshotTaken, StepHead
 from anchorwatch.journal.mapping import event_body
 from anchorwatch.journal.sentences import clip

@@ -7,7 +7,7 @@ from dataclasses import replace
 from anchorwatch.core.effect.state import Owner
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
-from anchorwatch.core.session.decide import CommitStep, Control, Direct, TakeOver
+from anchorwatch.core.session.commands import CommitStep, Control, Direct, TakeOver
 from anchorwatch.core.session.events import StepHead
 from anchorwatch.core.times import from_iso
 from anchorwatch.journal.deliveries import Delivery

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields as fields_of
 from typing import Any
 
 import pytest
@@ -24,7 +25,9 @@ OWNER = Owner("executor-1", "x")
 
 
 def anchor_record(kind: str, reason: str = "", **fields: Any) -> Stored:
-    of_anchor = {name: value for name, value in fields.items() if name in Anchor.model_fields}
+    of_anchor = {
+        name: value for name, value in fields.items() if name in {each.name for each in fields_of(Anchor)}
+    }
     body = {name: value for name, value in fields.items() if name not in of_anchor}
     anchor = Anchor(workspace="default", session="fleet", agent="keeper@1", **of_anchor)
     data, _ = encode_anchor(anchor, Record(kind, 5, "w", {**body, **({"reason": reason} if reason else {})}))

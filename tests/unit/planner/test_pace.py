@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from anchorwatch.core.anchor import Anchor, RunOutcome
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.state import Call, Step, Turn
@@ -22,7 +24,7 @@ def state(stuck: int, standing_ms: int | None, asked: object) -> SessionState:
     data = {} if asked is None else {"next_check_at_ms": asked}
     call = Call(1, "check_again", {}, state="succeeded", data=data)
     check = None if standing_ms is None else iso(standing_ms)
-    anchor = ANCHOR.model_copy(update={"runs_without_progress": stuck, "next_check_at": check})
+    anchor = replace(ANCHOR, runs_without_progress=stuck, next_check_at=check)
     return SessionState(anchor=anchor, turn=Turn(1, "t", 0, 1, 1, (), (Step(1, "", (call,)),)))
 
 

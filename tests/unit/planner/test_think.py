@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from anchorwatch.core.anchor import Anchor, RunOutcome
 from anchorwatch.core.session.outcome import judge
@@ -64,7 +66,7 @@ def test_a_turn_without_progress_is_tried_again_soon_and_then_ever_later() -> No
 def test_a_check_that_was_asked_for_is_not_put_off_by_a_wake_that_came_between() -> None:
     asked = session(0)
     assert asked.anchor is not None
-    asked = asked._replace(anchor=asked.anchor.model_copy(update={"next_check_at": iso(60_000)}))
+    asked = asked._replace(anchor=replace(asked.anchor, next_check_at=iso(60_000)))
     assert next_check_ms(asked, "no_action", 300, 1_000) == 60_000
     assert next_check_ms(asked, "no_action", 300, 60_000) == 360_000, "it is over"
     anew = asked._replace(turn=turn(call("schedule_next_check", "succeeded", next_check_at_ms=120_000)))

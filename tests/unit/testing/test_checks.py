@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from anchorwatch.core.anchor import Fence
@@ -37,8 +38,8 @@ def kept() -> Evidence:
     )
 
 
-def with_history(**changes: object) -> Evidence:
-    return replace(kept(), history=replace(kept().history, **changes))  # type: ignore[arg-type]  # the fields of a history
+def with_history(**changes: Any) -> Evidence:
+    return replace(kept(), history=replace(kept().history, **changes))
 
 
 def with_call(state: str = "succeeded", error: str = "", owners: int = 2, **call: object) -> Evidence:
@@ -117,10 +118,10 @@ CALL = incident.CALL
 OWNER = Owner("executor-1", "x")
 
 
-def anchors(at: int, **changes: object) -> Evidence:
+def anchors(at: int, **changes: Any) -> Evidence:
     """With one field of the anchor at that place changed."""
     records = list(kept().history.anchors)
-    records[at] = replace(records[at], anchor=records[at].anchor.model_copy(update=changes))
+    records[at] = replace(records[at], anchor=replace(records[at].anchor, **changes))
     return with_history(anchors=tuple(records))
 
 
@@ -140,10 +141,10 @@ def decided(n: int, step: int, generation: int = 2) -> CommandDecided:
 
 def held() -> AnchorChanged:
     record = kept().history.anchors[3]
-    return AnchorChanged(record.kind, record.anchor.model_copy(update={"status": "active"}), 1)
+    return AnchorChanged(record.kind, replace(record.anchor, status="active"), 1)
 
 
-def family(*records: tuple[int, EffectEvent], **changes: object) -> Evidence:
+def family(*records: tuple[int, EffectEvent], **changes: Any) -> Evidence:
     return with_history(families={CALL: records}, **changes)
 
 
@@ -182,10 +183,10 @@ def test_what_is_unknown_may_be_resolved_later() -> None:
     assert check(family((10, claim), (12, UNKNOWN), (13, claim), (14, RESOLVED))) == []
 
 
-def last_anchor(**changes: object) -> Callable[[History], History]:
+def last_anchor(**changes: Any) -> Callable[[History], History]:
     def change(history: History) -> History:
         last = history.anchors[-1]
-        anchor = last.anchor.model_copy(update=changes)
+        anchor = replace(last.anchor, **changes)
         return replace(history, anchors=(*history.anchors[:-1], replace(last, anchor=anchor)))
 
     return change

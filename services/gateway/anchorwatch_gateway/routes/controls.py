@@ -47,7 +47,7 @@ class Desk:
         self._response.headers[KEY_HEADER] = answer.idempotency_key
         return answer
 
-    async def control(self, verb: str, kind: str, reason: str, turn: str | None = None) -> Control:
+    async def control(self, verb: str, kind: Kind, reason: str, turn: str | None = None) -> Control:
         """Have one of the plain controls done."""
 
         def make(state: SessionState, given: Given) -> Order:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
+from dataclasses import asdict
 
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import Damaged
 from anchorwatch.core.names import SessionRef
-from anchorwatch.core.records import CONTROLS, Kind
+from anchorwatch.core.records import Kind
 from anchorwatch.core.session.events import StepHead
+from anchorwatch.core.session.transitions import CONTROLS, ENDS_TURN
 from anchorwatch.core.times import iso
 from anchorwatch.journal.mapping import read_command, read_head
 from anchorwatch.journal.opened import Opened
@@ -18,8 +21,10 @@ from anchorwatch_memory.fold.effects import decided
 from anchorwatch_memory.rows import as_json, insert
 
 UNREADABLE = "?"
-_ENDS = frozenset({Kind.TURN_ENDED, Kind.CANCELLED, Kind.DELETED, Kind.RESET, Kind.REPAIRED})
-DISPOSES = {Kind.RESET: "a reset disposed of it", Kind.WAKES_CLEARED: "a person cleared what waited"}
+DISPOSES: Mapping[str, str] = {
+    Kind.RESET: "a reset disposed of it",
+    Kind.WAKES_CLEARED: "a person cleared what waited",
+}
 _STATUS_OF_OUTCOME = {"failed": "failed", "over_budget": "failed", "cancelled": "cancelled"}
 
 
@@ -58,7 +63,9 @@ def enter(db: sqlite3.Connection, opened: Opened) -> None:
         case _ if opened.record.kind == Kind.COMPACTION:
             usage = opened.record.body.get("usage", {})
             spending.of_summary(db, opened.register.ref, usage, opened.record.at_ms)
-        case _ if opened.record.kind != Kind.SNAPSHOT:
+        case _ if opened.record.kind == Kind.SNAPSHOT:
+            pass
+        case _:
             raise Damaged(f"{opened.record.kind[:40]!r} is no kind of log record")
 
 
@@ -71,7 +78,7 @@ def _anchor(db: sqlite3.Connection, opened: Opened, anchor: Anchor) -> None:
         _begin(db, opened, anchor)
     elif record.kind == Kind.TAKEN_OVER and anchor.turn is not None:
         _hold(db, opened, anchor)
-    elif record.kind in _ENDS:
+    elif record.kind in ENDS_TURN:
         answers.settle(db, opened.register.ref, anchor.last_run_id, over=record.kind != Kind.TURN_ENDED)
         _end(db, opened, anchor)
     if record.kind == Kind.DELETED:
@@ -239,7 +246,7 @@ def _step(
         text=head.text,
         calls=head.calls,
         observation=as_json(opened_observation(head)) if head.observation else None,
-        prompt=as_json(head.prompt.model_dump()) if head.prompt else None,
+        prompt=as_json(asdict(head.prompt)) if head.prompt else None,
         usage=as_json(dict(head.usage)),
         rejected=as_json([list(each) for each in head.rejected]),
         context=as_json(dict(head.context)),

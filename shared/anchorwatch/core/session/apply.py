@@ -33,9 +33,7 @@ from anchorwatch.core.session.events import (
 from anchorwatch.core.session.joining import named
 from anchorwatch.core.session.spending import DAY_MS, used
 from anchorwatch.core.session.state import Call, Input, SessionState, Step, Turn, Unsettled
-
-_ENDS_TURN = frozenset({Kind.TURN_ENDED, Kind.CANCELLED, Kind.DELETED, Kind.RESET})
-_HOLDS = frozenset({Kind.ACQUIRED, Kind.TAKEN_OVER})
+from anchorwatch.core.session.transitions import ENDS_TURN, HOLDS_TURN
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +125,7 @@ def _change_anchor(state: SessionState, event: AnchorChanged, record: Recorded) 
     state = state._replace(
         anchor=anchor, anchor_sequence=record.sequence, refused=state.refused + max(0, refused)
     )
-    if event.kind not in _HOLDS:
+    if event.kind not in HOLDS_TURN:
         state = state._replace(told=anchor, told_sequence=record.sequence, told_digest=record.digest)
     if event.kind == Kind.ACQUIRED and anchor.turn is not None:
         taken = tuple(each for each in state.pending if each.sequence <= anchor.turn.inputs_through)
@@ -162,8 +160,7 @@ def _order(state: SessionState, event: AnchorChanged, sequence: int) -> SessionS
         said = Input(sequence, event.control_id or f"steer-{sequence}", "message", 0, event.at_ms, text)
         turn = replace(state.turn, steered=(*state.turn.steered, said))
         return state._replace(turn=turn, critical=_critical(state.critical, [said]))
-    ends = event.kind in _ENDS_TURN or (event.kind == Kind.REPAIRED and event.anchor.turn is None)
-    if ends and state.turn is not None:
+    if event.kind in ENDS_TURN and event.anchor.turn is None and state.turn is not None:
         state = _end_turn(state, state.turn, event)
     if event.kind == Kind.RESET:
         state = archive(state, sequence)

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from anchorwatch.core.anchor import Pace, PromptProof, RunOutcome
+from anchorwatch.core.anchor import Anchor, Pace, PromptProof, RunOutcome, Status
 from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Kind
 from anchorwatch.core.session.events import StepHead
 from anchorwatch.core.session.state import Input, Summary
 
@@ -128,7 +129,7 @@ class Control:
     ``check_in_ms``: how long after a cancelled turn the session looks again by itself, where no check lies ahead.
     """
 
-    kind: str
+    kind: Kind
     by: str
     at_ms: int
     reason: str = ""
@@ -199,7 +200,26 @@ class UndoReset:
     control_id: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Accept what was lost.
+
+    ``believed``: the newest anchor that is safe to believe. ``restarts``: the session did not run, so its turn ends
+    `failed` and it checks at once. ``was``: its status before the quarantine. ``more``: what the record says of the loss.
+    """
+
+    by: str
+    at_ms: int
+    believed: Anchor
+    restarts: bool
+    was: Status
+    reason: str
+    note: str
+    control_id: str
+    more: Mapping[str, Any]
+
+
 Order = Control | Direct | Steer | ClearWakes | Reset | UndoReset
 """What changes a session that is there, and is not its planner's to do."""
 
-Command = Create | Acquire | RefuseInputs | TakeOver | CommitStep | EndTurn | Compact | Order
+Command = Create | Acquire | RefuseInputs | TakeOver | CommitStep | EndTurn | Compact | Order | Repair

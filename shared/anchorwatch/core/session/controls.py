@@ -1,14 +1,15 @@
-"""What people order, decided: state + order -> the one change of the anchor that carries it out.
+"""People's orders: state + order -> the one change of the anchor that carries it out.
 
-A turn that an order ends is ended by the fence: none of its commands starts any more, its planner is refused, and
-what it took is consumed. An order that means a turn names it, and changes nothing once that turn has ended.
+An order ends a turn by raising the fence: none of its commands starts, its planner is refused, and its inputs are
+consumed. An order for a turn names that turn and changes nothing after it has ended (INV-412).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, assert_never
 
-from anchorwatch.core.anchor import Anchor, Fence
+from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import (
     BadInput,
     ChangedSince,
@@ -20,26 +21,26 @@ from anchorwatch.core.errors import (
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.commands import ClearWakes, Control, Direct, Order, Reset, Steer, UndoReset
 from anchorwatch.core.session.events import AnchorChanged
-from anchorwatch.core.session.quarantine import quarantined
-from anchorwatch.core.session.rest import disposed, look_again, rest
 from anchorwatch.core.session.state import SessionState
+from anchorwatch.core.session.transitions import changed
+from anchorwatch.core.session.turn_end import check_again, dispose, end_turn
 
 DIRECTIVES_MAX = 32
 DISPOSED_NAMED_MAX = 100
-"""So many of the inputs that an order disposes of are named in its record; all are counted."""
+"""Inputs that an order's record names of those it disposes of; all are counted."""
 
 
 def carry_out(state: SessionState, anchor: Anchor, order: Order) -> AnchorChanged:
     """The change that the order makes.
 
     Raises:
-        Refused: the session's state does not allow it. SessionQuarantined, TurnNotActive, ChangedSince. NotFound: what
-        is to be removed is not there. BadInput: it would have too many objectives or constraints.
+        Refused: the session's state does not allow it. SessionQuarantined, TurnNotActive, ChangedSince. NotFound: an
+        item to remove does not exist. BadInput: there would be too many objectives or constraints.
     """
     if anchor.status == "quarantined":
         raise SessionQuarantined(
             f"the session {anchor.session} is quarantined: its journal is damaged",
-            hint=f"`anchorwatch journal verify {anchor.session}` says what, `anchorwatch repair {anchor.session}` mends it",
+            hint=f"see `anchorwatch journal verify {anchor.session}`; `anchorwatch repair {anchor.session}` repairs it",
         )
     match order:
         case Control():
@@ -58,98 +59,62 @@ def carry_out(state: SessionState, anchor: Anchor, order: Order) -> AnchorChange
             assert_never(order)
 
 
-def _changed(kind: str, order: Order, after: Anchor, reason: str = "", **more: Any) -> AnchorChanged:  # noqa: ANN401 - plain data
+def _changed(kind: Kind, order: Order, after: Anchor, reason: str = "", **more: Any) -> AnchorChanged:  # noqa: ANN401 - plain data
     return AnchorChanged(
         kind, after, order.at_ms, reason=reason, by=order.by, control_id=order.control_id, more=more
     )
 
 
-def _with(anchor: Anchor, **changes: Any) -> Anchor:  # noqa: ANN401 - the anchor's own fields
-    return anchor.model_copy(update=changes)
-
-
 def _control(state: SessionState, anchor: Anchor, order: Control) -> AnchorChanged:
     match order.kind:
         case Kind.PAUSED:
-            if anchor.status not in ("idle", "active"):
-                raise Refused(
-                    f"the session is {anchor.status}",
-                    hint=f"`anchorwatch resume {anchor.session}` lets it go on",
-                )
-            after = _with(anchor, status="paused")
+            hint = f"`anchorwatch resume {anchor.session}` resumes it" if anchor.status == "paused" else ""
+            after = changed(anchor, order.kind, hint)
         case Kind.RESUMED:
-            if anchor.status != "paused":
-                raise Refused(
-                    f"the session is {anchor.status}, not paused",
-                    hint=f"`anchorwatch show {anchor.session}` says what else may hold it",
-                )
-            after = _with(anchor, status="active" if anchor.turn else "idle")
+            after = changed(anchor, order.kind, f"`anchorwatch show {anchor.session}` says what holds it")
         case Kind.QUARANTINED:
-            after = quarantined(anchor)
+            after = changed(anchor, order.kind)
         case Kind.CANCELLED:
-            after = _cancelled(state, anchor, order)
+            _check_running(anchor, order.turn_id)
+            after = check_again(_ended(state, anchor, order), order.at_ms, order.check_in_ms)
         case Kind.DELETED:
-            after = _deleted(state, anchor, order)
+            after = replace(_ended(state, anchor, order), next_check_at=None)
         case _:
-            raise Refused(f"{order.kind!r} is no control")
+            raise Refused(f"{order.kind!r} is not a control order")
     return _changed(order.kind, order, after, order.reason)
 
 
-def _cancelled(state: SessionState, anchor: Anchor, order: Control) -> Anchor:
-    _check_running(anchor, order.turn_id)
-    return _with(anchor, **_fenced_off(state, anchor, order.reason, order.at_ms, order.check_in_ms))
-
-
-def _deleted(state: SessionState, anchor: Anchor, order: Control) -> Anchor:
-    ended = rest(state, anchor, "cancelled", order.reason, order.at_ms) if anchor.turn else {}
-    fenced = {
-        "fence": Fence(run=anchor.run_id + 1),
-        "generation": anchor.generation + 1,
-        "status": "deleted",
-        "next_check_at": None,
-    }
-    return _with(anchor, **{**ended, **fenced})
-
-
-def _fenced_off(
-    state: SessionState, anchor: Anchor, reason: str, at_ms: int, check_in_ms: int
-) -> dict[str, Any]:
-    """What ends the running turn, if there is one, and keeps every command so far from starting."""
-    ended = rest(state, anchor, "cancelled", reason, at_ms) if anchor.turn else {}
-    return {
-        **ended,
-        "fence": Fence(run=anchor.run_id + 1),
-        "generation": anchor.generation + 1,
-        # Who paused it has not asked for another turn yet.
-        "status": "paused" if anchor.status == "paused" else "idle",
-        **look_again(anchor, at_ms, check_in_ms),
-    }
+def _ended(state: SessionState, anchor: Anchor, order: Control | Reset) -> Anchor:
+    """The anchor after an order that ends the running turn, if there is one, and fences off every earlier command."""
+    kind = Kind.RESET if isinstance(order, Reset) else order.kind
+    after = changed(anchor, kind)
+    return end_turn(state, after, "cancelled", order.reason, order.at_ms) if anchor.turn else after
 
 
 def _check_running(anchor: Anchor, turn_id: str | None) -> None:
     if anchor.turn is None or (turn_id is not None and turn_id != anchor.turn.id):
         which = f"turn {turn_id}" if turn_id else "a turn"
-        raise TurnNotActive(f"{which} is not running", hint="nothing was changed")
+        raise TurnNotActive(f"{which} is not running", hint="nothing changed")
 
 
 def _direct(anchor: Anchor, order: Direct) -> AnchorChanged:
-    before: tuple[str, ...] = getattr(anchor, order.which)
+    before = anchor.objectives if order.which == "objectives" else anchor.constraints
     match order.change:
         case "set":
             after = tuple(dict.fromkeys(order.items))
         case "add":
             if all(item in before for item in order.items):
                 raise Refused(
-                    f"it stands among the {order.which} already",
-                    hint=f"`anchorwatch anchor {anchor.session}` shows them, word for word",
+                    f"all of them are {order.which} already",
+                    hint=f"`anchorwatch anchor {anchor.session}` lists them",
                 )
             after = tuple(dict.fromkeys((*before, *order.items)))
         case "remove":
             missing = [item for item in order.items if item not in before]
             if missing:
                 raise NotFound(
-                    f"{missing[0][:80]!r} is none of the {order.which}",
-                    hint=f"`anchorwatch anchor {anchor.session}` shows them, word for word",
+                    f"{missing[0][:80]!r} is not one of the {order.which}",
+                    hint=f"`anchorwatch anchor {anchor.session}` lists them",
                 )
             after = tuple(item for item in before if item not in order.items)
         case _:
@@ -162,7 +127,9 @@ def _direct(anchor: Anchor, order: Direct) -> AnchorChanged:
     return _changed(
         Kind.DIRECTIVES,
         order,
-        _with(anchor, **{order.which: after}),
+        replace(anchor, objectives=after)
+        if order.which == "objectives"
+        else replace(anchor, constraints=after),
         order.reason,
         which=order.which,
         change=order.change,
@@ -175,7 +142,7 @@ def _steer(anchor: Anchor, order: Steer) -> AnchorChanged:
 
 
 def _superseded(state: SessionState, through: int) -> dict[str, Any]:
-    """What is said of the inputs that an order disposes of."""
+    """What the record says of the inputs that an order disposes of."""
     gone = [each for each in state.pending if each.sequence <= through]
     return {
         "count": len(gone),
@@ -188,21 +155,22 @@ def _clear_wakes(state: SessionState, anchor: Anchor, order: ClearWakes) -> Anch
     through = min(order.through, state.read_through)
     if not any(each.sequence <= through for each in state.pending):
         raise Refused(
-            "nothing waits", hint=f"`anchorwatch wakes {anchor.session}` shows what became of each wake"
+            "no inputs are pending",
+            hint=f"`anchorwatch wakes {anchor.session}` lists each wake-up's disposition",
         )
-    after = _with(anchor, **disposed(anchor, through))
+    after = dispose(anchor, through)
     return _changed(Kind.WAKES_CLEARED, order, after, order.reason, superseded=_superseded(state, through))
 
 
 def _reset(state: SessionState, anchor: Anchor, order: Reset) -> AnchorChanged:
     if order.head and order.head != state.head:
         raise ChangedSince(
-            "the session has changed since it was shown",
-            hint="look again with `reset --dry-run`; under load pause it first",
+            "the session has changed since the preview",
+            hint="repeat `reset --dry-run`; pause a busy session first",
         )
     through = min(order.through, state.read_through)
-    fenced = _with(anchor, **_fenced_off(state, anchor, order.reason, order.at_ms, order.check_in_ms))
-    after = _with(fenced, **disposed(fenced, through), reset_count=anchor.reset_count + 1)
+    ended = check_again(_ended(state, anchor, order), order.at_ms, order.check_in_ms)
+    after = replace(dispose(ended, through), reset_count=anchor.reset_count + 1)
     runs = [past.run_id for past in state.history] + ([state.turn.run_id] if state.turn else [])
     return _changed(
         Kind.RESET,
@@ -221,8 +189,8 @@ def _reset(state: SessionState, anchor: Anchor, order: Reset) -> AnchorChanged:
 def _undo_reset(state: SessionState, anchor: Anchor, order: UndoReset) -> AnchorChanged:
     if not state.archives:
         raise Refused(
-            "no conversation is archived that could be brought back",
-            hint="one can while a conversation that was never reset would still show any of it",
+            "no archived conversation can be restored",
+            hint="one can be restored while a conversation without the reset would still show part of it",
         )
     last = state.archives[-1]
     return _changed(Kind.RESET_UNDONE, order, anchor, order.reason, reset=last.reset, turns=len(last.turns))

@@ -1,27 +1,15 @@
 """State + command -> events. Refusing is an answer: `Refused` with the reason and the way out.
 
-What each anchor change sets is the table of DESIGN section 2 ("Generation and fence"), kept in docs/wire-format.md:
-
-| change         | run_id | generation | fence.run  | status |
-| -------------- | ------ | ---------- | ---------- | ------ |
-| acquire        | + 1    | + 1        |            | active |
-| takeover       |        | + 1        |            | active |
-| end of turn    |        |            | run_id + 1 | idle   |
-| cancel, reset  |        | + 1        | run_id + 1 | idle (paused stays paused) |
-| delete         |        | + 1        | run_id + 1 | deleted |
-| pause          |        |            |            | paused |
-| inputs refused |        |            |            |        |
-| quarantine     |        |            | run_id + 1 | quarantined |
-| the other orders |      |            |            |        |
-
-The planner's own changes are decided here, what people order in `anchorwatch.core.session.controls`.
+What each change of the anchor requires and sets is the table in `anchorwatch.core.session.transitions`.
+The planner's own changes are decided here, people's orders in `anchorwatch.core.session.controls`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, assert_never
+from dataclasses import replace
+from typing import assert_never
 
 from anchorwatch.core.anchor import Anchor, TurnMark
 from anchorwatch.core.effect.intent import intent_key
@@ -38,9 +26,9 @@ from anchorwatch.core.session.commands import (
     Create,
     Direct,
     EndTurn,
-    Order,
     PlannedCall,
     RefuseInputs,
+    Repair,
     Reset,
     Steer,
     TakeOver,
@@ -55,30 +43,12 @@ from anchorwatch.core.session.events import (
     StepDecided,
     StepHead,
 )
-from anchorwatch.core.session.rest import refused, rest, told_of
+from anchorwatch.core.session.quarantine import repaired
 from anchorwatch.core.session.state import SessionState, Turn, Unsettled
+from anchorwatch.core.session.transitions import changed
+from anchorwatch.core.session.turn_end import end_turn, refuse_inputs, refused_summary
 from anchorwatch.core.session.woken import woken
 from anchorwatch.core.times import iso
-
-__all__ = [
-    "Acquire",
-    "ClearWakes",
-    "Command",
-    "CommitStep",
-    "Compact",
-    "Control",
-    "Create",
-    "Direct",
-    "EndTurn",
-    "Order",
-    "PlannedCall",
-    "RefuseInputs",
-    "Reset",
-    "Steer",
-    "TakeOver",
-    "UndoReset",
-    "decide",
-]
 
 
 def decide(state: SessionState, command: Command) -> Sequence[PlannerEvent]:
@@ -91,6 +61,8 @@ def decide(state: SessionState, command: Command) -> Sequence[PlannerEvent]:
     """
     if isinstance(command, Create):
         return _create(state, command)
+    if isinstance(command, Repair):
+        return [repair(state, command)]
     anchor = _living(state)
     match command:
         case Acquire():
@@ -110,10 +82,6 @@ def decide(state: SessionState, command: Command) -> Sequence[PlannerEvent]:
             return [carry_out(state, anchor, command)]
         case _:
             assert_never(command)
-
-
-def _with(anchor: Anchor, **changes: Any) -> Anchor:  # noqa: ANN401 - the anchor's own fields
-    return anchor.model_copy(update=changes)
 
 
 def _living(state: SessionState) -> Anchor:
@@ -152,15 +120,9 @@ def _create(state: SessionState, command: Create) -> Sequence[PlannerEvent]:
 
 
 def _acquire(state: SessionState, anchor: Anchor, command: Acquire) -> AnchorChanged:
-    if anchor.status != "idle":
-        raise Refused(f"the session is {anchor.status}")
-    run_id = anchor.run_id + 1
-    after = _with(
-        anchor,
-        status="active",
+    after = replace(
+        changed(anchor, Kind.ACQUIRED),
         agent=command.agent,
-        run_id=run_id,
-        generation=anchor.generation + 1,
         execution_id=command.execution_id,
         turn=TurnMark(
             id=command.turn_id,
@@ -176,22 +138,25 @@ def _acquire(state: SessionState, anchor: Anchor, command: Acquire) -> AnchorCha
 
 
 def _refuse(anchor: Anchor, command: RefuseInputs) -> AnchorChanged:
-    if anchor.status not in ("idle", "paused") or not command.inputs:
-        raise Refused(f"the session is {anchor.status}, and {len(command.inputs)} inputs are too many")
-    after, told = _with(anchor, **refused(anchor, command.inputs)), told_of(command.inputs)
+    after = changed(anchor, Kind.INPUTS_REFUSED)
+    if not command.inputs:
+        raise Refused("there are no inputs to refuse")
     return AnchorChanged(
-        Kind.INPUTS_REFUSED, after, command.at_ms, command.reason, by=command.by, more={"refused": told}
+        Kind.INPUTS_REFUSED,
+        refuse_inputs(after, command.inputs),
+        command.at_ms,
+        command.reason,
+        by=command.by,
+        more={"refused": refused_summary(command.inputs)},
     )
 
 
 def _take_over(anchor: Anchor, command: TakeOver) -> AnchorChanged:
-    if anchor.status != "active" or anchor.turn is None:
-        raise Refused(f"the session is {anchor.status}: there is no turn to take over")
-    after = _with(
-        anchor,
-        generation=anchor.generation + 1,
-        execution_id=command.execution_id,
-        turn=anchor.turn.model_copy(update={"woken_by": command.woken_by}),
+    after = changed(anchor, Kind.TAKEN_OVER)
+    if after.turn is None:
+        raise Refused("the session has no turn to take over")
+    after = replace(
+        after, execution_id=command.execution_id, turn=replace(after.turn, woken_by=command.woken_by)
     )
     return AnchorChanged(
         Kind.TAKEN_OVER, after, command.at_ms, reason=command.reason, by=command.execution_id
@@ -279,10 +244,15 @@ def _end(state: SessionState, anchor: Anchor, turn: Turn, command: EndTurn) -> A
     if command.head is not None:
         _check_shown(state, turn, command.head)
     joined = command.head.joined if command.head else ()
-    after = _with(
-        anchor,
-        **rest(state, anchor, command.outcome, command.reason, command.at_ms, joined),
-        status="idle",
+    after = replace(
+        end_turn(
+            state,
+            changed(anchor, Kind.TURN_ENDED),
+            command.outcome,
+            command.reason,
+            command.at_ms,
+            joined,
+        ),
         facts=dict(command.facts),
         next_check_at=iso(command.next_check_at_ms),
         prompt=command.prompt or anchor.prompt,
@@ -295,6 +265,22 @@ def _end(state: SessionState, anchor: Anchor, turn: Turn, command: EndTurn) -> A
         by=command.execution_id,
         head=command.head,
         more={"warning": command.warning} if command.warning else {},
+    )
+
+
+def repair(state: SessionState, command: Repair) -> AnchorChanged:
+    """The change that accepts what was lost. It never refuses: the plan was confirmed against the damaged session."""
+    after = command.believed
+    if command.restarts:
+        after = repaired(state, command.believed, command.was, command.reason, command.at_ms)
+    return AnchorChanged(
+        Kind.REPAIRED,
+        after,
+        command.at_ms,
+        reason=command.note,
+        by=command.by,
+        control_id=command.control_id,
+        more=command.more,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from anchorwatch.core.anchor import Anchor, PromptProof
 from anchorwatch.core.names import CallId
+from anchorwatch.core.records import Kind
 from anchorwatch.core.session.state import (
     CallState,
     Input,
@@ -54,7 +55,7 @@ class AnchorChanged:
     plain data by name (docs/wire-format.md).
     """
 
-    kind: str
+    kind: Kind
     anchor: Anchor
     at_ms: int
     reason: str = ""

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from anchorwatch.core.records import CONTROLS, Kind
+from anchorwatch.core.records import Kind
 from anchorwatch.core.session.apply import Recorded
 from anchorwatch.core.session.events import (
     AnchorChanged,
@@ -29,6 +29,7 @@ from anchorwatch.core.session.events import (
     StepHead,
 )
 from anchorwatch.core.session.state import Input
+from anchorwatch.core.session.transitions import CONTROLS
 from anchorwatch.core.session.wakes import Disposition, dispositions
 
 WakeKind = Literal["input", "outcome", "control"]

@@ -9,19 +9,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from anchorwatch.core.anchor import Anchor, Fence, Status
+from anchorwatch.core.records import Kind
 from anchorwatch.core.session.conversation import past_turn, remember
 from anchorwatch.core.session.critical import critical_lines
-from anchorwatch.core.session.rest import disposed, rest
 from anchorwatch.core.session.state import SessionState, Turn
+from anchorwatch.core.session.transitions import changed
+from anchorwatch.core.session.turn_end import dispose, end_turn
 from anchorwatch.core.times import iso
 
 LOST = "what it recorded cannot be read"
-
-
-def quarantined(anchor: Anchor) -> Anchor:
-    """The anchor that refuses to run: nothing of its turn, and of none before it, may start any more."""
-    fence = Fence(run=max(anchor.fence.run, anchor.run_id + 1))
-    return anchor.model_copy(update={"status": "quarantined", "fence": fence})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,42 +48,35 @@ def rebuilt(base: Anchor, lost: Lost) -> Anchor:
         return base
     begun = count // 2 if base.turn else (count + 1) // 2
     run_id = max(base.run_id + begun, *lost.runs, 0)
-    changes: dict[str, object] = {"generation": base.generation + count, "run_id": run_id}
-    if run_id > base.run_id:
-        through = max(base.inputs_through, base.turn.inputs_through if base.turn else 0)
-        acted = any(run > base.run_id for run in lost.runs)
-        changes |= {
-            "status": "idle" if base.status == "active" else base.status,
-            "execution_id": None,
-            "turn": None,
-            "run_count": base.run_count + run_id - base.run_id + (1 if base.turn else 0),
-            "last_run_id": run_id,
-            "last_run_outcome": "failed",
-            "last_run_reason": LOST,
-            **disposed(base, max(through, lost.unreadable[0]) if acted else through),
-        }
-    fence = max(base.fence.run, run_id + 1)
-    return base.model_copy(update={**changes, "fence": Fence(run=fence)})
+    fence = Fence(max(base.fence.run, run_id + 1))
+    safe = replace(base, generation=base.generation + count, run_id=run_id, fence=fence)
+    if run_id == base.run_id:
+        return safe
+    through = max(base.inputs_through, base.turn.inputs_through if base.turn else 0)
+    acted = any(run > base.run_id for run in lost.runs)
+    failed = replace(
+        safe,
+        status="idle" if base.status == "active" else base.status,
+        execution_id=None,
+        turn=None,
+        run_count=base.run_count + run_id - base.run_id + (1 if base.turn else 0),
+        last_run_id=run_id,
+        last_run_outcome="failed",
+        last_run_reason=LOST,
+    )
+    return dispose(failed, max(through, lost.unreadable[0]) if acted else through)
 
 
 def repaired(state: SessionState, believed: Anchor, was: Status, reason: str, at_ms: int) -> Anchor:
-    """The anchor after a repair of a session that did not run: its turn ended `failed`, it looks again at once.
+    """The anchor after a repair of a session that did not run: its turn ends `failed`, and it checks at once.
 
-    ``believed``: what is safe to believe; ``was``: what the session was before its quarantine. One that a person had
-    paused stays paused.
+    ``believed``: the newest anchor that is safe to believe; ``was``: the status before the quarantine. A session that a
+    person had paused stays paused.
     """
-    ended = rest(state, believed, "failed", reason, at_ms) if believed.turn else {}
-    fence = Fence(run=max(believed.fence.run, believed.run_id + 1))
-    return believed.model_copy(
-        update={
-            **ended,
-            "status": "paused" if was == "paused" else "idle",
-            "execution_id": None,
-            "generation": believed.generation + 1,
-            "fence": fence,
-            "next_check_at": iso(at_ms),
-        }
-    )
+    after = changed(believed, Kind.REPAIRED)
+    ended = end_turn(state, after, "failed", reason, at_ms) if believed.turn else after
+    status: Status = "paused" if was == "paused" else "idle"
+    return replace(ended, status=status, execution_id=None, next_check_at=iso(at_ms))
 
 
 def at_rest(state: SessionState, after: Anchor) -> SessionState:

@@ -15,10 +15,12 @@ from anchorwatch.codec import decode, encode
 from anchorwatch.core.effect.state import Outcome
 from anchorwatch.core.errors import ChangedSince, Fenced
 from anchorwatch.core.names import SessionRef
-from anchorwatch.core.records import Kind, Record
+from anchorwatch.core.records import Record
 from anchorwatch.core.session import SessionState
-from anchorwatch.core.session.events import AnchorChanged, PlannerEvent, SnapshotTaken
-from anchorwatch.core.session.quarantine import at_rest, repaired
+from anchorwatch.core.session.commands import Repair
+from anchorwatch.core.session.decide import repair
+from anchorwatch.core.session.events import PlannerEvent, SnapshotTaken
+from anchorwatch.core.session.quarantine import at_rest
 from anchorwatch.journal.blocks import BlockJournal, Entry, Resource
 from anchorwatch.journal.commit import Committer, Write
 from anchorwatch.journal.effect_mapping import effect_body
@@ -123,23 +125,22 @@ class Repairer:
         return Repaired(receipt.sequence - 1, str(decode(receipt.payload).body["by"]), replayed=True)
 
     async def _append(self, examination: Examination, agreed: Plan, order: Order) -> Repaired:
-        anchor, events = agreed.believed, list[PlannerEvent]()
         state = examination.examiner.state
-        if agreed.restarts:
-            anchor = repaired(state, agreed.believed, agreed.was, order.note or REASON, order.at_ms)
-        if agreed.reloads:
-            events.append(SnapshotTaken(_snapshot(examination, agreed, at_rest(state, anchor))))
-        events.append(
-            AnchorChanged(
-                Kind.REPAIRED,
-                anchor,
-                order.at_ms,
-                reason=order.note,
-                by=order.by,
-                control_id=_control_id(order),
-                more=_said(agreed),
-            )
+        command = Repair(
+            by=order.by,
+            at_ms=order.at_ms,
+            believed=agreed.believed,
+            restarts=agreed.restarts,
+            was=agreed.was,
+            reason=order.note or REASON,
+            note=order.note,
+            control_id=_control_id(order),
+            more=_said(agreed),
         )
+        change = repair(state, command)
+        events: list[PlannerEvent] = [change]
+        if agreed.reloads:
+            events.insert(0, SnapshotTaken(_snapshot(examination, agreed, at_rest(state, change.anchor))))
         behind = SessionState(head=agreed.head, head_digest=agreed.head_digest)
         receipt = {"by": order.by, "body_sha256": order.plan}
         after = await self._sessions.append(

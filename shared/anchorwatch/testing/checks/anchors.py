@@ -7,11 +7,9 @@ from itertools import pairwise
 
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.records import Kind
+from anchorwatch.core.session.transitions import TRANSITIONS
 from anchorwatch.journal.history import AnchorRecord, History
 from anchorwatch.testing.checks.evidence import Evidence, Violation
-
-ACQUISITIONS = frozenset({Kind.ACQUIRED, Kind.TAKEN_OVER})
-NO_ACQUISITIONS = frozenset({Kind.TURN_ENDED, Kind.PAUSED, Kind.RESUMED, Kind.DIRECTIVES})
 
 
 def check_anchors(evidence: Evidence) -> Iterator[Violation]:
@@ -35,7 +33,8 @@ def _chain(history: History) -> Iterator[Violation]:
 
 def _generation(before: AnchorRecord, after: AnchorRecord) -> Iterator[Violation]:
     grown = after.anchor.generation - before.anchor.generation
-    if (after.kind in ACQUISITIONS and grown != 1) or (after.kind in NO_ACQUISITIONS and grown != 0):
+    # A quarantine that rebuilds a lost anchor, and a repair, may skip generations.
+    if grown != TRANSITIONS[after.kind].generation and after.kind not in (Kind.QUARANTINED, Kind.REPAIRED):
         yield Violation("lost", f"the generation grew by {grown} at {after.sequence} ({after.kind})")
 
 

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from anchorwatch.core.records import Kind
+from anchorwatch.core.session.transitions import ENDS_TURN
 from anchorwatch.journal.history import History
 from anchorwatch.testing.checks.evidence import Evidence, Violation
 from anchorwatch.testing.checks.wakes import ledger_of
-
-ENDS = (Kind.TURN_ENDED, Kind.CANCELLED, Kind.DELETED, Kind.RESET)
 
 
 def at_rest(history: History, through: int = 0, channels: Sequence[str] = ()) -> bool:
@@ -72,7 +71,7 @@ def _runs(history: History) -> Iterator[Violation]:
     begun = [each.anchor.run_id for each in history.of_kind(Kind.ACQUIRED)]
     if begun != list(range(1, len(begun) + 1)):
         yield Violation("lost", f"the runs are {begun}")
-    ended = [each.anchor.run_id for each in history.anchors if each.kind in ENDS]
+    ended = [each.anchor.run_id for each in history.anchors if each.kind in ENDS_TURN]
     for run in begun:
         if run not in ended:
             yield Violation("lost", f"run {run} has no end")

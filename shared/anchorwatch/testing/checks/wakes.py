@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from anchorwatch.core.records import CONTROLS, Kind
+from anchorwatch.core.records import Kind
 from anchorwatch.core.session.apply import Recorded
 from anchorwatch.core.session.events import InputAccepted, OutcomeRecorded
 from anchorwatch.core.session.ledger import Ledger, read_ledger
+from anchorwatch.core.session.transitions import CONTROLS
 from anchorwatch.journal.history import History
 from anchorwatch.testing.checks.evidence import Evidence, Violation
 

@@ -41,7 +41,7 @@ def second(generation: int, execution_id: str) -> Anchor:
     )  # fmt: skip
 
 
-def changed(sequence: int, kind: str, after: Anchor) -> AnchorRecord:
+def changed(sequence: int, kind: Kind, after: Anchor) -> AnchorRecord:
     return AnchorRecord(sequence, kind, after, digest=f"digest-{sequence}")
 
 

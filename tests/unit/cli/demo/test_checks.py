@@ -57,7 +57,7 @@ def record(kind: str, run: int, **changes: Any) -> Change:
 
     def change(evidence: Evidence) -> Evidence:
         anchors = tuple(
-            replace(each, anchor=each.anchor.model_copy(update=changes))
+            replace(each, anchor=replace(each.anchor, **changes))
             if (each.kind, each.anchor.run_id) == (kind, run)
             else each
             for each in evidence.history.anchors
