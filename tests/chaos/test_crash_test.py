@@ -129,12 +129,12 @@ def test_killed_itself_it_leaves_nothing_running(tmp_path: Path) -> None:
     [
         (["--pack", "nobody"], "there is no pack 'nobody'"),
         (["--pack", "told"], "needs an agent: the bench needs a directory"),
-        (["--agent", "missing.toml"], "there is no file missing.toml"),
+        (["--agent", "missing.toml"], "file missing.toml does not exist"),
         (["--seeds", "0"], "--seeds"),
         (["--pack", "fleet", "--agent", "agent.toml"], "is an agent of the pack told, not of fleet"),
-        (["--agent", "odd.toml"], "an [[exercise]] cannot be read"),
+        (["--agent", "odd.toml"], "an [[exercise]] table is not valid"),
         (["--data-dir", "."], "is not empty"),
-        (["--url", "http://x"], "it is about no running mesh"),
+        (["--url", "http://x"], "it uses no running mesh"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_is_said_and_nothing_is_started(
