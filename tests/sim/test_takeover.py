@@ -22,6 +22,7 @@ from anchorwatch.journal.paces import PaceJournal
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.packs import registry
 from anchorwatch.service.context import Identity
+from anchorwatch.service.journal_guard import JournalGuard
 from anchorwatch.service.leases import Leases
 from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
@@ -96,7 +97,8 @@ def planner(mesh: SimMesh, instance: str) -> tuple[Looker, Slow]:
     limits = Limits(mesh.settings, Windows(0, 0), thinker.agent, PaceJournal(bus, committer.stream, "test"))
     parts = Parts(
         sessions, committer, Cache(8, identity.execution_id), Schedules(bus, clock), thinker, Alive(), identity, clock, limits,
-        Switchboard(bus, clock, structlog.get_logger()), structlog.get_logger(),
+        Switchboard(bus, clock, structlog.get_logger()),
+            JournalGuard(bus, committer.stream, clock, structlog.get_logger()), structlog.get_logger(),
     )  # fmt: skip
     return Looker(parts), thinker
 

@@ -78,5 +78,13 @@ def order(*steps: Step) -> str:
     return json.dumps(steps)
 
 
-TOLD = ToldPack()
+class ForgetfulPack(ToldPack):
+    """``forgetful``: its provider does a thing as often as it is asked, whatever key it had."""
+
+    name = "forgetful"
+    honour = False
+
+
+TOLD, FORGETFUL = ToldPack(), ForgetfulPack()
 registry.register(TOLD)
+registry.register(FORGETFUL)

@@ -155,6 +155,13 @@ class Repair(_Body):
     note: str = Field("", max_length=500)
 
 
+class Accept(_Body):
+    """Which loss of the journal's end is accepted."""
+
+    plan: str = Field(pattern=PLAN_PATTERN, description="`plan` of the loss that was shown")
+    note: str = Field("", max_length=500)
+
+
 class NewEvent(_Body):
     """Something that happened outside."""
 

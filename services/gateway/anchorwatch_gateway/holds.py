@@ -13,7 +13,7 @@ from anchorwatch.core.session.pacing import Hold, Rate
 from anchorwatch.core.session.state import Input
 from anchorwatch.core.times import from_iso, iso
 from anchorwatch.journal.paces import Account
-from anchorwatch.journal.switches import WHOLE, Switch
+from anchorwatch.journal.switches import MESH_SCOPE, WHOLE, Switch
 from anchorwatch.service.rates import rate_of, shared_rate_of
 
 from anchorwatch_gateway.parts import Parts
@@ -30,6 +30,8 @@ async def add(parts: Parts, workspace: str, sessions: Sequence[Row]) -> None:
     """
     limits = Limits(parts)
     switches = [each for each in await parts.switches.all(workspace) if each.on] if sessions else []
+    if sessions and (mesh := await parts.switches.mesh()) is not None:
+        switches.append(mesh)
     for row in sessions:
         row["held"] = [
             *(_switched(each) for each in switches if _is_of(each, row) and row["status"] != "deleted"),
@@ -56,12 +58,12 @@ async def put_off(parts: Parts, session: Row, wakes: Sequence[Row]) -> None:
 
 def _is_of(switch: Switch, row: Row) -> bool:
     names = {"session": str(row["name"]), "agent": str(row["agent"]), "workspace": WHOLE}
-    return names[switch.scope] == switch.name
+    return switch.scope == MESH_SCOPE or names[switch.scope] == switch.name
 
 
 def _switched(switch: Switch) -> Row:
     return {
-        "by": "kill_switch",
+        "by": "journal" if switch.scope == MESH_SCOPE else "kill_switch",
         "of": switch.scope,
         "who": switch.by,
         "since": iso(switch.at_ms),

@@ -115,7 +115,7 @@ async def _check_there(parts: Parts, workspace: str, scope: Scope, name: str, *,
 def _show(switch: Switch) -> dict[str, Any]:
     return {
         "scope": switch.scope,
-        "name": None if switch.scope == "workspace" else switch.name,
+        "name": switch.name if switch.scope in ("session", "agent") else None,
         "on": switch.on,
         "by": switch.by,
         "at": iso(switch.at_ms),

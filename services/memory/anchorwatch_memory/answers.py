@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 from anchorwatch.core.errors import AnchorWatchError, BadInput, NotFound
 from anchorwatch.core.session.wakes import Windows
+from anchorwatch.service.journal_guard import VERB
 
 from anchorwatch_memory.follow import Follower
 from anchorwatch_memory.port import Projections, ProjectionsDamaged
@@ -66,6 +67,9 @@ class Answers:
         return json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
     async def _answer(self, verb: str, payload: bytes) -> dict[str, Any]:
+        if verb == VERB:
+            await self._follower.checked()
+            return {"result": {}, "as_of": self._follower.sequence}
         query = self._verbs.get(verb)
         if query is None:
             raise NotFound(f"memory knows no question {verb!r}", hint=f"it knows {', '.join(self._verbs)}")

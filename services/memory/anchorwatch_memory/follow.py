@@ -9,9 +9,11 @@ import structlog
 from anchorwatch.bus.port import Bus, Consumer, ConsumerSpec, Delivery, Stored
 from anchorwatch.core.errors import AnchorWatchError, NotFound, Unavailable
 from anchorwatch.edges import Edge, reached
+from anchorwatch.journal.truncation import Proof, hold_mesh, standing_hold
 from anchorwatch.service.context import Clock
 
 from anchorwatch_memory.faults import Faults
+from anchorwatch_memory.lost import records_after
 from anchorwatch_memory.port import Projections, ProjectionsDamaged
 from anchorwatch_memory.store import START, Position
 
@@ -55,6 +57,7 @@ class Follower:
         self._consumer: Consumer | None = None
         self._position = START
         self._moved = asyncio.Condition()
+        self._connection = 0
         self._damage: ProjectionsDamaged | None = None
         # Whether there may be records that could not be entered, and have no letter.
         self._faulty = True
@@ -75,8 +78,35 @@ class Follower:
         Raises:
             Unavailable: the bus is away.
         """
-        await self._set(await self._checked_position())
+        await self.check()
         self._consumer = await self._attach()
+
+    async def check(self) -> None:
+        """See that the journal is the one that was read, as long as it was. Where it is shorter, the mesh is held.
+
+        Raises:
+            Unavailable: that is not known.
+        """
+        connection = self._bus.connections
+        position = await self._checked_position()
+        if position != self._position:
+            await self._set(position)
+            await self.close()
+        async with self._moved:
+            self._connection = connection
+            self._moved.notify_all()
+
+    async def checked(self) -> None:
+        """Return once the journal was compared on this connection (`check`).
+
+        Raises:
+            Unavailable: it was not in time.
+        """
+        try:
+            async with asyncio.timeout(WAIT_S_MAX), self._moved:
+                await self._moved.wait_for(lambda: self._connection == self._bus.connections)
+        except TimeoutError:
+            raise Unavailable("memory has not compared the journal yet") from None
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Follow until ``stopping``."""
@@ -84,6 +114,9 @@ class Follower:
             try:
                 if self._damage is not None:
                     await self._rebuild(self._damage)
+                if self._connection != self._bus.connections:
+                    # A server that was restarted may have lost its journal's end.
+                    await self.check()
                 if self._consumer is None:
                     await self.start()
                 await self.step(FETCH_S)
@@ -189,8 +222,8 @@ class Follower:
             return START
         if position == START or await self._is_known(position):
             return position
-        # It may be the same journal, which has lost its end: then nothing else knows any more what stood there.
-        # By its number, since it may lose more of it yet, or be replaced by an older copy.
+        await self._hold_mesh(position)
+        # By its number, since the journal may lose more of its end yet, or be replaced by an older copy.
         aside = f"{position.sequence}.{BEFORE}"
         self._log.error(
             "the journal is another one, or has lost its end; what was read of it is kept beside",
@@ -200,15 +233,29 @@ class Follower:
         await self._projections.reset(aside)
         return await self._projections.position()
 
+    async def _hold_mesh(self, position: Position) -> None:
+        last = (await self._bus.stream_state(self._stream)).last_sequence
+        records, _ = await self._projections.read(lambda db: records_after(db, last))
+        page = await self._bus.range(self._stream, position.subject, position.sequence, 1)
+        replaced = any(each.sequence == position.sequence for each in page.messages)
+        proof = Proof(position.sequence, self._durable, records, replaced=replaced)
+        gap = await hold_mesh(self._bus, self._stream, proof, self._durable)
+        if gap is not None:
+            self._log.error(
+                "the journal lost its end; the mesh is held", first=gap.first, through=gap.through
+            )
+
     async def _is_known(self, position: Position) -> bool:
         state = await self._bus.stream_state(self._stream)
         if state.last_sequence < position.sequence:
             return False
         page = await self._bus.range(self._stream, position.subject, position.sequence, 1)
-        if not page.messages or page.messages[0].sequence != position.sequence:
-            # Erased since; another journal would hold something else there.
-            return True
-        return page.messages[0].time_ms == position.time_ms
+        if page.messages and page.messages[0].sequence == position.sequence:
+            return page.messages[0].time_ms == position.time_ms
+        # Erased since, or lost, which another witness may have found; another journal would hold something else there.
+        hold = await standing_hold(self._bus, self._stream)
+        gaps = (*hold.before, *hold.gaps)
+        return not any(gap.first <= position.sequence <= gap.through for gap in gaps)
 
     async def _attach(self) -> Consumer:
         spec = ConsumerSpec(

@@ -14,7 +14,7 @@ from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.letters import DeadLetters
 from anchorwatch.service.retries import DeadLetterRetrier
 from anchorwatch.topology.streams import journal_stream
-from anchorwatch.topology.subjects import RPC_MEMORY
+from anchorwatch.topology.subjects import MEMORY_CONSUMER, RPC_MEMORY
 
 from anchorwatch_memory.answers import Answers
 from anchorwatch_memory.faults import SERVICE, Faults
@@ -44,7 +44,7 @@ async def run_on(context: ServiceContext, projections: Projections) -> None:
         context.bus,
         journal_stream(SHARD),
         EVERYTHING,
-        f"memory-{context.identity.instance}",
+        f"{MEMORY_CONSUMER}{context.identity.instance}",
         projections,
         context.clock,
         context.log,

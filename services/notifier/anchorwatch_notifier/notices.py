@@ -17,7 +17,8 @@ from anchorwatch.core.session.pacing import NO_PROGRESS_RUNS
 from anchorwatch.core.times import iso
 from anchorwatch.journal.effect_mapping import read_effect
 from anchorwatch.journal.late import read_late
-from anchorwatch.journal.switches import read_switch
+from anchorwatch.journal.switches import MESH_SCOPE, read_switch
+from anchorwatch.journal.truncation import read_hold
 from anchorwatch.topology.subjects import Register, parse_register
 
 NoticeKind = Literal[
@@ -35,6 +36,7 @@ NoticeKind = Literal[
     "session_quarantined",
     "session_reset",
     "kill_switch",
+    "journal_lost",
     "dead_letter",
     "message",
 ]
@@ -152,11 +154,30 @@ def _of_reset(register: Register, stored: Stored, anchor: Anchor, record: Record
 
 def _of_switch(register: Register, stored: Stored) -> Notice:
     switch, record = read_switch(stored), decode(stored.payload)
+    if switch.scope == MESH_SCOPE:
+        return _of_mesh(register, stored, record)
     session = switch.name if switch.scope == "session" else NO_SESSION
     told = replace(register, ref=replace(register.ref, session=session))
     data = {"scope": switch.scope, "name": switch.name, "on": switch.on, "by": switch.by}
     title = f"{switch}, says {switch.by}"
     return _notice(told, stored, record, ("kill_switch",), "warning", title, switch.reason, data)
+
+
+def _of_mesh(register: Register, stored: Stored, record: Record) -> Notice:
+    hold = read_hold(stored)
+    told = replace(register, ref=replace(register.ref, session=NO_SESSION))
+    ranges = ", ".join(f"{each.first} to {each.through}" for each in hold.gaps)
+    data = {
+        "on": hold.on,
+        "by": hold.by,
+        "gaps": [[each.first, each.through] for each in hold.gaps],
+    }
+    if not hold.on:
+        title = f"the loss of the journal's records {ranges} is accepted by {hold.by}; the mesh goes on"
+        return _notice(told, stored, record, ("journal_lost",), "warning", title, hold.note, data)
+    title = f"the journal lost the records {ranges}: nothing starts"
+    text = "What was done there may be unknown. `anchorwatch journal accept` shows what is lost, and lets the mesh go on."
+    return _notice(told, stored, record, ("journal_lost",), "critical", title, text, data)
 
 
 def _turn_ended(register: Register, stored: Stored, anchor: Anchor, record: Record) -> Notice:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from anchorwatch.core.errors import BadSettings
 from anchorwatch.core.names import NAME_PATTERN
 from anchorwatch.service import logs
+from anchorwatch.topology.subjects import MESH
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -57,7 +58,8 @@ class Route(BaseModel):
         """Whether this channel is told of the notice."""
         return (
             any(kind in self.on for kind in notice.kinds)
-            and self.workspace in (None, notice.ref.workspace)
+            # What concerns all workspaces is told in each.
+            and (self.workspace in (None, notice.ref.workspace) or notice.ref.workspace == MESH)
             and self.session in (None, notice.ref.session)
         )
 

@@ -25,6 +25,7 @@ from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.paces import Account
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.service.context import Clock, Identity, Peers
+from anchorwatch.service.journal_guard import JournalGuard
 from anchorwatch.service.worker import Done, RetryIn
 
 from anchorwatch_planner.cache import Cache
@@ -60,6 +61,7 @@ class Parts:
     clock: Clock
     limits: Limits
     switches: Switchboard
+    guard: JournalGuard
     log: structlog.stdlib.BoundLogger
 
 
@@ -76,6 +78,7 @@ class Looker:
         self._clock = parts.clock
         self._limits = parts.limits
         self._switches = parts.switches
+        self._guard = parts.guard
         self._log = parts.log
         self._scribe = Scribe(
             parts.sessions, parts.committer, parts.clock, parts.identity.execution_id, parts.log
@@ -87,6 +90,7 @@ class Looker:
 
     async def look(self, ref: SessionRef, causes: Sequence[Cause]) -> Verdict:
         """Do what is to be done now for this session, and say what becomes of the messages in hand."""
+        await self._guard.check()
         at_least, me = _newest(causes), self._identity.execution_id
         for cause in causes:
             if cause.kind == "tick" and not cause.again:

@@ -15,6 +15,7 @@ from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.models import catalog
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
+from anchorwatch.service.journal_guard import JournalGuard
 from anchorwatch.service.observations import observe
 
 from anchorwatch_planner.answers import Answers
@@ -102,6 +103,7 @@ def wire(
         clock=clock,
         limits=Limits(settings, windows, thinker.agent, paces),
         switches=switches,
+        guard=JournalGuard(bus, committer.stream, clock, context.log),
         log=context.log,
     )
     answers = Answers(

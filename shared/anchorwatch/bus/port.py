@@ -80,12 +80,16 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is to be stored. ``message_id`` dedupes within the stream's window; ``ttl_s`` removes it by itself."""
+    """What is to be stored. ``message_id`` dedupes within the stream's window; ``ttl_s`` removes it by itself.
+
+    ``expect_last``: a fence on the whole stream, its last sequence; of a batch, the first message may have it.
+    """
 
     subject: str
     payload: bytes
     message_id: str | None = None
     expect: Expect | None = None
+    expect_last: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     schedule: Schedule | None = None
     ttl_s: int | None = None
@@ -404,6 +408,10 @@ class Bus(Protocol):
 
     async def server_time_ms(self) -> int:
         """The server's clock, Unix milliseconds, as well as it can be told from here."""
+        ...
+
+    def reached(self, stream: str) -> int:
+        """The highest sequence of the stream that an answer to this bus has shown, over all its connections; 0: none has."""
         ...
 
     @property

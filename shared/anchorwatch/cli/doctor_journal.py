@@ -13,11 +13,15 @@ from anchorwatch.core.errors import AnchorWatchError, Damaged
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.journal.integrity.findings import lost_id
+from anchorwatch.journal.integrity.losses import Losses, losses
 from anchorwatch.journal.integrity.repair import RECEIPT
+from anchorwatch.journal.truncation import Gap, standing_hold
 from anchorwatch.topology.streams import ANCHORS_BUCKET, JOURNAL_SHARDS, journal_stream
 from anchorwatch.topology.subjects import CONTROL, SessionSubjects, parse_register
 
 NAME = "journal"
+READ_MAX = 100_000
+"""A longer journal is not read as a whole: what its server holds and cannot read is then found by `journal verify` alone."""
 Hole = tuple[int, int]
 
 
@@ -30,6 +34,13 @@ async def examine(bus: Bus) -> list[Check]:
 
 
 async def _examine(bus: Bus, stream: str) -> Check:
+    hold = await standing_hold(bus, stream)
+    if hold.on:
+        return failed(
+            NAME,
+            f"{named([_lost_end(each) for each in hold.gaps])}; planners and executors start nothing",
+            "`anchorwatch journal accept` lists what is lost, and lets the mesh go on once you accept it",
+        )
     if ahead := await _ahead(bus, stream):
         return failed(
             NAME,
@@ -37,13 +48,13 @@ async def _examine(bus: Bus, stream: str) -> Check:
             "stop the mesh, and bring the server's data back from its newest copy; where there is none, look at the world before"
             " what runs goes on: what was done behind that end may be done again",
         )
-    holes = await bus.holes(stream)
-    begun = await _begun(bus, stream) if holes else {}
-    accepted = await _accepted(bus, stream) if holes else {}
+    lost = await losses(bus, stream, read_all=(await bus.stream_state(stream)).messages <= READ_MAX)
+    begun = await _begun(bus, stream) if lost.ranges else {}
+    accepted = await _accepted(bus, stream) if lost.ranges else {}
     left = [
-        f"{await _say(bus, stream, hole)}; it may concern {named(concerned)}"
-        for hole in holes
-        if (concerned := _concerned(hole, begun, accepted))
+        f"{await _say(bus, stream, each)}; it may concern {named(concerned)}"
+        for each in lost.ranges
+        if (concerned := _concerned(lost, each, begun, accepted))
     ]
     if left:
         return failed(
@@ -132,14 +143,21 @@ async def _begun(bus: Bus, stream: str) -> dict[SessionRef, int]:
     return found
 
 
+def _lost_end(gap: Gap) -> str:
+    beyond = "" if not gap.open_end else "; nobody knows how far it reached beyond"
+    return (
+        f"the journal lost its end, sequences {gap.first} to {gap.through} (found by {gap.found_by}{beyond})"
+    )
+
+
 def _concerned(
-    hole: Hole, begun: Mapping[SessionRef, int], accepted: Mapping[SessionRef, set[str]]
+    lost: Losses, gone: Hole, begun: Mapping[SessionRef, int], accepted: Mapping[SessionRef, set[str]]
 ) -> Sequence[str]:
-    """The sessions that were there before, and that nobody has accepted it for."""
+    """The sessions that may have lost a record there, and that nobody has accepted it for."""
     return sorted(
         session(ref)
         for ref, first in begun.items()
-        if first < hole[1] and lost_id(*hole) not in accepted.get(ref, ())
+        if gone in lost.of(ref, first) and lost_id(*gone) not in accepted.get(ref, ())
     )
 
 

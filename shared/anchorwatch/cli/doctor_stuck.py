@@ -18,7 +18,7 @@ from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.journal.heads import head_of
 from anchorwatch.journal.letters import read_letter
-from anchorwatch.journal.switches import Switch, SwitchJournal, first_on, subjects_of
+from anchorwatch.journal.switches import MESH_SCOPE, Switch, SwitchJournal, first_on, subjects_of
 from anchorwatch.topology.streams import ANCHORS_BUCKET, DEAD, journal_stream
 from anchorwatch.topology.subjects import BLOCK, CLAIM, DEAD_LETTER, EFFECT, SessionSubjects
 
@@ -150,7 +150,9 @@ async def _effects(bus: Bus) -> Check:
 
 async def _switches(bus: Bus) -> Check:
     journal = SwitchJournal(bus, Committer(bus, journal_stream()), WRITER)
-    on = [f"{_said(each)}, by {each.by}" for each in await journal.all() if each.on]
+    on = [
+        f"{_said(each)}, by {each.by}" for each in await journal.all() if each.on and each.scope != MESH_SCOPE
+    ]
     return note(SWITCHES, named(on)) if on else passed(SWITCHES, "none is on")
 
 

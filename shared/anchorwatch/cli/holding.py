@@ -12,6 +12,7 @@ NAMES = {
     "rate_limit": "rate limit",
     "no_progress": "no progress",
     "quarantine": "quarantined",
+    "journal": "held for a loss of the journal's end",
 }
 
 
@@ -33,6 +34,8 @@ def blocked_by(value: Mapping[str, Any]) -> list[str]:
 
 def _switched(switch: Mapping[str, Any]) -> str:
     scope, name = switch["scope"], switch["name"]
+    if scope == "mesh":
+        return f"nothing starts: {switch['reason']}; `anchorwatch journal accept` shows what is lost, and lets it go on"
     of, flag = (f"{scope} {name}", f"{scope} {name}") if name else ("the workspace", scope)
     why = f" ({switch['reason']})" if switch["reason"] else ""
     return (

@@ -69,3 +69,37 @@ def show_plan(plan: Row) -> None:
     Output.lines(
         f"{plan['session']} continues after sequence {plan['behind']}, with run {plan['run_id'] + 1}"
     )
+
+
+def show_loss(loss: Row) -> None:
+    """What the journal lost at its end, whom it concerns, and what accepting it means."""
+    if not loss["held"]:
+        if accepted := loss["accepted"]:
+            Output.lines(f"accepted by {one_line(accepted['by'])}, {local_time(accepted['at'])}")
+        Output.lines("nothing is held: the journal has no loss that waits to be accepted")
+        return
+    for gap in loss["gaps"]:
+        end = "" if gap["end_known"] else "; how far it reached beyond is not known"
+        Output.lines(
+            f"sequences {gap['first']} to {gap['through']} are lost, found by {gap['found_by']}{end}"
+        )
+        for record in gap["records"]:
+            Output.lines(f"    {_lost(record)}")
+        if gap["unlisted"]:
+            Output.lines(f"    of {gap['unlisted']} of them nothing is known")
+    for each in loss["sessions"]:
+        Output.lines(
+            f"{each['session']} ({each['workspace']}) may have lost records: its turn ends failed, and what it may"
+        )
+        Output.lines("    have begun is unknown; inputs that such a turn may have taken are not run again")
+    for each in loss["sessions_gone"]:
+        Output.lines(f"{each['session']} ({each['workspace']}) is gone: it was made there")
+
+
+def _lost(record: Row) -> str:
+    command = record.get("command")
+    acts = ""
+    if command:
+        on = f" on {one_line(command['resource'])}" if command["resource"] else ""
+        acts = f": {one_line(command['tool'])}{on}"
+    return f"{record['sequence']} {record['workspace']}/{record['session']} {record['register']}{acts}"

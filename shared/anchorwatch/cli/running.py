@@ -74,12 +74,21 @@ def attention(data: DataDir, state: dict[str, Any]) -> dict[str, Any]:
     """
     from anchorwatch.cli.api import Api
 
-    found: dict[str, Any] = {"dead_letters_open": None, "quarantined": None, "held": None}
+    found: dict[str, Any] = {
+        "dead_letters_open": None,
+        "quarantined": None,
+        "held": None,
+        "journal_lost": None,
+    }
     mesh = read_mesh(data)
     if mesh is None or not all(each["ready"] for each in state["processes"] if each["service"] in ASKED):
         return found
     with contextlib.suppress(AnchorWatchError), Api(mesh.api_url, mesh.token, retry_s=0.0) as api:
         found["dead_letters_open"] = len(api.pages("/api/dead-letters", SHOWN_MAX, state="open"))
+        loss = api.get("/api/journal")
+        found["journal_lost"] = (
+            [[each["first"], each["through"]] for each in loss["gaps"]] if loss["held"] else []
+        )
         sessions = api.pages("/api/sessions", SHOWN_MAX)
         damaged = [each for each in sessions if each["quarantine"]]
         found["quarantined"] = [{"session": each["name"], **each["quarantine"]} for each in damaged]
@@ -112,6 +121,9 @@ def status_text(state: dict[str, Any]) -> str:
         head += "\nthe NATS server does not answer; the state of the other processes is unknown"
     elif state.get("dead_letters_open") is None:
         head += "\ndead letters and held sessions are unknown: the gateway or memory does not answer"
+    if lost := state.get("journal_lost"):
+        ranges = ", ".join(f"{first} to {through}" for first, through in lost)
+        head += f"\nthe journal lost the records {ranges}: nothing starts until `anchorwatch journal accept`"
     if state.get("dead_letters_open"):
         head += f"\ndead letters: {state['dead_letters_open']} open; `anchorwatch dead-letters` lists them"
     for damaged in state.get("quarantined") or []:

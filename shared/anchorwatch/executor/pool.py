@@ -28,6 +28,7 @@ from anchorwatch.packs import registry
 from anchorwatch.packs.port import Pack
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
+from anchorwatch.service.journal_guard import JournalGuard
 from anchorwatch.service.letters import DeadLetters
 from anchorwatch.service.retries import DeadLetterRetrier
 from anchorwatch.service.worker import Done, Malformed, Result, RetryIn, Skip, Worker
@@ -62,6 +63,7 @@ class PoolRunner(Worker[Message]):
         self._redelivery = RedeliveryGuard(context.bus, journal_stream(SHARD), self.intake)
         self._executor = _make_executor(context, agents, runtime_for, load_pack)
         self._command_letters = _make_command_letters(context, self._executor)
+        self._journal_guard = JournalGuard(context.bus, journal_stream(SHARD), context.clock, context.log)
         self._retrier = DeadLetterRetrier(
             context,
             letters,
@@ -126,6 +128,7 @@ class PoolRunner(Worker[Message]):
         Raises:
             Damaged, Unavailable.
         """
+        await self._journal_guard.check()
         if message.command is not None:
             attempt = await self._redelivery.attempt(message.sequence, attempt)
             return Job(message.ref, message.sequence, message.digest, message.command, attempt)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from anchorwatch.bus.port import BatchRefused, Bus, Expect, Message, Stored, WrongLastSequence
 from anchorwatch.core.errors import Damaged, Fenced, Unavailable
 from anchorwatch.journal.grouping import Grouping
+from anchorwatch.journal.truncation import check_end
 
 DEADLINE_S = 15.0
 """Long enough for a server restart or a leader election."""
@@ -46,6 +47,7 @@ class Committer:
         self.stream = stream
         self._new_id = new_id
         self._grouping = Grouping(bus, ATTEMPT_TIMEOUT_S)
+        self._checked = bus.connections
 
     async def commit(
         self,
@@ -80,12 +82,23 @@ class Committer:
         ]
         try:
             async with asyncio.timeout(deadline_s):
+                if self._checked != self._bus.connections:
+                    await self._check_end()
                 return await self._until_known(messages, fence, behind)
         except TimeoutError:
             raise Unavailable(
                 f"the journal did not confirm a write to {writes[0].subject} within {deadline_s:g} s",
                 hint="is the NATS server up? `anchorwatch status`",
             ) from None
+
+    async def _check_end(self) -> None:
+        """See that a server that was away has not lost what it had told before; else what comes now would take its place."""
+        while (now := self._bus.connections) != self._checked:
+            try:
+                await check_end(self._bus, self.stream)
+                self._checked = now
+            except Unavailable:
+                await asyncio.sleep(RETRY_PAUSE_S)
 
     async def _until_known(self, messages: Sequence[Message], fence: Expect, behind: int | None) -> int:
         while True:

@@ -1,7 +1,8 @@
-"""Kill switches: of a session, an agent, a workspace. While one is on, no turn of its sessions starts, and no command.
+"""Kill switches: of a session, an agent, a workspace, the mesh. While one is on, no turn of its sessions starts, and no command.
 
 Each is a register of the workspace, and its last record counts. An executor reads those of a command together with the
-anchor, behind its claim, in one answer; so a claim that is younger than a switch is given back.
+anchor, behind its claim, in one answer; so a claim that is younger than a switch is given back. Proof that the journal lost its
+end turns that of the mesh on, and the acceptance of the loss alone turns it off (`truncation`).
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from anchorwatch.core.records import Kind, Record
 from anchorwatch.journal.commit import DEADLINE_S, Committer
 from anchorwatch.journal.ordered import OrderedRegisters
 from anchorwatch.journal.orders import Asked
-from anchorwatch.topology.subjects import SWITCH, SWITCHED
+from anchorwatch.topology.subjects import MESH_HOLD, SWITCH, SWITCHED
 
 Scope = Literal["session", "agent", "workspace"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 WHOLE = "all"
+MESH_SCOPE: Literal["mesh"] = "mesh"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Switch:
     """A kill switch as its last record says. ``name``: of the session or agent; of a workspace's, `WHOLE`."""
 
     workspace: str
-    scope: Scope
+    scope: Scope | Literal["mesh"]
     name: str
     on: bool
     by: str = ""
@@ -39,6 +41,8 @@ class Switch:
     sequence: int = 0
 
     def __str__(self) -> str:
+        if self.scope == MESH_SCOPE:
+            return f"the mesh is {'held' if self.on else 'released'}: {self.reason}"
         of = f"{self.scope} {self.name}" if self.name != WHOLE else f"workspace {self.workspace}"
         return f"the kill switch of {of} is {'on' if self.on else 'off'}"
 
@@ -53,7 +57,7 @@ def subjects_of(ref: SessionRef, agent: str) -> list[str]:
     return [
         SWITCH.at(shard=ref.shard, workspace=ref.workspace, scope=scope, name=name)
         for scope, name in names.items()
-    ]
+    ] + [MESH_HOLD]
 
 
 def read_switch(stored: Stored) -> Switch:
@@ -65,7 +69,7 @@ def read_switch(stored: Stored) -> Switch:
     tokens = SWITCH.parse(stored.subject)
     record = decode(stored.payload)
     try:
-        scope = next(each for each in SCOPES if tokens is not None and each == tokens["scope"])
+        scope = next(each for each in (*SCOPES, MESH_SCOPE) if tokens is not None and each == tokens["scope"])
         name, workspace = (tokens or {})["name"], (tokens or {})["workspace"]
         on, by, reason = bool(record.body["on"]), str(record.body["by"]), str(record.body.get("reason", ""))
     except (KeyError, StopIteration) as error:
@@ -93,6 +97,10 @@ class SwitchJournal:
         named = {} if workspace is None else {"workspace": workspace}
         page = await self._bus.last(self._stream, [SWITCH.filter(shard=shard, **named)])
         return sorted(map(read_switch, page.messages), key=lambda each: (each.scope, each.name))
+
+    async def mesh(self) -> Switch | None:
+        """The hold of the mesh, where it is on. Errors as `on_over`."""
+        return next(iter(await self.on_among([MESH_HOLD])), None)
 
     async def on_over(self, ref: SessionRef, agent: str) -> list[Switch]:
         """Those that hold a session of ``agent`` now.

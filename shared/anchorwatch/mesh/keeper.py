@@ -51,7 +51,7 @@ class Kept:
 
     ``changed`` is called when its pid or readiness changes; ``ended`` is set at each end, and when it is no longer kept.
     ``probe`` tells whether it is ready, for programs that do not say so themselves. ``before`` is called before each start,
-    and prevents it with an OSError. ``behind`` is called each time that it has become ready.
+    and prevents it with an OSError. ``behind`` is called each time that it has become ready, before that is told.
     """
 
     service: str
@@ -61,7 +61,7 @@ class Kept:
     log: structlog.stdlib.BoundLogger
     probe: Probe | None = None
     before: Callable[[], object] = lambda: None
-    behind: Callable[[], object] = lambda: None
+    behind: Callable[[], Awaitable[None]] | None = None
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     restarts: int = 0
@@ -159,7 +159,8 @@ class Kept:
         else:
             while not await self.probe():  # noqa: ASYNC110 - only asking tells
                 await asyncio.sleep(PROBE_INTERVAL_S)
-        self.behind()
+        if self.behind is not None:
+            await self.behind()
         self.log.info("ready", instance=self.instance, pid=running.pid)
         self.ready.set()
         self.changed(self)

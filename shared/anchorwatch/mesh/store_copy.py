@@ -7,22 +7,29 @@ what the server has left of it: a full block by another name for the same file, 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
 
+from anchorwatch.bus.port import Bus, StreamMissing
+from anchorwatch.core.errors import AnchorWatchError
+from anchorwatch.journal.truncation import Proof, hold_mesh
 from anchorwatch.mesh.files import DataDir
+from anchorwatch.mesh.store_tail import Tail, read_tail
 from anchorwatch.service.made import KEPT
 from anchorwatch.topology.streams import JOURNAL_SHARDS, journal_stream
 
 _FULL = b"cmp"
 """How a block begins that is full, and that the server therefore replaces, and never writes into."""
 _STARTING = "starting"
+_AGAIN_S = 0.5
+WRITER = "supervisor"
 _JOURNALS = frozenset(map(journal_stream, JOURNAL_SHARDS))
 
 
@@ -49,8 +56,21 @@ class StoreCopy:
                 shutil.copy2(source, copy)
         return said
 
-    def compare(self) -> str:
-        """Once the server serves: what it has taken away, and where that is kept; empty: nothing.
+    def tail(self, stream: str) -> Tail:
+        """The newest block of the stream as it was before this start, or before any whose copy is kept: whichever ended highest.
+
+        Raises:
+            OSError: it could not be read.
+        """
+        found = [Tail()]
+        for copy in self.aside.glob(f"*/jetstream/*/streams/{stream}/msgs"):
+            newest = max(copy.glob("*.blk"), key=lambda block: int(block.stem), default=None)
+            if newest is not None and not _is_full(newest):
+                found.append(read_tail(newest.read_bytes()))
+        return max(found, key=lambda tail: tail.end)
+
+    def compare(self, lost: Collection[str] = ()) -> str:
+        """Once the server serves: what it has taken away, and where that is kept; empty: nothing. ``lost``: streams whose end is.
 
         Raises:
             OSError: it could not be looked at.
@@ -59,7 +79,7 @@ class StoreCopy:
         less = sorted(
             str(copy.relative_to(kept))
             for copy in kept.rglob("*.blk")
-            if _is_less(self.store / copy.relative_to(kept), copy)
+            if copy.parent.parent.name in lost or _is_less(self.store / copy.relative_to(kept), copy)
         )
         if not less:
             shutil.rmtree(kept, ignore_errors=True)
@@ -78,10 +98,20 @@ class StoreCopy:
 
 
 class StoreGuard:
-    """Has the copy taken and compared around each start of the server, and says what it finds. No fault of it ends a start."""
+    """Takes the copy before each start of the server, and compares it once the server serves: before anything else may start.
 
-    def __init__(self, data: DataDir, log: structlog.stdlib.BoundLogger, say: Callable[[str], None]) -> None:
+    Where the journal ends lower than the copy does, the mesh is held (`truncation`) and the copy is kept.
+    """
+
+    def __init__(
+        self,
+        data: DataDir,
+        connect: Callable[[], Awaitable[Bus]],
+        log: structlog.stdlib.BoundLogger,
+        say: Callable[[str], None],
+    ) -> None:
         self._copy = StoreCopy(data.nats_store, data.nats_aside)
+        self._connect = connect
         self._log = log
         self._say = say
 
@@ -89,9 +119,46 @@ class StoreGuard:
         """The server is about to be started."""
         self._tell(self._copy.take)
 
-    def behind(self) -> None:
+    async def behind(self) -> None:
         """It has become ready."""
-        self._tell(self._copy.compare)
+        lost = [stream for stream in _JOURNALS if await self._check_end(stream)]
+        self._tell(lambda: self._copy.compare(lost))
+
+    async def _check_end(self, stream: str) -> bool:
+        """Whether the stream ended higher before; then the mesh is held. Tried until it is known."""
+        try:
+            tail = self._copy.tail(stream)
+        except OSError as error:
+            self._log.error("the copy of the journal cannot be read", reason=str(error))
+            return False
+        while tail.records or not tail.whole:
+            try:
+                return await self._compare_end(stream, tail)
+            except StreamMissing:
+                # No service goes on without it (`made`).
+                return False
+            except AnchorWatchError as error:
+                self._log.error("the end of the journal cannot be checked", reason=str(error))
+                await asyncio.sleep(_AGAIN_S)
+        return False
+
+    async def _compare_end(self, stream: str, tail: Tail) -> bool:
+        bus = await self._connect()
+        try:
+            last = (await bus.stream_state(stream)).last_sequence
+            # What is no record at the end of the file may have been some: then nobody knows here how many.
+            proof = Proof(tail.end, WRITER, tail.lost_after(last), open_end=not tail.whole)
+            gap = await hold_mesh(bus, stream, proof, WRITER)
+        finally:
+            await bus.close()
+        if gap is None:
+            return False
+        self._log.error("the journal lost its end; the mesh is held", first=gap.first, through=gap.through)
+        self._say(
+            f"the journal lost the records {gap.first} to {gap.through}: nothing starts until that is accepted:"
+            " `anchorwatch journal accept`"
+        )
+        return True
 
     def _tell(self, look: Callable[[], str]) -> None:
         try:

@@ -14,10 +14,11 @@ from typing import Any
 
 import structlog
 
+from anchorwatch.bus.port import Bus
 from anchorwatch.core.errors import AnchorWatchError, BadInput, BadSettings
 from anchorwatch.mesh import nats_server
 from anchorwatch.mesh.control import ControlServer
-from anchorwatch.mesh.credentials import PUBLISHER, SERVICES
+from anchorwatch.mesh.credentials import CLI, PUBLISHER, SERVICES
 from anchorwatch.mesh.files import last_reason, write_private
 from anchorwatch.mesh.keeper import Kept
 from anchorwatch.mesh.lock import DataLock
@@ -26,9 +27,11 @@ from anchorwatch.mesh.roster import NATS, Roster, check_count
 from anchorwatch.mesh.state import MeshFile, Remembered, remove_mesh, write_mesh
 from anchorwatch.mesh.store_copy import StoreGuard
 from anchorwatch.mesh.store_watch import LOOK_S, StoreWatch
+from anchorwatch.service.connect import inbox
 from anchorwatch.service.runner import CRASHED
 
 START_S_MAX = 60.0
+CONNECT_S_MAX = 5.0
 LOCK_LOOK_S = 0.2
 """How often the paths of the data directory are compared with the directories that are locked."""
 WRITE_AGAIN_S = 1.0
@@ -164,7 +167,7 @@ class Supervisor:
         async with asyncio.timeout(START_S_MAX) as limit:
             try:
                 probe = partial(nats_server.answers, self._roster.nats_port)
-                guard = StoreGuard(self._roster.data, self._log, self._say)
+                guard = StoreGuard(self._roster.data, self._connect, self._log, self._say)
                 command = replace(self._roster.nats(), fds=(self._lock.store_fd,))
                 nats = Kept(NATS, NATS, command, self._changed_in, self._log, probe)
                 nats.before, nats.behind = partial(self._before_nats, guard), guard.behind
@@ -186,6 +189,19 @@ class Supervisor:
         self._up = True
         self._changed()
         self._tell({"event": "ready"})
+
+    async def _connect(self) -> Bus:
+        # Slow to import, and needed only where there is a journal already.
+        from anchorwatch.bus import jetstream  # noqa: PLC0415
+
+        return await jetstream.connect(
+            self._roster.nats_url,
+            user=CLI,
+            password=self._roster.credentials.passwords[CLI],
+            name="supervisor",
+            inbox=inbox(CLI),
+            connect_timeout_s=CONNECT_S_MAX,
+        )
 
     async def _watch_store(self) -> None:
         store = StoreWatch(self._roster.data.log(NATS), self._roster.data.nats_store)

@@ -82,6 +82,11 @@ BLOCK = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.block.{{resourc
 
 SWITCH = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.switch.{{scope}}.{{name}}")
 SWITCHED = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.switched.{{control_id}}")
+MESH = "_mesh"
+"""Stands where a workspace's name would, in what concerns all of them: no workspace can be named so."""
+MESH_HOLD = SWITCH.at(shard="0", workspace=MESH, scope="mesh", name="journal")
+FILLER = f"aw.journal.0.{MESH}.{WORKSPACE}.filler.gap"
+"""Takes sequences that the journal lost, until it is removed. It is never more than a step of making a gap."""
 PACE = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.pace.{{agent}}")
 SCHEDULE = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.schedule.{{name}}")
 SCHEDULED = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.scheduled.{{control_id}}")
@@ -100,6 +105,9 @@ DEAD_LETTER = Subject("aw.dead.{workspace}.{service}.{id}")
 RPC_OBSERVE = Subject("aw.rpc.observe.{workspace}.{agent}")
 RPC_MEMORY = Subject("aw.rpc.memory.{verb}")
 RPC_PLANNER = Subject("aw.rpc.planner.{verb}")
+
+MEMORY_CONSUMER = "memory-"
+"""How the names of the consumers begin by which memory services follow the journal."""
 
 GATE, CLAIM, DONE = "gate", "claim", "done"
 WAKE = "wake"

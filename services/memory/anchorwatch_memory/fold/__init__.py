@@ -10,7 +10,7 @@ from anchorwatch.bus.port import Stored
 from anchorwatch.core.errors import AnchorWatchError, BadInput
 from anchorwatch.journal.opened import ODD, Opened, open_record
 from anchorwatch.journal.timeline import Entry, damaged, tell
-from anchorwatch.topology.subjects import parse_register
+from anchorwatch.topology.subjects import FILLER, parse_register
 
 from anchorwatch_memory.fold import effects, inputs, kept, planner
 from anchorwatch_memory.rows import as_json, insert
@@ -32,6 +32,8 @@ def fold(db: sqlite3.Connection, stored: Stored) -> bool:
 
     False: a fault of this code kept it out, and the line, of kind `FAULT`, says so.
     """
+    if stored.subject == FILLER:
+        return True
     db.execute("SAVEPOINT record")
     whole = True
     try:

@@ -36,16 +36,19 @@ class JetStreamBus:
         self._consumers = Consumers(link)
         self._streams = Streams(link, replicas)
         self._clock = clock.ServerClock(link)
+        self._reached: dict[str, int] = {}
         self._open: weakref.WeakSet[JetStreamConsumer | Responder] = weakref.WeakSet()
 
     async def publish(self, message: Message, timeout_s: float = 5.0) -> Ack:
-        return await self._publisher.publish(message, timeout_s)
+        return self._acked(await self._publisher.publish(message, timeout_s))
 
     async def publish_batch(self, messages: Sequence[Message], timeout_s: float = 5.0) -> Ack:
-        return await self._publisher.publish_batch(messages, timeout_s)
+        return self._acked(await self._publisher.publish_batch(messages, timeout_s))
 
     async def last(self, stream: str, filters: Sequence[str], timeout_s: float = 5.0) -> Page:
-        return await self._reader.last(stream, filters, timeout_s)
+        page = await self._reader.last(stream, filters, timeout_s)
+        self._note(stream, page.up_to)
+        return page
 
     async def range(
         self,
@@ -56,7 +59,11 @@ class JetStreamBus:
         timeout_s: float = 5.0,
         reach: int | None = None,
     ) -> Page:
-        return await self._reader.range(stream, filter_, from_sequence, limit, timeout_s, reach)
+        page = await self._reader.range(stream, filter_, from_sequence, limit, timeout_s, reach)
+        if page.messages:
+            # Without messages, ``up_to`` may be no more than what was asked for.
+            self._note(stream, page.messages[-1].sequence)
+        return page
 
     async def consumer(self, spec: ConsumerSpec) -> JetStreamConsumer:
         consumer = await self._consumers.consumer(spec)
@@ -118,6 +125,17 @@ class JetStreamBus:
     async def leader(self, stream: str) -> str:
         """The name of the server that leads a replicated stream; empty while there is none, or no cluster."""
         return await self._streams.leader(stream)
+
+    def reached(self, stream: str) -> int:
+        return self._reached.get(stream, 0)
+
+    def _acked(self, ack: Ack) -> Ack:
+        self._note(ack.stream, ack.sequence)
+        return ack
+
+    def _note(self, stream: str, sequence: int) -> None:
+        if sequence > self._reached.get(stream, 0):
+            self._reached[stream] = sequence
 
     @property
     def connected(self) -> bool:

@@ -27,6 +27,8 @@ def headers_of(message: Message) -> dict[str, str]:
         headers["Nats-Expected-Last-Subject-Sequence"] = str(message.expect.sequence)
         # Always both: in a replicated stream one write with it and one without do not exclude each other.
         headers["Nats-Expected-Last-Subject-Sequence-Subject"] = message.expect.subject
+    if message.expect_last is not None:
+        headers["Nats-Expected-Last-Sequence"] = str(message.expect_last)
     if message.ttl_s is not None:
         headers["Nats-TTL"] = f"{message.ttl_s}s"
     if message.schedule is not None:

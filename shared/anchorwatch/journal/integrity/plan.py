@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from anchorwatch.codec import canonical_json, sha256_hex
 from anchorwatch.core.anchor import Anchor, Status
 from anchorwatch.core.errors import NewerSchema, Refused, SessionDeleted
-from anchorwatch.core.names import SessionRef
-from anchorwatch.core.session.quarantine import rebuilt
+from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.core.session.events import CommandDecided
+from anchorwatch.core.session.quarantine import Lost, rebuilt
 from anchorwatch.journal.integrity.families import Family
 from anchorwatch.journal.integrity.findings import Finding
+from anchorwatch.journal.integrity.losses import may_have_lost
 from anchorwatch.journal.integrity.report import Examination
 from anchorwatch.journal.quarantine import link
+from anchorwatch.journal.truncation import Gap, LostRecord
 
 FINDINGS_MAX: Final = 500
+OPEN_RUNS: Final = 1_000
+"""So many runs may have begun beyond an end that no witness knows."""
 _SKIPPED: Final = frozenset({"unreadable", "misplaced"})
 _HARMLESS: Final = frozenset({"late", "art", "sent", "ctl"})
 
@@ -93,8 +98,11 @@ class Plan:
         }
 
 
-def plan(examination: Examination) -> Plan:
+def plan(examination: Examination, gaps: Sequence[Gap] = ()) -> Plan:
     """What would make the session run again, or accept what no longer matters.
+
+    ``gaps``: losses at the journal's end that are being accepted. Where the session may have lost records there, whatever it may
+    have begun counts as begun.
 
     Raises:
         Refused: nothing is to be repaired, or nothing can be: no anchor can be read, or there are too many findings.
@@ -110,7 +118,8 @@ def plan(examination: Examination) -> Plan:
         )
     if anchor.status == "deleted":
         raise SessionDeleted(f"the session {examination.ref.session} was deleted: nothing of it runs")
-    stopped = bool(examination.unloadable) or anchor.status == "quarantined"
+    own = [each for each in gaps if examiner.first < each.first and may_have_lost(each, examination.ref)]
+    stopped = bool(examination.unloadable) or anchor.status == "quarantined" or bool(own)
     if not stopped and not found:
         raise Refused(f"there is nothing to repair in {examination.ref.session}")
     if len(found) > FINDINGS_MAX:
@@ -118,8 +127,10 @@ def plan(examination: Examination) -> Plan:
             f"{examination.ref.session} has {len(found)} findings, a repair takes {FINDINGS_MAX}",
             hint="bring back an older copy of the server's data",
         )
-    lost = examiner.lost
+    lost = _with_gaps(examiner.lost, own, examination)
     unclear = tuple(examiner.families.open()) if stopped else ()
+    if own:
+        unclear = tuple(_begun(unclear, own, examination))
     return Plan(
         ref=examination.ref,
         head=head.sequence,
@@ -132,6 +143,70 @@ def plan(examination: Examination) -> Plan:
         remedies=tuple(Remedy(each, _meaning(each, lost.unreadable, unclear)) for each in found),
         unclear=unclear,
     )
+
+
+def _with_gaps(lost: Lost, gaps: Sequence[Gap], examination: Examination) -> Lost:
+    """With the anchors that may have stood in the gaps; a turn that one of them may have begun counts as having acted."""
+    anchor, behind = examination.examiner.anchor, examination.examiner.anchor_sequence
+    places, runs = set(lost.unreadable), set(lost.runs)
+    for gap in gaps:
+        known = {each.sequence: each.register for each in gap.records}
+        for at in range(max(gap.first, behind + 1), gap.through + 1):
+            register = known.get(at)
+            if register is None or (register.ref == examination.ref and register.kind == "p.anchor"):
+                places.add(at)
+        runs |= {call.run for _, call, _ in _calls(gap, examination.ref)}
+        if gap.open_end and anchor is not None:
+            runs.add(anchor.run_id + OPEN_RUNS)
+            places.add(gap.through)
+    if anchor is not None and len(places) > len(lost.unreadable):
+        runs.add(anchor.run_id + (len(places) + 1) // 2)
+    return Lost(tuple(sorted(places)), frozenset(runs))
+
+
+def _begun(unclear: Sequence[Family], gaps: Sequence[Gap], examination: Examination) -> list[Family]:
+    """The commands that may have been begun, and of which nobody can tell what became of them; a read does no harm."""
+    families = examination.examiner.families
+    decided = {
+        (pool, call): command
+        for gap in gaps
+        for record, call, pool in _calls(gap, examination.ref)
+        if (command := _command_of(record, call, pool)) is not None
+    }
+    found = {
+        (each.pool, each.call): each for each in unclear if each.command is None or each.command.mutating
+    }
+    for gap in gaps:
+        for record, call, pool in _calls(gap, examination.ref):
+            family = families.by_call.get((pool, call)) or Family(
+                pool, call, command=families.commands.get((pool, call))
+            )
+            if family.state.outcome is not None:
+                continue
+            if record.register.kind == "fx.claim" or gap.unlisted or gap.open_end:
+                family.claims.add(record.sequence)
+            if family.claims:
+                family.command = family.command or decided.get((pool, call))
+                found[(pool, call)] = family
+    return sorted(found.values(), key=lambda family: (family.call, family.pool))
+
+
+def _calls(gap: Gap, ref: SessionRef) -> Iterator[tuple[LostRecord, CallId, str]]:
+    """The lost records of a session that are about a command, with the command and its pool."""
+    for record in gap.of_session(ref):
+        register = record.register
+        if register.path[0] == "fx":
+            yield record, register.call, register.pool
+        elif register.kind == "p.cmd" and "call" in record.command:
+            yield record, CallId.parse(record.command["call"]), register.pool
+
+
+def _command_of(record: LostRecord, call: CallId, pool: str) -> CommandDecided | None:
+    """As much of a lost command as a witness knows."""
+    known = record.command
+    if not known:
+        return None
+    return CommandDecided(call, "", 0, known["agent"], pool, known["tool"], {}, known["resource"], "", "", 0)
 
 
 def _check_release(found: Sequence[Finding]) -> None:

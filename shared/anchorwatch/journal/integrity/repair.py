@@ -7,7 +7,7 @@ that was killed in between is asked for again, under the same plan.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from anchorwatch.bus.port import Bus
@@ -30,6 +30,7 @@ from anchorwatch.journal.integrity.plan import Plan, plan
 from anchorwatch.journal.integrity.report import Examination
 from anchorwatch.journal.integrity.verify import verify
 from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.journal.truncation import Gap
 from anchorwatch.topology.subjects import SessionSubjects
 
 ERROR = "damaged_record"
@@ -111,6 +112,21 @@ class Repairer:
             if done is None:
                 raise _changed(ref) from None
             return replace(done, replayed=False)
+
+    async def accept(self, ref: SessionRef, gaps: Sequence[Gap], order: Order) -> Repaired:
+        """Repair a session that may have lost records at the journal's end, once for each ``order.plan``.
+
+        Raises:
+            as `carry_out`, but for `ChangedSince` where the session merely differs from what was shown.
+        """
+        done = await self._find(ref, order)
+        if done is not None:
+            return done
+        examination = await self._examine(ref)
+        agreed = plan(examination, gaps)
+        for family in agreed.unclear:
+            await self._settle(agreed, family, order)
+        return await self._append(examination, agreed, order)
 
     async def _examine(self, ref: SessionRef) -> Examination:
         return await verify(self._bus, self._committer.stream, self._sessions, ref)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from anchorwatch.bus.port import Bus
 from anchorwatch.core.errors import Damaged, NotFound, Unavailable
 from anchorwatch.core.names import SessionRef
-from anchorwatch.journal.heads import readable, unread
+from anchorwatch.journal.heads import readable
 from anchorwatch.journal.integrity.examine import Examiner
+from anchorwatch.journal.integrity.losses import losses
 from anchorwatch.journal.integrity.report import Examination
 from anchorwatch.journal.reading import STALE_ATTEMPTS_MAX
 from anchorwatch.journal.sessions import SessionJournal
@@ -32,9 +33,9 @@ async def verify(bus: Bus, stream: str, sessions: SessionJournal, ref: SessionRe
         raise NotFound(f"there is no session {ref.session}", hint="`anchorwatch sessions` lists them")
     read = examiner.subjects
     short = {subject: count - read[subject] for subject, count in counted.items() if count > read[subject]}
-    holes = await (unread(bus, stream) if short else bus.holes(stream))
-    examiner.miss(holes, short)
-    if unreadable and not any(last > examiner.last for _, last in holes):
+    lost = (await losses(bus, stream, read_all=bool(short))).of(ref, examiner.first)
+    examiner.miss(lost, short)
+    if unreadable and not any(last > examiner.last for _, last in lost):
         examiner.miss_last(unreadable)
     if unreadable:
         return Examination(examiner, through, unloadable=unreadable)

@@ -45,6 +45,7 @@ class SimBus:
         self.link = link
         self.user = user
         self.calls = Caller(server, link, user)
+        self._reached: dict[str, int] = {}
         self.readers: dict[SimConsumer, None] = {}
 
     @property
@@ -58,6 +59,12 @@ class SimBus:
     @property
     def connections(self) -> int:
         return self.link.connections
+
+    def reached(self, stream: str) -> int:
+        return self._reached.get(stream, 0)
+
+    def _note(self, stream: str, sequence: int) -> None:
+        self._reached[stream] = max(sequence, self.reached(stream))
 
     # What a test does to it.
 
@@ -96,9 +103,11 @@ class SimBus:
 
     async def publish(self, message: Message, timeout_s: float = CALL_S) -> Ack:
         check_subject(message.subject)
-        return await self.calls.call(
+        ack = await self.calls.call(
             message.subject, lambda server: server.publish(message), timeout_s, write=True
         )
+        self._note(ack.stream, ack.sequence)
+        return ack
 
     async def publish_batch(self, messages: Sequence[Message], timeout_s: float = CALL_S) -> Ack:
         if not messages or len(messages) > BATCH_MESSAGES_MAX:
@@ -108,15 +117,19 @@ class SimBus:
             if not self.user.may_publish(message.subject):
                 raise Denied(f"{self.user.name} may not publish to {message.subject}")
         given = tuple(messages)
-        return await self.calls.call(
+        ack = await self.calls.call(
             given[-1].subject, lambda server: server.publish_batch(given), timeout_s, write=True
         )
+        self._note(ack.stream, ack.sequence)
+        return ack
 
     async def last(self, stream: str, filters: Sequence[str], timeout_s: float = CALL_S) -> Page:
         given = tuple(filters)
-        return await self.calls.call(
+        page = await self.calls.call(
             f"$JS.API.DIRECT.GET.{stream}", lambda server: server.last(stream, given), timeout_s
         )
+        self._note(stream, page.up_to)
+        return page
 
     async def range(
         self,
@@ -129,11 +142,14 @@ class SimBus:
     ) -> Page:
         if limit < 1:
             raise BadInput(f"cannot read {limit} messages")
-        return await self.calls.call(
+        page = await self.calls.call(
             f"$JS.API.DIRECT.GET.{stream}",
             lambda server: server.range(stream, filter_, max(from_sequence, 1), limit, reach),
             timeout_s,
         )
+        if page.messages:
+            self._note(stream, page.messages[-1].sequence)
+        return page
 
     async def consumer(self, spec: ConsumerSpec) -> SimConsumer:
         name = await self.calls.call(

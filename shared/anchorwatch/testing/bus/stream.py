@@ -111,6 +111,12 @@ class StreamStore:
         for tell in self.on_removed:
             tell(sequence)
 
+    def cut(self, last: int) -> None:
+        """Have the server lose all that is after ``last``, as one does that starts on a damaged block: it says nothing of it."""
+        for sequence in [each for each in self.messages if each > last]:
+            self.remove(sequence)
+        self.last_sequence = last
+
     def announce(self, stored: Stored) -> None:
         for tell in self.on_stored:
             tell(stored)

@@ -30,6 +30,8 @@ def wire_headers(message: Message) -> dict[str, str]:
     if message.schedule is not None:
         headers["Nats-Schedule"] = f"@at {rfc3339(message.schedule.at_ms)}"
         headers["Nats-Schedule-Target"] = message.schedule.target
+    if message.expect_last is not None:
+        headers["Nats-Expected-Last-Sequence"] = str(message.expect_last)
     if message.ttl_s is not None:
         headers["Nats-TTL"] = f"{message.ttl_s}s"
     return headers
@@ -123,7 +125,9 @@ class Writer:
         return stored.sequence
 
     def _check_fence(self, message: Message) -> None:
-        expect = message.expect
+        expect, last = message.expect, self._store.last_sequence
+        if message.expect_last is not None and message.expect_last != last:
+            raise WrongLastSequence(f"the last sequence is {last}, not {message.expect_last}")
         if expect is None:
             return
         last = self._store.last_of(expect.subject)
