@@ -54,7 +54,7 @@ def run(*, as_json: bool, markdown: bool) -> None:
 
 
 def survey(settings: Settings) -> list[Shown]:
-    """Every setting as it stands."""
+    """Every setting with its present value."""
     return [_shown(name, settings) for name in Settings.model_fields]
 
 

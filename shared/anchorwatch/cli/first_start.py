@@ -34,7 +34,7 @@ def set_up(starters: Sequence[Starter], mesh: MeshFile, data: DataDir) -> None:
 def _create(api: Api, starter: Starter) -> None:
     agent = starter.agent
     try:
-        # A changed definition stays as it is.
+        # A changed definition is kept.
         api.get(f"/api/agents/{agent.name}")
     except NotFound:
         api.put(f"/api/agents/{agent.name}", agent.model_dump(mode="json"))

@@ -79,10 +79,10 @@ class LogFile:
 
 
 def show(output: Output, directory: Path, service: str, *, limit: int | None, follow: bool) -> None:
-    """Print the logs in ``directory``, oldest line first; with ``follow`` go on until Ctrl-C.
+    """Print the logs in ``directory``, oldest line first; with ``follow`` continue until Ctrl-C.
 
     Raises:
-        NotFound: no process of that name has a log.
+        NotFound: no process matches ``service``.
     """
     files: dict[Path, LogFile] = {}
     new = _new_files(files, directory, service)

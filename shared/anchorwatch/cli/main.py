@@ -68,7 +68,7 @@ def _run(words: list[str]) -> int:
         return USAGE
     try:
         result = build()(words, prog_name=PROGRAM, standalone_mode=False)
-        # Flushed here, where a closed pipe can be told from a failure.
+        # Flushed here, where a closed pipe can be distinguished from a failure.
         sys.stdout.flush()
     except AnchorWatchError as error:
         return fail(str(error), error.exit_code)

@@ -77,7 +77,7 @@ def parse_counts(words: tuple[str, ...]) -> dict[str, int]:
 
 
 def _check_model(settings: Settings) -> None:
-    """A mesh whose model cannot be asked would start, and fail at each turn."""
+    """Refuse settings of a model that would fail at every turn."""
     if settings.model != "rules" or settings.models or settings.model_fallbacks:
         from anchorwatch.models import registry
 

@@ -147,7 +147,7 @@ class Supervisor:
         check_count(service, count)
         if service not in self._services:
             raise BadInput(f"{service} is not part of this mesh", hint="restart it without --bare or --only")
-        # One at a time: names are counted, and while one of them ends nobody else may give it away.
+        # One at a time: names are counted, and the name of a process that ends is not free yet.
         async with self._scaling:
             return await self._scale(service, count)
 
@@ -178,7 +178,7 @@ class Supervisor:
                         self._keep_service(service, f"{service}-{number}")
                 await self._until_ready()
             except asyncio.CancelledError:
-                # The limit is told from a stop by its own flag.
+                # Its own flag distinguishes the limit from a stop.
                 if limit.expired():
                     late = ", ".join(kept.instance for kept in self._kept.values() if not kept.ready.is_set())
                     raise StartFailed(
@@ -329,7 +329,7 @@ class Supervisor:
 
     def _told_to_stop(self) -> None:
         if self._stop.is_set():
-            # Told twice: somebody is in a hurry.
+            # A second request: do not wait.
             for kept in self._kept.values():
                 kept.kill()
         self._stop.set()

@@ -11,9 +11,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from anchorwatch.cli.ending import ended_by_signals, undisturbed
-from anchorwatch.cli.progress import Told
 from anchorwatch.core.errors import BadInput
+from anchorwatch.testing.console import Console, ended_by_signals, undisturbed
 from anchorwatch.testing.crash_test import report
 from anchorwatch.testing.crash_test.reaper import Death
 from anchorwatch.testing.crash_test.subject import Subject, choose
@@ -37,7 +36,7 @@ class Wish:
 
 
 @dataclass
-class Progress(Told):
+class Progress(Console):
     """Every so many deaths, a line."""
 
     deaths: int = 0

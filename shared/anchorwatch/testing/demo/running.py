@@ -10,12 +10,11 @@ import secrets
 
 from pydantic import SecretStr
 
-from anchorwatch.cli.ending import ended_by_signals, undisturbed
-from anchorwatch.cli.progress import Told
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.mesh.credentials import CLI, SERVICES, Credentials, companions
 from anchorwatch.service.connect import connect
 from anchorwatch.settings import load
+from anchorwatch.testing.console import Console, ended_by_signals, undisturbed
 from anchorwatch.testing.demo import report
 from anchorwatch.testing.demo.checks import Check, check_all
 from anchorwatch.testing.demo.evidence import Evidence
@@ -31,7 +30,7 @@ COLLECT_S_MAX = 30.0
 
 def run(*, as_json: bool = False, keep: bool = False, seed: int | None = None) -> int:
     """Play it; returns 0 when everything was as promised, else 1."""
-    tell = Told(as_json)
+    tell = Console(as_json)
     seed = secrets.randbelow(SEED_MAX) if seed is None else seed
     tell(f"the incident, on real processes (seed {seed})")
     evidence, broken = Evidence(), ""
@@ -54,7 +53,7 @@ def run(*, as_json: bool = False, keep: bool = False, seed: int | None = None) -
     return 0 if outcome.ok else 1
 
 
-def _play(stage: Stage, seed: int, tell: Told) -> tuple[Evidence, str]:
+def _play(stage: Stage, seed: int, tell: Console) -> tuple[Evidence, str]:
     """What was seen; and, when the story broke off, why."""
     secret = f"whsec_{base64.b64encode(secrets.token_bytes(24)).decode()}"
     with Receiver(secret) as receiver:
@@ -68,7 +67,7 @@ def _play(stage: Stage, seed: int, tell: Told) -> tuple[Evidence, str]:
         return asyncio.run(_tell_story(stage, receiver, seed, tell))
 
 
-async def _tell_story(stage: Stage, receiver: Receiver, seed: int, tell: Told) -> tuple[Evidence, str]:
+async def _tell_story(stage: Stage, receiver: Receiver, seed: int, tell: Console) -> tuple[Evidence, str]:
     credentials = Credentials.load(stage.data)
     assert credentials is not None  # noqa: S101 - the mesh that runs there has made them
     password = SecretStr(credentials.passwords[CLI])
