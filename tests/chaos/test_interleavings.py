@@ -28,7 +28,7 @@ from anchorwatch.service.context import WallClock
 from anchorwatch.service.made import ensure_topology
 from anchorwatch.topology.streams import ANCHORS_BUCKET, TICKS, journal_stream
 from anchorwatch.topology.subjects import SessionSubjects
-from anchorwatch_planner.schedules import Schedules, bell_of_session
+from anchorwatch_planner.wakeups import WakeupTimers, timer_of_session
 
 from tests.support.eventually import persist
 from tests.support.nats_server import Cluster, NatsServer, start_cluster
@@ -237,7 +237,7 @@ async def test_interleaving_11_a_schedule_only_moves_to_an_earlier_instant_whoev
         wishes = [in_an_hour + minutes * 60_000 for minutes in (3, 1, 0, 2)]
 
         async def ensure(bus: Bus, at: int, ref: SessionRef = ref) -> None:
-            await persist(lambda: Schedules(bus, clock).ensure(bell_of_session(ref), at), ELECTION_S_MAX)
+            await persist(lambda: WakeupTimers(bus, clock).ensure(timer_of_session(ref), at), ELECTION_S_MAX)
 
         async def earliest_stands(ref: SessionRef = ref, at: int = in_an_hour) -> bool:
             page = await place.buses[0].last(TICKS, [SessionSubjects(ref).tick_schedule])

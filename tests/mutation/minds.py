@@ -6,7 +6,7 @@ from tests.mutation.mutation import one
 
 _CORRECTED = "shared/anchorwatch/models/corrected.py"
 _ASKING = "services/planner/anchorwatch_planner/asking.py"
-_FRESHNESS = "services/planner/anchorwatch_planner/freshness.py"
+_FRESHNESS = "services/planner/anchorwatch_planner/decision.py"
 
 MINDS = (
     one(
@@ -39,8 +39,8 @@ MINDS = (
     ),
     one(
         "a dead model is asked first each time",
-        "services/planner/anchorwatch_planner/mind.py",
-        "key=lambda each: not each.standing.health.is_worth_asking(now_ms)",
+        "services/planner/anchorwatch_planner/runtimes.py",
+        "key=lambda each: not each.status.health.is_worth_asking(now_ms)",
         "key=lambda each: 0",
         "tests/sim/test_fallback.py",
     ),

@@ -15,7 +15,7 @@ from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import Life, LoopClock
 from anchorwatch.topology.streams import TICKS
 from anchorwatch.topology.subjects import SessionSubjects
-from anchorwatch_planner.schedules import Schedules, bell_of_session
+from anchorwatch_planner.wakeups import WakeupTimers, timer_of_session
 
 from tests.sim.test_planner import agent, mesh_test, once
 
@@ -64,15 +64,15 @@ def test_a_schedule_that_has_fired_is_not_believed_in_again_when_the_clock_is_se
         server = SimServer()
         bus = server.connect()
         await ensure_topology(bus)
-        schedules = Schedules(bus, LoopClock(server))
+        schedules = WakeupTimers(bus, LoopClock(server))
         subject = SessionSubjects(REF).tick_schedule
         due_ms = server.now_ms() + 10_000
-        await schedules.ensure(bell_of_session(REF), due_ms)
+        await schedules.ensure(timer_of_session(REF), due_ms)
         # Another planner takes the tick.
         await asyncio.sleep(11)
         assert (await bus.last(TICKS, [subject])).messages == ()
         server.step_clock(-HOUR_S)
-        await schedules.ensure(bell_of_session(REF), due_ms + 1)
+        await schedules.ensure(timer_of_session(REF), due_ms + 1)
         assert (await bus.last(TICKS, [subject])).messages
 
     run_virtual(main())
@@ -88,13 +88,13 @@ def test_a_server_whose_clock_is_ahead_rings_once_too_early_and_then_at_the_time
         bus = server.connect()
         await ensure_topology(bus)
         clock = Behind(server)
-        schedules, bell, rings = Schedules(bus, clock), bell_of_session(REF), 0
+        schedules, bell, rings = WakeupTimers(bus, clock), timer_of_session(REF), 0
         due_ms = clock.now_ms() + 10_000
         consumer = await bus.consumer(ConsumerSpec(TICKS, (bell.target,), "planner-ticks"))
         while clock.now_ms() < due_ms:
             await schedules.ensure(bell, due_ms)
             for delivery in await consumer.fetch(1, 20.0):
-                schedules.rang(bell, delivery.stored.time_ms)
+                schedules.on_fired(bell, delivery.stored.time_ms)
                 await delivery.ack()
                 rings += 1
         assert rings == 2

@@ -148,7 +148,7 @@ def test_a_long_talk_is_summed_up_again_and_again_and_no_request_is_over_budget(
 
 @pytest.mark.parametrize(
     ("write", "because"),
-    [(unavailable, "model_unavailable"), (labelled, "label of the prompt"), (endless, "no shorter")],
+    [(unavailable, "model_unavailable"), (labelled, "label of the prompt"), (endless, "not shorter")],
 )
 def test_where_the_model_s_summary_cannot_stand_the_records_alone_make_one(
     tmp_path: Path, write: Write, because: str

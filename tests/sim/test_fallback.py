@@ -237,7 +237,7 @@ def test_an_agent_whose_models_cannot_be_asked_is_listed_with_the_reason(tmp_pat
         (tmp_path / "models.toml").write_text("[first]\nmodel_name = 'm-first'\n")
         (row,) = (await ask(scene.mesh, "models"))["result"]
         assert row["agents"] == ["keeper"]
-        assert "there is no model 'second'" in row["problem"]
+        assert "unknown model 'second'" in row["problem"]
 
     playing(tmp_path, body)
 

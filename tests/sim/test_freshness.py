@@ -19,7 +19,7 @@ from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.subjects import RPC_OBSERVE
 from anchorwatch_planner import main as planner
-from anchorwatch_planner.freshness import LOOKS_MAX
+from anchorwatch_planner.decision import LOOKS_MAX
 
 from tests.sim.test_planner import agent, obedient, once
 from tests.sim.test_showing import ask

@@ -17,7 +17,7 @@ from anchorwatch.core.session.decide import decide
 from anchorwatch.models.port import Model, ModelReply, ModelRequest, StepDecision
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch_planner import main as planner
-from anchorwatch_planner.holding import LOOK_S
+from anchorwatch_planner.step import WATCH_S
 
 from tests.sim.test_planner import agent, mesh_test, once
 
@@ -102,7 +102,7 @@ def test_a_call_is_dropped_once_its_turn_is_no_longer_held(act: Act, tmp_path: P
             return bool(slow.dropped)
 
         await mesh.until(dropped, within_s=10)
-        assert slow.dropped[0] - raised_at <= LOOK_S + 0.5
+        assert slow.dropped[0] - raised_at <= WATCH_S + 0.5
 
     playing(tmp_path, body)
 
@@ -129,9 +129,9 @@ def test_what_was_said_meanwhile_or_a_pause_drops_nothing(tmp_path: Path) -> Non
     async def body(mesh: SimMesh, ref: SessionRef, slow: Slow) -> None:
         await mesh.say(ref, "more", "hello")
         await pause(mesh, ref)
-        await asyncio.sleep(10 * LOOK_S)
+        await asyncio.sleep(10 * WATCH_S)
         await mesh.control(ref, Kind.RESUMED, "resume")
-        await asyncio.sleep(10 * LOOK_S)
+        await asyncio.sleep(10 * WATCH_S)
         assert slow.dropped == []
         slow.answer.set()
         anchor = await mesh.until_rest(ref, 1)
@@ -144,10 +144,10 @@ def test_a_planner_that_is_cut_off_goes_on_and_drops_the_call_once_it_sees_why(t
     async def body(mesh: SimMesh, ref: SessionRef, slow: Slow) -> None:
         process = mesh.processes["planner-1"]
         process.cut()
-        await asyncio.sleep(10 * LOOK_S)
+        await asyncio.sleep(10 * WATCH_S)
         assert slow.dropped == [], "what it cannot see is no reason"
         await cancel(mesh, ref)
-        await asyncio.sleep(10 * LOOK_S)
+        await asyncio.sleep(10 * WATCH_S)
         process.mend()
 
         async def dropped() -> bool:

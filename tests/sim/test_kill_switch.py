@@ -13,7 +13,7 @@ from anchorwatch.journal.switches import WHOLE, Scope, Switch, SwitchJournal
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.testing.mesh import WORKSPACE, SimMesh
 from anchorwatch.testing.process import LoopClock
-from anchorwatch_planner.switchboard import Switchboard
+from anchorwatch_planner.switches import KillSwitches
 
 from tests.sim.test_planner import agent, mesh_test
 from tests.support.packs import Sink
@@ -49,7 +49,7 @@ def test_that_one_was_turned_off_is_told_again_where_the_bus_was_away_for_that()
     async def body(mesh: SimMesh) -> None:
         await mesh.open()
         await turn(mesh, "workspace", "on", on=True)
-        board = Switchboard(mesh.bus, LoopClock(mesh.server), mesh.log)
+        board = KillSwitches(mesh.bus, LoopClock(mesh.server), mesh.log)
         await board.read()
         following = asyncio.create_task(board.follow(released))
         await turn(mesh, "workspace", "off", on=False)

@@ -33,10 +33,11 @@ from anchorwatch_planner.evidence import Cause
 from anchorwatch_planner.limits import Limits
 from anchorwatch_planner.look import Looker, Parts
 from anchorwatch_planner.mailbox import Mailboxes
-from anchorwatch_planner.schedules import Schedules
 from anchorwatch_planner.slots import Slots
-from anchorwatch_planner.switchboard import Switchboard
+from anchorwatch_planner.step import StepRunner
+from anchorwatch_planner.switches import KillSwitches
 from anchorwatch_planner.verdict import Ended, Held, Verdict
+from anchorwatch_planner.wakeups import WakeupTimers
 from anchorwatch_planner.workers import WAKES, WakeWorker
 
 from tests.sim.test_planner import agent, mesh_test, once
@@ -54,8 +55,8 @@ class Alive:
         return "alive"
 
 
-class Slow:
-    """Thinks until it is told that it has thought enough, and ends the turn."""
+class Slow(StepRunner):
+    """Takes one step, which lasts until ``told`` is set and ends the turn."""
 
     def __init__(self, sessions: SessionJournal, me: str) -> None:
         self.thinking = asyncio.Event()
@@ -96,9 +97,9 @@ def planner(mesh: SimMesh, instance: str) -> tuple[Looker, Slow]:
     thinker, clock = Slow(sessions, identity.execution_id), LoopClock(mesh.server)
     limits = Limits(mesh.settings, Windows(0, 0), thinker.agent, PaceJournal(bus, committer.stream, "test"))
     parts = Parts(
-        sessions, committer, Cache(8, identity.execution_id), Schedules(bus, clock), thinker, Alive(), identity, clock, limits,
-        Switchboard(bus, clock, structlog.get_logger()),
-            JournalGuard(bus, committer.stream, clock, structlog.get_logger()), structlog.get_logger(),
+        sessions, committer, Cache(8, identity.execution_id), WakeupTimers(bus, clock), thinker, Alive(), identity, clock, limits,
+        KillSwitches(bus, clock, structlog.get_logger()),
+        JournalGuard(bus, committer.stream, clock, structlog.get_logger()), structlog.get_logger(),
     )  # fmt: skip
     return Looker(parts), thinker
 

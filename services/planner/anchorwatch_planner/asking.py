@@ -1,6 +1,6 @@
-"""Asking the model for a step; where it does not answer, the next one of the agent's list.
+"""Calls the model for a step; if it does not answer, the next one in the agent's list.
 
-Each is asked by its own count and within its own budget. Which one answered, and which did not, is recorded with the step.
+Each model has its own token count and budget. The step's record names the model that answered, and those that did not.
 """
 
 from __future__ import annotations
@@ -14,43 +14,43 @@ from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
-from anchorwatch.edges import Edge, reached
+from anchorwatch.edges import Edge, around
 from anchorwatch.models.port import ContextOverflow, ModelRefused, ModelReply, ModelUnavailable
 from anchorwatch.service.context import Clock
 
 from anchorwatch_planner.fitting import Fitted, Fitter, OverBudget
-from anchorwatch_planner.mind import Bounds, Mind
+from anchorwatch_planner.runtimes import AgentRuntime, Bounds
 
-Noted = Callable[[Mind], None]
-"""Told of a mind whose standing changed."""
+Noted = Callable[[AgentRuntime], None]
+"""Called with a runtime whose model has answered or failed."""
 NextOne = (ModelUnavailable, ModelRefused, ContextOverflow, OverBudget)
-"""What is answered by asking the next model."""
+"""Failures after which the next model is called."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An answer: to which request, of which mind; and the models that were asked in vain, each with the code of its fault."""
+    """An answer, its request and its runtime; ``in_vain``: the models that failed before, each with its error code."""
 
     fitted: Fitted
     reply: ModelReply
-    mind: Mind
+    runtime: AgentRuntime
     in_vain: tuple[tuple[str, str], ...] = ()
 
 
 def asked_in_vain(answered: Answered) -> dict[str, Any]:
-    """What a step's record says of the list: who answered, and who did not; nothing where the first one did."""
+    """The step's record of the list: which model answered and which failed; empty if the first one answered."""
     if not answered.in_vain:
         return {}
-    return {"model": answered.mind.terms.name, "in_vain": [list(each) for each in answered.in_vain]}
+    return {"model": answered.runtime.terms.name, "in_vain": [list(each) for each in answered.in_vain]}
 
 
-def _told(in_vain: list[tuple[str, str]]) -> str:
-    """What is said of the models before, behind the fault of the last one."""
+def _models_before(in_vain: list[tuple[str, str]]) -> str:
+    """The end of the last model's error message: the models that failed before it."""
     return f"; before it, {', '.join(f'{name} ({code})' for name, code in in_vain)}" if in_vain else ""
 
 
 class Asker:
-    """Asks for one step at a time."""
+    """Calls models, for one step at a time."""
 
     def __init__(
         self, fitter: Fitter, bounds: Bounds, clock: Clock, noted: Noted, log: structlog.stdlib.BoundLogger
@@ -62,17 +62,17 @@ class Asker:
         self._log = log
 
     async def ask(
-        self, ref: SessionRef, state: SessionState, mind: Mind, observation: Observation
+        self, ref: SessionRef, state: SessionState, runtime: AgentRuntime, observation: Observation
     ) -> Answered:
         """The answer of the first model that gives one.
 
         Raises:
-            ModelUnavailable, ModelRefused, ContextOverflow, OverBudget: of the last that was asked.
+            ModelUnavailable, ModelRefused, ContextOverflow, OverBudget: of the last model that was called.
             Fenced, Unavailable: a compaction could not be recorded.
         """
-        minds = mind.in_turn(self._clock.now_ms())
+        runtimes = runtime.in_turn(self._clock.now_ms())
         in_vain: list[tuple[str, str]] = []
-        for number, each in enumerate(minds, 1):
+        for number, each in enumerate(runtimes, 1):
             try:
                 for again in (True, False):
                     fitted = await self._fitter.fit(ref, state, each, observation)
@@ -82,45 +82,42 @@ class Asker:
                         return Answered(fitted, reply, each, tuple(in_vain))
             except NextOne as error:
                 self._failed(each, error)
-                if number == len(minds):
-                    error.message += _told(in_vain)
+                if number == len(runtimes):
+                    error.message += _models_before(in_vain)
                     raise
                 in_vain.append((each.terms.name, error.code))
-                self._log.warning(
-                    "the next model is asked", session=str(ref), after=each.terms.name, code=error.code
-                )
+                self._log.warning("model.next", session=str(ref), after=each.terms.name, code=error.code)
         raise AssertionError  # the last one answers or raises
 
     async def _complete(
-        self, ref: SessionRef, mind: Mind, fitted: Fitted, *, again: bool
+        self, ref: SessionRef, runtime: AgentRuntime, fitted: Fitted, *, again: bool
     ) -> ModelReply | None:
-        """The model's answer; None: it finds the request too large, and may be asked ``again``, by the count that it gave."""
-        reached(Edge.PLANNER_MODEL_BEFORE)
+        """The model's answer. None: the request is too large, and may be sent ``again``, shortened by the count it reported."""
         try:
-            reply = await mind.model.complete(fitted.request, self._bounds.timeout_of(mind))
+            with around(Edge.PLANNER_MODEL_BEFORE):
+                reply = await runtime.model.complete(fitted.request, self._bounds.timeout_of(runtime))
         except ContextOverflow as error:
             if not again:
                 raise
-            self._log.warning("the request was too large", session=str(ref), why=str(error))
+            self._log.warning("model.request_too_large", session=str(ref), reason=str(error))
             return None
-        reached(Edge.PLANNER_MODEL_AFTER)
-        self._answered(mind, fitted, reply)
+        self._answered(runtime, fitted, reply)
         return reply
 
-    def _answered(self, mind: Mind, fitted: Fitted, reply: ModelReply) -> None:
-        if not mind.model.is_llm:
+    def _answered(self, runtime: AgentRuntime, fitted: Fitted, reply: ModelReply) -> None:
+        if not runtime.model.is_llm:
             return
-        before, now_ms = mind.standing.health, self._clock.now_ms()
-        mind.standing.health = before.answered(now_ms, fitted.tokens, reply.usage.prompt_tokens)
-        self._noted(mind)
+        before, now_ms = runtime.status.health, self._clock.now_ms()
+        runtime.status.health = before.answered(now_ms, fitted.tokens, reply.usage.prompt_tokens)
+        self._noted(runtime)
 
-    def _failed(self, mind: Mind, error: AnchorWatchError) -> None:
+    def _failed(self, runtime: AgentRuntime, error: AnchorWatchError) -> None:
         if isinstance(error, OverBudget | ContextOverflow):
-            # It says something of this request, and nothing of the model.
+            # A failure of this request, not of the model.
             return
-        before, now_ms = mind.standing.health, self._clock.now_ms()
-        # What is refused for its content says less of the model than a key that is not accepted.
+        before, now_ms = runtime.status.health, self._clock.now_ms()
+        # A rejected key is a lasting failure; rejected content is not.
         for_good = isinstance(error, ModelRefused) and error.lasting
-        mind.standing.health = before.failed(error.code, error.message, now_ms, for_good=for_good)
-        if mind.model.is_llm:
-            self._noted(mind)
+        runtime.status.health = before.failed(error.code, error.message, now_ms, for_good=for_good)
+        if runtime.model.is_llm:
+            self._noted(runtime)

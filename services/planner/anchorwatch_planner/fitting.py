@@ -1,7 +1,7 @@
-"""Makes the request fit into its budget, before every model call: shorter by rungs, then by a summary of whole turns.
+"""Fits the request into its token budget before each model call: shorter by rungs, then by a summary of whole turns.
 
-One number decides all of it, the model's count of the request as it is sent. A summary is committed before the turns that
-it stands for are let go, and each one leaves fewer turns, so this comes to an end.
+One number decides: the model's count of the request as it is sent. A summary is committed before the turns that it replaces are
+dropped, and each one leaves fewer turns, so this ends.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from anchorwatch.core.session.conversation import summarised
 from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.joining import joining
 from anchorwatch.core.session.state import Input, Summary
-from anchorwatch.edges import Edge, reached
+from anchorwatch.edges import Edge, around
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.models.port import Measures, Model, ModelRequest
 from anchorwatch.service.context import Clock
 
-from anchorwatch_planner.mind import Bounds, Mind
+from anchorwatch_planner.runtimes import AgentRuntime, Bounds
 
 PAST_RUNGS = (Rung.WHOLE, Rung.FOLDED, Rung.OLD_OUTPUTS, Rung.PAST_OUTPUTS)
 TURN_RUNGS = (Rung.EARLIER_STEPS, Rung.ALL_OUTPUTS, Rung.SHORT_SUMMARY)
 ROOM_SHARE = 0.6
-"""Of the budget: what a compaction brings the request below, so that the next steps need none."""
+"""The share of the budget below which a compaction brings the request, so that the next steps need none."""
 NO_PROGRESS_MAX = 2
 MEASURED_MAX = 4
-"""So many requests are tried at most on an endpoint that counts more than was learned of it."""
+"""How many requests are tried at most when the endpoint counts more than expected."""
 BUDGET_HINT = "raise ANCHORWATCH_CONTEXT_TOKENS_MAX, or grant fewer tools"
 
 
 class OverBudget(AnchorWatchError):
-    """The request does not fit into its budget, however short the conversation is shown."""
+    """The request does not fit into its budget, even with the shortest form of the conversation."""
 
     code = "over_budget"
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A request within its budget, and the state that it was made from.
+    """A request within its budget, and the state that it was built from.
 
-    ``tokens``: its count; ``rung``: how short it is; ``said``: what joins the turn with it.
+    ``tokens``: its count; ``rung``: how far it was shortened; ``said``: the inputs that join the turn with it.
     """
 
     state: SessionState
@@ -61,7 +61,7 @@ class Fitted:
 
     @property
     def context(self) -> Mapping[str, Any]:
-        """What it takes to make the request again from the state: recorded with the step."""
+        """What is needed to rebuild the request from the state; recorded with the step."""
         summary = self.state.summary
         return {
             "template": TEMPLATE,
@@ -73,9 +73,9 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What a request is made from, but for the state and the rung."""
+    """The parts of a request, except for the state and the rung."""
 
-    mind: Mind
+    runtime: AgentRuntime
     observation: Observation
     heartbeat_s: float
     budget: int
@@ -83,17 +83,17 @@ class _Question:
 
     def request(self, state: SessionState, rung: Rung) -> ModelRequest:
         return prompt.build(
-            state, self.mind.agent, self.mind.pack, self.mind.tools, self.observation,
+            state, self.runtime.agent, self.runtime.pack, self.runtime.tools, self.observation,
             heartbeat_s=self.heartbeat_s, rung=rung, said=self.said,
         )  # fmt: skip
 
     def tokens(self, state: SessionState, rung: Rung) -> int:
-        return self.mind.model.count(self.request(state, rung))
+        return self.runtime.model.count(self.request(state, rung))
 
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What came of asking a model for a summary: the state with it, or why there is none; and what it cost."""
+    """The result of a summary by the model: the state with it, or the reason why there is none; and its usage."""
 
     state: SessionState | None = None
     because: str = ""
@@ -101,7 +101,7 @@ class _Written:
 
 
 class Fitter:
-    """Fits requests, and records the compactions that it takes."""
+    """Fits requests, and records the compactions that this needs."""
 
     def __init__(
         self,
@@ -117,45 +117,47 @@ class Fitter:
         self._bounds = bounds
         self._log = log
 
-    async def fit(self, ref: SessionRef, state: SessionState, mind: Mind, observation: Observation) -> Fitted:
-        """The request for the running turn's next step, with what people said meanwhile where there is room for it.
+    async def fit(
+        self, ref: SessionRef, state: SessionState, runtime: AgentRuntime, observation: Observation
+    ) -> Fitted:
+        """The request for the running turn's next step, with the messages that arrived meanwhile if there is room for them.
 
-        Where the endpoint has a counter of its own, its word on the request is the last one.
+        If the endpoint counts tokens itself, its count decides.
 
         Raises:
             OverBudget: nothing more can be left out. Fenced, Unavailable: a compaction could not be recorded.
         """
-        budget = self._bounds.budget_of(mind)
+        budget = self._bounds.budget_of(runtime)
         for _ in range(MEASURED_MAX):
-            fitted = await self._fit_counted(ref, state, mind, observation)
-            if not mind.model.is_llm:
-                # Rules are sent nothing, and have no other count.
+            fitted = await self._fit_counted(ref, state, runtime, observation)
+            if not runtime.model.is_llm:
+                # Rules are sent nothing, so there is no other count.
                 return fitted
-            tokens = await _size(mind.model, fitted.request)
+            tokens = await _size(runtime.model, fitted.request)
             if tokens <= budget:
                 return replace(fitted, tokens=tokens)
-            # The count has learned of it: the next request is shorter.
+            # The estimate is corrected by that count: the next request is shorter.
             state = fitted.state
-        raise OverBudget(
-            f"the endpoint counts {tokens} tokens where the budget is {budget}", hint=BUDGET_HINT
-        )
+        raise OverBudget(f"the endpoint counts {tokens} tokens, the budget is {budget}", hint=BUDGET_HINT)
 
     async def _fit_counted(
-        self, ref: SessionRef, state: SessionState, mind: Mind, observation: Observation
+        self, ref: SessionRef, state: SessionState, runtime: AgentRuntime, observation: Observation
     ) -> Fitted:
-        """The same, by our own count of it."""
-        with_all = self._question(mind, observation, joining(state))
+        """As `fit`, by our own count."""
+        with_all = self._question(runtime, observation, joining(state))
         fitted = _first_that_fits(with_all, state, PAST_RUNGS)
         if fitted is not None:
             return fitted
-        # What can wait for the next turn drives nothing out of this one.
+        # Inputs that can wait for the next turn must not push anything out of this one.
         return await self._fit(
-            ref, state, self._question(mind, observation, joining(state, steered_only=True))
+            ref, state, self._question(runtime, observation, joining(state, steered_only=True))
         )
 
-    def _question(self, mind: Mind, observation: Observation, said: tuple[Input, ...]) -> _Question:
-        heartbeat_s, budget = self._bounds.heartbeat_of(mind), self._bounds.budget_of(mind)
-        return _Question(mind, observation, heartbeat_s, budget, said)
+    def _question(
+        self, runtime: AgentRuntime, observation: Observation, said: tuple[Input, ...]
+    ) -> _Question:
+        heartbeat_s, budget = self._bounds.heartbeat_of(runtime), self._bounds.budget_of(runtime)
+        return _Question(runtime, observation, heartbeat_s, budget, said)
 
     async def _fit(self, ref: SessionRef, state: SessionState, question: _Question) -> Fitted:
         stuck = 0
@@ -173,9 +175,11 @@ class Fitter:
             raise _too_large(question, state)
         return fitted
 
-    def preview(self, state: SessionState, mind: Mind, observation: Observation) -> tuple[Fitted, int, str]:
-        """(the request as it would be made now, its budget, what would have to happen first; empty: nothing)."""
-        question = self._question(mind, observation, joining(state))
+    def preview(
+        self, state: SessionState, runtime: AgentRuntime, observation: Observation
+    ) -> tuple[Fitted, int, str]:
+        """(the request as it would be built now, its budget, what must happen first; empty: nothing)."""
+        question = self._question(runtime, observation, joining(state))
         fitted = _first_that_fits(question, state, PAST_RUNGS)
         if fitted is not None:
             return fitted, question.budget, ""
@@ -187,7 +191,7 @@ class Fitter:
         fitted = _first_that_fits(question, shorter, PAST_RUNGS + TURN_RUNGS)
         if fitted is None:
             request = question.request(shorter, TURN_RUNGS[-1])
-            fitted = Fitted(shorter, request, mind.model.count(request), TURN_RUNGS[-1])
+            fitted = Fitted(shorter, request, runtime.model.count(request), TURN_RUNGS[-1])
             first = "nothing more can be left out: the turn would end over_budget"
         return fitted, question.budget, first
 
@@ -201,46 +205,46 @@ class Fitter:
         tokens = (before, question.tokens(shorter, Rung.PAST_OUTPUTS))
         command = Compact(self._execution_id, shorter.summary, tokens, written.because, written.usage)
         self._log.info(
-            "context compacted", session=str(ref), tokens=tokens, source=shorter.summary.source,
-            because=written.because,
+            "context.compacted", session=str(ref), tokens=tokens, source=shorter.summary.source,
+            reason=written.because,
         )  # fmt: skip
-        reached(Edge.PLANNER_COMPACTION_BEFORE)
-        state = await self._sessions.append(ref, state, decide(state, command), self._clock.now_ms())
-        reached(Edge.PLANNER_COMPACTION_AFTER)
-        return state
+        with around(Edge.PLANNER_COMPACTION_BEFORE):
+            return await self._sessions.append(ref, state, decide(state, command), self._clock.now_ms())
 
     async def _written(
         self, ref: SessionRef, state: SessionState, question: _Question, turns: int, before: int
     ) -> _Written:
         """What comes of asking the model for a summary of at most ``turns`` turns."""
-        model = question.mind.model
+        model = question.runtime.model
         if not model.is_llm:
-            return _Written(because="rules decide, and write nothing")
+            return _Written(because="the agent runs on rules, which write no summary")
         situation = question.request(state, Rung.WHOLE).situation
         while True:
             request = summarise.request(state, turns, question.budget, situation)
             if await _size(model, request) <= question.budget:
                 break
             if turns == 1:
-                return _Written(because="one turn is too large to be asked about")
+                return _Written(because="a single turn is too large to be summarised")
             turns //= 2
         try:
-            reply = await model.complete(request, self._bounds.timeout_of(question.mind))
+            reply = await model.complete(request, self._bounds.timeout_of(question.runtime))
         except AnchorWatchError as error:
-            self._log.warning("no summary from the model", session=str(ref), code=error.code, why=str(error))
+            self._log.warning("context.summary_failed", session=str(ref), code=error.code, reason=str(error))
             return _Written(because=error.code)
-        usage = self._bounds.prices_of(question.mind).priced(reply.usage.known(), model.count(request))
+        usage = self._bounds.prices_of(question.runtime).priced(reply.usage.known(), model.count(request))
         read = summarise.read(state, turns, reply)
         if not isinstance(read, Summary):
             return _Written(because=f"the model's summary: {read}", usage=usage)
         shorter = summarised(state, read)
         if question.tokens(shorter, Rung.PAST_OUTPUTS) >= before:
-            return _Written(because="the model's summary is no shorter than what it stands for", usage=usage)
+            return _Written(
+                because="the model's summary is not shorter than the turns it replaces", usage=usage
+            )
         return _Written(shorter, usage=usage)
 
 
 async def _size(model: Model, request: ModelRequest) -> int:
-    """Tokens of a request that is about to be sent, by the endpoint's own counter where it has one."""
+    """Tokens of a request that is about to be sent, counted by the endpoint if it can."""
     measured = await model.measure(request) if isinstance(model, Measures) else None
     return measured or model.count(request)
 
@@ -248,7 +252,7 @@ async def _size(model: Model, request: ModelRequest) -> int:
 def _first_that_fits(question: _Question, state: SessionState, rungs: tuple[Rung, ...]) -> Fitted | None:
     for rung in rungs:
         request = question.request(state, rung)
-        tokens = question.mind.model.count(request)
+        tokens = question.runtime.model.count(request)
         if tokens <= question.budget:
             return Fitted(state, request, tokens, rung, question.said)
     return None

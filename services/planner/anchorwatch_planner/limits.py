@@ -1,4 +1,4 @@
-"""An agent's limits, where a session is looked at: when is it due under them, and how much may wait meanwhile."""
+"""An agent's limits: when a session's next turn is due under them, and how many inputs may wait meanwhile."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ AgentOf = Callable[[SessionRef, SessionState], Awaitable[AgentSpec]]
 
 
 @dataclass(frozen=True, slots=True)
-class Reckoned:
-    """When a turn is due, and until when limits hold the session; ``account``: the one that its agent's sessions share."""
+class DueTurn:
+    """When a turn is due, and until when limits hold the session. ``account``: shared by all sessions of its agent."""
 
     found: Due | NotBefore | Never
     held: Held
@@ -39,8 +39,8 @@ class Limits:
     agent_of: AgentOf
     paces: PaceJournal
 
-    async def due(self, ref: SessionRef, state: SessionState, now_ms: int, horizon_ms: int) -> Reckoned:
-        """When the session's next turn is due, as of ``horizon_ms``; and until when its limits hold it, as of ``now_ms``.
+    async def due(self, ref: SessionRef, state: SessionState, now_ms: int, horizon_ms: int) -> DueTurn:
+        """When the next turn is due, as of ``horizon_ms``, and until when limits hold the session, as of ``now_ms``.
 
         Raises:
             Unavailable.
@@ -49,12 +49,12 @@ class Limits:
         held = rate.held(state.anchor, now_ms) if rate and state.anchor else FREE
         found = due(state, horizon_ms, self.windows, held)
         if not _is_now(found, horizon_ms) or (account := await self._account(ref, state)) is None:
-            return Reckoned(found, held)
+            return DueTurn(found, held)
         held = held.and_until(account.hold(now_ms))
-        return Reckoned(due(state, horizon_ms, self.windows, held), held, account)
+        return DueTurn(due(state, horizon_ms, self.windows, held), held, account)
 
-    async def puts_off(self, ref: SessionRef, state: SessionState, ahead_ms: int) -> bool:
-        """Whether a check that lies ``ahead_ms`` ahead is later than the heartbeat lets it be: a clock that ran ahead set it.
+    async def is_too_late(self, ref: SessionRef, state: SessionState, ahead_ms: int) -> bool:
+        """Whether a check ``ahead_ms`` from now is later than the heartbeat allows: a fast clock scheduled it.
 
         Raises:
             Unavailable.
@@ -66,7 +66,7 @@ class Limits:
         return ahead_ms > (agent.heartbeat_s or self.settings.heartbeat_s) * 1000 + CLOCKS_MS_MAX
 
     async def overflow(self, ref: SessionRef, state: SessionState) -> Sequence[Input]:
-        """What is to be refused in a session that is held (by its limits, a person, a kill switch), since too much waits.
+        """The inputs to refuse in a session that is held (by limits, a pause or a kill switch), because too many wait.
 
         Raises:
             Unavailable.
@@ -81,11 +81,11 @@ class Limits:
         return excess(state, waiting_max_of(agent, self.settings))
 
     def spend(self, account: Account | None, ref: SessionRef, now_ms: int) -> Sequence[Write]:
-        """What counts a turn of the session that begins now for all sessions of its agent."""
+        """The write that counts a turn that begins now for all sessions of the agent."""
         return () if account is None else (self.paces.spend(account, ref, now_ms),)
 
     async def _account(self, ref: SessionRef, state: SessionState) -> Account | None:
-        """The account that all sessions of the agent share, where it has such a limit."""
+        """The account that all sessions of the agent share, if it has such a limit."""
         try:
             agent = await self.agent_of(ref, state)
         except (NotFound, BadSettings):
@@ -94,18 +94,18 @@ class Limits:
         return await self.paces.read(ref, agent.name, rate) if rate else None
 
     def begun(self, agent: AgentSpec, state: SessionState, now_ms: int) -> Pace | None:
-        """The account of the limits after a turn that begins now."""
+        """The session's account after a turn that begins now."""
         return rate_of(agent, self.settings).begun(state.anchor, now_ms) if state.anchor else None
 
     async def _rate(self, ref: SessionRef, state: SessionState) -> Rate | None:
-        """The limits of a session that they may hold; without an account, and with progress, they hold none."""
+        """The limits that may hold the session; None: without an account and with progress, none does."""
         anchor = state.anchor
         if anchor is None or (anchor.pace is None and anchor.runs_without_progress < NO_PROGRESS_RUNS):
             return None
         try:
             return rate_of(await self.agent_of(ref, state), self.settings)
         except (NotFound, BadSettings):
-            # The turn that this lets begin says what is missing.
+            # The turn that begins then reports what is missing.
             return None
 
 

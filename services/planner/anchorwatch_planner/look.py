@@ -33,10 +33,10 @@ from anchorwatch_planner.evidence import Cause, holder, takeover_reason
 from anchorwatch_planner.limits import Limits
 from anchorwatch_planner.reading import Reading, Supposed
 from anchorwatch_planner.resolutions import Resolutions
-from anchorwatch_planner.schedules import Schedules, bell_of_session
-from anchorwatch_planner.switchboard import Switchboard
-from anchorwatch_planner.thinker import Thinker
+from anchorwatch_planner.step import StepRunner
+from anchorwatch_planner.switches import KillSwitches
 from anchorwatch_planner.verdict import REPLACED_RETRY_S, Ended, LookAgain, Verdict, left_to_holder
+from anchorwatch_planner.wakeups import WakeupTimers, timer_of_session
 from anchorwatch_planner.writing import Scribe
 
 ROUNDS_MAX = 64
@@ -54,13 +54,13 @@ class Parts:
     sessions: SessionJournal
     committer: Committer
     cache: Cache
-    schedules: Schedules
-    thinker: Thinker
+    timers: WakeupTimers
+    thinker: StepRunner
     peers: Peers
     identity: Identity
     clock: Clock
     limits: Limits
-    switches: Switchboard
+    switches: KillSwitches
     guard: JournalGuard
     log: structlog.stdlib.BoundLogger
 
@@ -71,7 +71,7 @@ class Looker:
     def __init__(self, parts: Parts) -> None:
         self._sessions = parts.sessions
         self._cache = parts.cache
-        self._schedules = parts.schedules
+        self._timers = parts.timers
         self._thinker = parts.thinker
         self._peers = parts.peers
         self._identity = parts.identity
@@ -94,7 +94,7 @@ class Looker:
         at_least, me = _newest(causes), self._identity.execution_id
         for cause in causes:
             if cause.kind == "tick" and not cause.again:
-                self._schedules.rang(bell_of_session(ref), cause.rang_ms)
+                self._timers.on_fired(timer_of_session(ref), cause.rang_ms)
         view: Supposed | SessionState | None = await self._reading.supposed(ref, causes)
         view = view or self._reading.told(ref, causes) or await self._reading.read(ref, at_least, causes)
         state = view.state if isinstance(view, Supposed) else view
@@ -153,7 +153,7 @@ class Looker:
         self, ref: SessionRef, state: SessionState, causes: Sequence[Cause], evidence: Sequence[Cause]
     ) -> Verdict | LookAgain:
         status = state.anchor.status if state.anchor else "none"
-        if state.anchor is not None and self._switches.holds(ref, state.anchor.agent) is not None:
+        if state.anchor is not None and self._switches.blocking(ref, state.anchor.agent) is not None:
             # Whatever waits is in the journal; when the switch is turned off, every session is looked at.
             return await self._hold(ref, state, "kill_switch")
         if status == "idle":
@@ -176,9 +176,9 @@ class Looker:
         swept = all(cause.kind == "sweep" for cause in causes)
         everyone = any(cause.kind in ("sweep", "start") for cause in causes)
         horizon_ms = now_ms - SWEEP_PATIENCE_MS if swept else now_ms
-        reckoned = await self._limits.due(ref, state, now_ms, horizon_ms)
-        held = reckoned.held
-        match reckoned.found:
+        next_turn = await self._limits.due(ref, state, now_ms, horizon_ms)
+        held = next_turn.held
+        match next_turn.found:
             case Due():
                 if not woken_by:
                     # A turn needs a message that comes again if its planner dies: make one, and let its delivery start it.
@@ -186,10 +186,10 @@ class Looker:
                     if not receipt.replayed:
                         return Done()
                     woken_by = receipt.sequence
-                state, seen = await self._acquire(ref, state, woken_by, now_ms, reckoned.account)
+                state, seen = await self._acquire(ref, state, woken_by, now_ms, next_turn.account)
                 return await self._step(ref, state, seen)
             case NotBefore(at_ms=at_ms, check=True) if at_ms <= horizon_ms or (
-                everyone and not held.others_ms and await self._limits.puts_off(ref, state, at_ms - now_ms)
+                everyone and not held.others_ms and await self._limits.is_too_late(ref, state, at_ms - now_ms)
             ):
                 # The run too: a clock that was set back must not find the tick of a turn that is over in place of its own.
                 # And the head: where a person has cleared that tick, or a limit refused it, the check is due all the same.
@@ -197,7 +197,7 @@ class Looker:
                 receipt = await self._scribe.tick(ref, f"check-{runs + 1}-{at_ms}-{state.head}", now_ms)
                 return LookAgain() if woken_by or receipt.replayed else Done()
             case NotBefore(at_ms=at_ms) if at_ms > now_ms:
-                await self._schedules.ensure(bell_of_session(ref), at_ms)
+                await self._timers.ensure(timer_of_session(ref), at_ms)
                 if held.others_ms:
                     return await self._hold(ref, state, "rate_limited")
             case _:
@@ -209,12 +209,12 @@ class Looker:
     ) -> Verdict | LookAgain:
         """Begin a turn on a state that is only supposed, which its fence proves; or else read, and decide on what there is."""
         now_ms = self._clock.now_ms()
-        if state.anchor is None or self._switches.holds(ref, state.anchor.agent) is not None:
+        if state.anchor is None or self._switches.blocking(ref, state.anchor.agent) is not None:
             return LookAgain()
-        reckoned = await self._limits.due(ref, state, now_ms, now_ms)
-        if not isinstance(reckoned.found, Due):
+        next_turn = await self._limits.due(ref, state, now_ms, now_ms)
+        if not isinstance(next_turn.found, Due):
             return LookAgain()
-        state, seen = await self._acquire(ref, state, _newest(causes), now_ms, reckoned.account)
+        state, seen = await self._acquire(ref, state, _newest(causes), now_ms, next_turn.account)
         return await self._step(ref, state, seen)
 
     async def _acquire(

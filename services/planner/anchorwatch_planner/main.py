@@ -17,13 +17,12 @@ from anchorwatch.service.letters import DeadLetters
 from anchorwatch.service.retries import DeadLetterRetrier
 from anchorwatch.service.worker import Result, Worker
 
-from anchorwatch_planner.corrections import Corrections
 from anchorwatch_planner.evidence import Cause
 from anchorwatch_planner.mailbox import Mailboxes
-from anchorwatch_planner.minds import Build, Minds
+from anchorwatch_planner.runtimes import AgentRuntimes, Build, ModelRecords
 from anchorwatch_planner.slots import Slots
 from anchorwatch_planner.sweep import sessions_known, sweep
-from anchorwatch_planner.switchboard import Switchboard
+from anchorwatch_planner.switches import KillSwitches
 from anchorwatch_planner.troubles import SERVICE, Troubles
 from anchorwatch_planner.wiring import Wired, wire
 from anchorwatch_planner.workers import FALLEN_DUE, SCHEDULES, SLOTS, WAKES, ScheduleWorker, WakeWorker
@@ -37,12 +36,12 @@ async def run(context: ServiceContext, build: Build | None = None) -> None:
     """Plan until told to stop. ``build`` makes the model of an agent, in place of those that are known."""
     directory = await AgentDirectory.open(context.bus)
     build = build or models.build
-    corrections = await Corrections.open(context.bus, context.log)
+    corrections = await ModelRecords.open(context.bus, context.log)
     find = partial(directory.get, age_max_s=DEFINITION_AGE_S_MAX)
-    minds = Minds(find, context.settings, build, corrections.following)
-    switches = Switchboard(context.bus, context.clock, context.log)
+    runtimes = AgentRuntimes(find, context.settings, build, corrections.following)
+    switches = KillSwitches(context.bus, context.clock, context.log)
     await switches.read()
-    wired = wire(context, directory, minds, build, switches, corrections)
+    wired = wire(context, directory, runtimes, build, switches, corrections)
     letters = DeadLetters(context)
     troubles = Troubles(context, letters, wired.sessions, wired.windows)
     share = Slots(CONCURRENCY, CONCURRENCY_OF_WORKSPACE)
@@ -79,7 +78,7 @@ async def run(context: ServiceContext, build: Build | None = None) -> None:
         await mailboxes.close()
         for worker in workers:
             await worker.intake.close()
-        await minds.close()
+        await runtimes.close()
         await corrections.close()
 
 

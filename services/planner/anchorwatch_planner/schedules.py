@@ -1,129 +1,152 @@
-"""When to look again at a session, or at a schedule that a person made: one replaceable bell for each.
+"""The schedules that people made: each slot becomes one input of its session, whichever process dies and whatever clocks do.
 
-The server keeps it, as a delayed message in ``TICKS``.
-
-A bell is only ever moved to an earlier instant, and by compare-and-set, so a planner with an old view
-cannot replace a P0 wake by its heartbeat. One that rings too early costs a look, which sets the next one; so
-most turns set none.
+A schedule is checked after each write of its record (which sets the next timer, by another planner if the writer died), when
+its timer fires, and at each sweep, since a timer can be lost and a clock can be set.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Iterable
+from datetime import tzinfo
 
-from anchorwatch.bus.port import Bus, Expect, Message, Schedule, WrongLastSequence
-from anchorwatch.core.errors import Unavailable
-from anchorwatch.core.names import SessionRef
-from anchorwatch.edges import Edge, reached
-from anchorwatch.service.context import Clock
-from anchorwatch.topology.streams import TICKS
-from anchorwatch.topology.subjects import SLOT_FIRED, SLOT_SCHEDULE, SessionSubjects
+import structlog
+from anchorwatch.bus.port import Stored
+from anchorwatch.core.errors import AnchorWatchError, Damaged, Fenced, NewerSchema, NotFound
+from anchorwatch.core.schedules import machine
+from anchorwatch.core.schedules.cron import Cron
+from anchorwatch.core.schedules.machine import Sight
+from anchorwatch.core.schedules.schedule import Changed, Schedule
+from anchorwatch.core.schedules.zones import slot_text
+from anchorwatch.core.session.wakes import SCHEDULE_SOURCE
+from anchorwatch.edges import Edge, around
+from anchorwatch.journal.schedule_records import read_schedule
+from anchorwatch.journal.schedules import SHARD, ScheduleJournal, session_of
+from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.service.context import Clock, Identity
+from anchorwatch.zones import zone_of
 
-KNOWN_MAX = 4096
-TRUST_S_MAX = 60.0
-"""Another planner may take the tick, and a clock may be set: what was seen of a schedule says little after this long."""
-ATTEMPTS_MAX = 8
-CLOCKS_MS_MAX = 1_000
-"""Clocks that are no further apart are taken for one."""
+from anchorwatch_planner.wakeups import WakeupTimers, timer_of_schedule
 
-
-@dataclass(frozen=True, slots=True)
-class Bell:
-    """Where a bell is set, and where its tick comes."""
-
-    subject: str
-    target: str
+ROUNDS_MAX = 8
+SESSION_DELETED = "its session was deleted"
 
 
-def bell_of_session(ref: SessionRef) -> Bell:
-    """The bell of a session."""
-    subjects = SessionSubjects(ref)
-    return Bell(subjects.tick_schedule, subjects.tick_fired)
+class ScheduleRunner:
+    """Runs all schedules of the mesh."""
 
-
-def bell_of_schedule(shard: str, workspace: str, name: str) -> Bell:
-    """The bell of a schedule that a person made."""
-    tokens = {"shard": shard, "workspace": workspace, "name": name}
-    return Bell(SLOT_SCHEDULE.at(**tokens), SLOT_FIRED.at(**tokens))
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A bell that was seen to be set; that is believed until ``until_s``, in the loop's time."""
-
-    at_ms: int
-    until_s: float
-
-
-class Schedules:
-    """Sets bells, and remembers what it set."""
-
-    def __init__(self, bus: Bus, clock: Clock) -> None:
-        self._bus = bus
+    def __init__(
+        self,
+        journal: ScheduleJournal,
+        sessions: SessionJournal,
+        timers: WakeupTimers,
+        identity: Identity,
+        clock: Clock,
+        log: structlog.stdlib.BoundLogger,
+    ) -> None:
+        self._journal = journal
+        self._sessions = sessions
+        self._timers = timers
+        self._identity = identity
         self._clock = clock
-        self._known: OrderedDict[Bell, _Known] = OrderedDict()
-        self._ahead_ms, self._ahead_until_s = 0, 0.0
+        self._log = log
 
-    def rang(self, bell: Bell, server_ms: int) -> None:
-        """Its tick came, at this instant by the server's clock: what was known of it no longer holds.
+    async def on_fired(self, workspace: str, name: str, server_ms: int) -> None:
+        """The timer of a schedule fired, at ``server_ms`` by the server's clock: as `check`."""
+        self._timers.on_fired(timer_of_schedule(SHARD, workspace, name), server_ms)
+        await self.check(workspace, name)
 
-        A tick from the future says that the server's clock is ahead. A bell that is set without regard to that rings at once, and
-        again each time that it is set anew.
-        """
-        self._known.pop(bell, None)
-        ahead_ms = server_ms - self._clock.now_ms()
-        self._ahead_ms = ahead_ms if ahead_ms > CLOCKS_MS_MAX else 0
-        self._ahead_until_s = asyncio.get_running_loop().time() + TRUST_S_MAX
-
-    async def ensure(self, bell: Bell, at_ms: int) -> None:
-        """See to it that the bell rings at ``at_ms`` or before.
+    async def check(self, workspace: str, name: str) -> None:
+        """Make an input of each slot that is due, and set the timer for the next one.
 
         Raises:
-            Unavailable: not confirmed; ask again.
+            Damaged: its record cannot be read. Unavailable: check again.
         """
-        known = self._known.get(bell)
-        if known and known.at_ms <= at_ms and asyncio.get_running_loop().time() < known.until_s:
-            return
-        for _ in range(ATTEMPTS_MAX):
-            standing_ms, sequence = await self._standing(bell.subject)
-            if self._clock.now_ms() < standing_ms <= at_ms:
-                self._remember(bell, standing_ms)
-                return
-            message = Message(
-                bell.subject,
-                json.dumps({"at_ms": at_ms}).encode(),
-                expect=Expect(bell.subject, sequence),
-                schedule=Schedule(self._by_the_server(at_ms), bell.target),
-            )
+        for _ in range(ROUNDS_MAX):
             try:
-                reached(Edge.PLANNER_SCHEDULE_BEFORE)
-                await self._bus.publish(message)
-                reached(Edge.PLANNER_SCHEDULE_AFTER)
-            except WrongLastSequence:
+                await self._advance(await self._journal.find(workspace, name))
+                return
+            except Fenced:
                 continue
-            self._remember(bell, at_ms)
+            except NotFound:
+                return
+        raise Fenced(f"the schedule {name} is being written by other processes")
+
+    async def sweep(self, workspaces: Iterable[str]) -> None:
+        """Check every schedule of these workspaces. A failure of one does not stop the others.
+
+        Raises:
+            Unavailable: the bus is not available.
+        """
+        for workspace in workspaces:
+            for stored in await self._journal.standing(workspace):
+                await self._sweep_one(stored)
+
+    async def _sweep_one(self, stored: Stored) -> None:
+        try:
+            schedule = read_schedule(stored)
+            if schedule.living:
+                await self._advance(schedule)
+        except Fenced:
+            # Another process has just written it, and that write is a message to every planner.
             return
-        raise Unavailable(f"{bell.subject} is being written by others")
+        except AnchorWatchError as error:
+            self._log.error("schedule.failed", subject=stored.subject, code=error.code, reason=str(error))
 
-    def _by_the_server(self, at_ms: int) -> int:
-        """The instant on the server's clock, as far as that is known to be ahead."""
-        fresh = asyncio.get_running_loop().time() < self._ahead_until_s
-        return at_ms + self._ahead_ms if fresh else at_ms
+    async def _advance(self, schedule: Schedule) -> None:
+        if not schedule.living:
+            return
+        definition = schedule.definition
+        cron, zone = Cron.parse(definition.cron), zone_of(definition.zone)
+        if await self._session_deleted(schedule):
+            changed = Changed(self._identity.execution_id, self._clock.now_ms(), SESSION_DELETED)
+            with around(Edge.PLANNER_SCHEDULE_END_BEFORE):
+                await self._journal.end(schedule, machine.end(schedule, cron, zone, changed))
+            return
+        next_ms = machine.next_ms(schedule, cron, zone)
+        if next_ms is not None and next_ms <= self._clock.now_ms():
+            schedule = await self._run_slot(schedule, cron, zone)
+            next_ms = machine.next_ms(schedule, cron, zone)
+        if next_ms is not None:
+            timer = timer_of_schedule(SHARD, definition.workspace, definition.name)
+            await self._timers.ensure(timer, next_ms)
 
-    async def _standing(self, subject: str) -> tuple[int, int]:
-        page = await self._bus.last(TICKS, [subject])
-        if not page.messages:
-            return 0, 0
-        stored = page.messages[0]
-        return int(json.loads(stored.payload)["at_ms"]), stored.sequence
+    async def _run_slot(self, schedule: Schedule, cron: Cron, zone: tzinfo) -> Schedule:
+        """Make an input of the slot that is due; returns the schedule after it."""
+        sight, now_ms = await self._sight(schedule), self._clock.now_ms()
+        found = machine.due(schedule, cron, zone, now_ms, sight)
+        if found is None:
+            return schedule
+        occurrence, after = found
+        with around(Edge.PLANNER_OCCURRENCE_BEFORE):
+            schedule = await self._journal.see_to(schedule, occurrence, after, now_ms)
+        self._log.info(
+            "schedule.fired", session=str(session_of(schedule)), schedule=schedule.name,
+            slot=slot_text(occurrence.slot), missed=occurrence.missed, settled=occurrence.settled,
+        )  # fmt: skip
+        return schedule
 
-    def _remember(self, bell: Bell, at_ms: int) -> None:
-        # Its own clock may be set back: then the instant lies ahead once more, and the tick has come all the same.
-        left_s = min((at_ms - self._clock.now_ms()) / 1000, TRUST_S_MAX)
-        self._known[bell] = _Known(at_ms, asyncio.get_running_loop().time() + left_s)
-        self._known.move_to_end(bell)
-        if len(self._known) > KNOWN_MAX:
-            self._known.popitem(last=False)
+    async def _session_deleted(self, schedule: Schedule) -> bool:
+        try:
+            anchor, _ = await self._sessions.read_anchor(session_of(schedule), schedule.sequence)
+        except NotFound:
+            return True
+        except NewerSchema:
+            raise
+        except Damaged:
+            return False
+        return anchor.status == "deleted"
+
+    async def _sight(self, schedule: Schedule) -> Sight:
+        """What the session is doing, read up to the last occurrence of the schedule."""
+        try:
+            # The same write holds, after the record, the occurrence that it was written for, or the receipt of an order.
+            state = await self._sessions.load(session_of(schedule), schedule.sequence + 1)
+        except NewerSchema:
+            raise
+        except Damaged:
+            return Sight(running=False, waiting=False, readable=False)
+        waiting = any(
+            each.kind == "tick" and (each.source, each.type) == (SCHEDULE_SOURCE, schedule.name)
+            for each in state.pending
+        )
+        return Sight(running=state.turn is not None, waiting=waiting)

@@ -18,21 +18,18 @@ from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.journal_guard import JournalGuard
 from anchorwatch.service.observations import observe
 
-from anchorwatch_planner.answers import Answers
 from anchorwatch_planner.asking import Asker
 from anchorwatch_planner.cache import Cache
-from anchorwatch_planner.corrections import Corrections
 from anchorwatch_planner.doubt import DoubtingLooker
 from anchorwatch_planner.fitting import Fitter
 from anchorwatch_planner.limits import Limits
 from anchorwatch_planner.look import Looker, Parts
-from anchorwatch_planner.mind import Bounds, Mind, Terms
-from anchorwatch_planner.minds import Build, Minds
-from anchorwatch_planner.model_list import ModelList
-from anchorwatch_planner.schedules import Schedules
-from anchorwatch_planner.switchboard import Switchboard
-from anchorwatch_planner.think import Thinker
-from anchorwatch_planner.timetable import Timetable
+from anchorwatch_planner.rpc import ModelList, PlannerRpc
+from anchorwatch_planner.runtimes import AgentRuntime, AgentRuntimes, Bounds, Build, ModelRecords, ModelTerms
+from anchorwatch_planner.schedules import ScheduleRunner
+from anchorwatch_planner.step import StepRunner
+from anchorwatch_planner.switches import KillSwitches
+from anchorwatch_planner.wakeups import WakeupTimers
 
 SHARD = "0"
 SESSIONS_CACHED = 2_000
@@ -44,19 +41,19 @@ class Wired:
 
     looker: DoubtingLooker
     cache: Cache
-    answers: Answers
+    answers: PlannerRpc
     sessions: SessionJournal
-    timetable: Timetable
+    timetable: ScheduleRunner
     windows: Windows
 
 
 def wire(
     context: ServiceContext,
     directory: AgentDirectory,
-    minds: Minds,
+    runtimes: AgentRuntimes,
     build: Build,
-    switches: Switchboard,
-    corrections: Corrections,
+    switches: KillSwitches,
+    corrections: ModelRecords,
 ) -> Wired:
     """A planner's parts. ``build`` makes the model of an agent."""
     settings, bus, identity, clock = context.settings, context.bus, context.identity, context.clock
@@ -69,18 +66,18 @@ def wire(
     async def see(workspace: str, agent: str, names: Iterable[str]) -> Observation:
         return await observe(bus, workspace, agent, now_ms=clock.now_ms(), names=names)
 
-    def other_model(mind: Mind, name: str) -> Mind:
+    def other_model(runtime: AgentRuntime, name: str) -> AgentRuntime:
         if name == RULES or name in catalog.names(settings):
-            model = build(settings, mind.agent.model_copy(update={"model": name}), mind.pack)
+            model = build(settings, runtime.agent.model_copy(update={"model": name}), runtime.pack)
         else:
             # One that no file names is asked of the endpoint of the settings.
             other = settings.model_copy(update={"model_name": name})
-            model = build(other, mind.agent.model_copy(update={"model": OPENAI}), mind.pack)
-        return replace(mind, model=model, terms=Terms(name), others=())
+            model = build(other, runtime.agent.model_copy(update={"model": OPENAI}), runtime.pack)
+        return replace(runtime, model=model, terms=ModelTerms(name), others=())
 
-    thinker = Thinker(
+    thinker = StepRunner(
         sessions=sessions,
-        mind_of=minds.of,
+        runtime_of=runtimes.of,
         observe=see,
         asker=Asker(fitter, bounds, clock, corrections.note, context.log),
         execution_id=identity.execution_id,
@@ -89,14 +86,14 @@ def wire(
         log=context.log,
     )
     windows = Windows(round(settings.debounce_p0_s * 1000), round(settings.debounce_p1_s * 1000))
-    bells = Schedules(bus, clock)
+    timers = WakeupTimers(bus, clock)
     paces = PaceJournal(bus, committer.stream, identity.execution_id)
     cache = Cache(SESSIONS_CACHED, identity.execution_id)
     parts = Parts(
         sessions=sessions,
         committer=committer,
         cache=cache,
-        schedules=bells,
+        timers=timers,
         thinker=thinker,
         peers=context.peers,
         identity=identity,
@@ -106,19 +103,19 @@ def wire(
         guard=JournalGuard(bus, committer.stream, clock, context.log),
         log=context.log,
     )
-    answers = Answers(
+    answers = PlannerRpc(
         bus=bus,
         sessions=sessions,
         fitter=fitter,
         bounds=bounds,
-        mind_of=minds.of,
+        runtime_of=runtimes.of,
         other_model=other_model,
-        models=ModelList(directory, minds.of, corrections, bounds).of,
+        models=ModelList(directory, runtimes.of, corrections, bounds).of,
         observe=see,
         clock=clock,
         log=context.log,
     )
     looker = DoubtingLooker(Looker(parts), bus, committer, identity, clock, context.log)
     journal = ScheduleJournal(bus, committer, identity.execution_id)
-    timetable = Timetable(journal, sessions, bells, identity, clock, context.log)
+    timetable = ScheduleRunner(journal, sessions, timers, identity, clock, context.log)
     return Wired(looker, cache, answers, sessions, timetable, windows)

@@ -29,7 +29,7 @@ from anchorwatch.topology.subjects import (
 
 from anchorwatch_planner.evidence import Cause, CauseKind
 from anchorwatch_planner.mailbox import Mailboxes
-from anchorwatch_planner.timetable import Timetable
+from anchorwatch_planner.schedules import ScheduleRunner
 from anchorwatch_planner.wiring import SHARD
 
 WAKES_IN_HAND_MAX = 1_000
@@ -123,7 +123,7 @@ class ScheduleWorker(Worker[ScheduleCalled]):
     retry_s = 1.0
     retry_s_max = 8.0
 
-    def __init__(self, context: ServiceContext, spec: ConsumerSpec, timetable: Timetable) -> None:
+    def __init__(self, context: ServiceContext, spec: ConsumerSpec, timetable: ScheduleRunner) -> None:
         super().__init__(context, spec, concurrency=SCHEDULES_AT_ONCE)
         self._timetable = timetable
 
@@ -140,9 +140,9 @@ class ScheduleWorker(Worker[ScheduleCalled]):
     async def handle(self, item: ScheduleCalled, attempt: int) -> Result:  # noqa: ARG002
         try:
             if item.rang_ms is not None:
-                await self._timetable.rung(item.workspace, item.name, item.rang_ms)
+                await self._timetable.on_fired(item.workspace, item.name, item.rang_ms)
             else:
-                await self._timetable.look(item.workspace, item.name)
+                await self._timetable.check(item.workspace, item.name)
         except NewerSchema:
             raise
         except Damaged as error:

@@ -8,7 +8,7 @@ from anchorwatch.core.anchor import Anchor, RunOutcome
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.state import Call, Step, Turn
 from anchorwatch.core.times import iso
-from anchorwatch_planner.pace import AT_ONCE_MS, RETRY_S, next_check_ms
+from anchorwatch_planner.decision import AT_ONCE_MS, RETRY_S, next_check_ms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -11,18 +11,18 @@ from anchorwatch.core.session.events import StepHead
 from anchorwatch.core.session.state import Call, Step, Turn
 from anchorwatch.models.port import ProposedCall
 from anchorwatch.models.rules import RulesModel
-from anchorwatch_planner.mind import Mind
-from anchorwatch_planner.planning import plan_calls, turns_in_circles
+from anchorwatch_planner.decision import plan_calls, turns_in_circles
+from anchorwatch_planner.runtimes import AgentRuntime
 
 from tests.support.packs import BENCH, TOOLS, bench_agent
 
 
-def mind(**limits: Any) -> Mind:
+def runtime(**limits: Any) -> AgentRuntime:
     agent = bench_agent(Path()).model_copy(update={"limits": Limits(**limits)})
-    return Mind(agent, BENCH, TOOLS, RulesModel(BENCH.rules))
+    return AgentRuntime(agent, BENCH, TOOLS, RulesModel(BENCH.rules))
 
 
-MIND = mind()
+MIND = runtime()
 LOOK = ProposedCall("look", {"item": "a"})
 
 
@@ -46,7 +46,7 @@ def test_a_call_s_number_is_its_position_whatever_the_model_calls_it() -> None:
 
 
 def test_calls_above_the_limit_are_answered_not_run() -> None:
-    planned, rejected = plan_calls([ProposedCall("look", {})] * 5, mind(calls_per_step_max=3), turn())
+    planned, rejected = plan_calls([ProposedCall("look", {})] * 5, runtime(calls_per_step_max=3), turn())
     assert (len(planned), [each[0] for each in rejected]) == (3, [4, 5])
 
 
@@ -59,7 +59,7 @@ def test_a_tool_that_was_not_granted_goes_to_the_executor_which_refuses_it() -> 
 def test_the_same_call_again_is_answered_not_run_and_another_is_run() -> None:
     before = turn(looked(1), looked(2))
     planned, rejected = plan_calls(
-        [LOOK, replace(LOOK, arguments={"item": "b"})], mind(repeats_max=2), before
+        [LOOK, replace(LOOK, arguments={"item": "b"})], runtime(repeats_max=2), before
     )
     assert [dict(each.args) for each in planned] == [{"item": "b"}]
     assert [each[4] for each in rejected] == [
@@ -68,7 +68,7 @@ def test_the_same_call_again_is_answered_not_run_and_another_is_run() -> None:
 
 
 def test_nothing_but_the_same_twice_in_a_row_is_a_turn_in_circles() -> None:
-    tired = mind(repeats_max=1)
+    tired = runtime(repeats_max=1)
     _, rejected = plan_calls([LOOK], tired, turn(looked(1)))
     head = StepHead(2, "", None, None, rejected=rejected, calls=1)
     assert not turns_in_circles(turn(looked(1)), head, ())

@@ -9,7 +9,7 @@ from anchorwatch.core.anchor import Anchor, RunOutcome
 from anchorwatch.core.session.outcome import judge
 from anchorwatch.core.session.state import Call, CallState, SessionState, Step, Turn
 from anchorwatch.core.times import iso
-from anchorwatch_planner.pace import next_check_ms
+from anchorwatch_planner.decision import next_check_ms
 
 ACTING = frozenset({"fire"})
 

@@ -1,15 +1,16 @@
-"""Answering on ``aw.rpc.planner.<verb>``, JSON in and JSON out: what a model would be shown, and what it was shown.
+"""Answers requests on ``aw.rpc.planner.<verb>``, JSON in and out. Nothing is written and no command runs.
 
-``context``: the request that the session's next step would send, block by block. ``replay``: the requests of a past turn, made
-again from the journal and compared with what was recorded; with ``model``, that model's decisions beside the recorded
-ones. ``models``: the models that a workspace's agents ask. Nothing is written and no call is run.
+- ``context``: the request that the session's next step would send, block by block.
+- ``replay``: the requests of a past turn, rebuilt from the journal and compared with their records; with ``model``, that
+  model's decisions beside the recorded ones.
+- ``models``: the models that a workspace's agents call: their terms, counts and recent health.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import structlog
@@ -26,32 +27,36 @@ from anchorwatch.core.session.apply import Recorded
 from anchorwatch.core.session.events import AnchorChanged
 from anchorwatch.core.session.joining import named
 from anchorwatch.core.session.state import Turn
+from anchorwatch.core.times import iso
 from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.models.corrected import CorrectedModel
+from anchorwatch.models.health import Health
 from anchorwatch.models.port import ModelRequest
+from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import Clock
 from anchorwatch.topology.subjects import RPC_PLANNER
 
 from anchorwatch_planner.fitting import Fitter
-from anchorwatch_planner.mind import Bounds, Mind
-from anchorwatch_planner.think import Observe, shortened
+from anchorwatch_planner.runtimes import AgentRuntime, Bounds, Known, ModelRecords
+from anchorwatch_planner.step import Observe, shortened
 
 QUEUE = "planner"
 STEPS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    """Answers whoever asks; one planner of all answers each question.
+class PlannerRpc:
+    """Answers requests; one of all planners answers each.
 
-    ``other_model``: a mind with another model, named. ``models``: those of a workspace.
+    ``other_model``: a runtime with another model, by name. ``models``: the models of a workspace.
     """
 
     bus: Bus
     sessions: SessionJournal
     fitter: Fitter
     bounds: Bounds
-    mind_of: Callable[[str, str], Awaitable[Mind]]
-    other_model: Callable[[Mind, str], Mind]
+    runtime_of: Callable[[str, str], Awaitable[AgentRuntime]]
+    other_model: Callable[[AgentRuntime, str], AgentRuntime]
     models: Callable[[str], Awaitable[list[dict[str, Any]]]]
     observe: Observe
     clock: Clock
@@ -68,11 +73,11 @@ class Answers:
         except AnchorWatchError as error:
             answer = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
         except (KeyError, ValueError, TypeError):
-            answer = {"error": {"code": BadInput.code, "message": "the question cannot be read", "hint": ""}}
+            answer = {"error": {"code": BadInput.code, "message": "the request cannot be read", "hint": ""}}
         except Exception as error:
-            self.log.exception("a question could not be answered", verb=verb)
-            why = f"the planner failed to answer: {type(error).__name__}"
-            answer = {"error": {"code": "unavailable", "message": why, "hint": "its log says more"}}
+            self.log.exception("rpc.failed", verb=verb)
+            message = f"the planner failed to answer: {type(error).__name__}"
+            answer = {"error": {"code": "unavailable", "message": message, "hint": "its log says more"}}
         return json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
     async def _answer(self, verb: str, params: dict[str, Any]) -> object:
@@ -86,7 +91,7 @@ class Answers:
             case "replay":
                 return await self._replay(ref, str(params["turn"]), params.get("model"))
             case _:
-                raise NotFound(f"the planner knows no question {verb!r}")
+                raise NotFound(f"unknown request {verb!r}")
 
     # --- context
 
@@ -94,14 +99,16 @@ class Answers:
         state = await self.sessions.load(ref, 0)
         if state.anchor is None:
             raise NotFound(f"there is no session {ref.session}", hint="`anchorwatch sessions` lists them")
-        mind = await self.mind_of(ref.workspace, _agent(state))
-        observation = shortened(await self.observe(ref.workspace, mind.agent.name, tuple(state.anchor.facts)))
-        fitted, budget, first = self.fitter.preview(_about_to_run(state, self.clock), mind, observation)
+        runtime = await self.runtime_of(ref.workspace, _agent(state))
+        observation = shortened(
+            await self.observe(ref.workspace, runtime.agent.name, tuple(state.anchor.facts))
+        )
+        fitted, budget, first = self.fitter.preview(_about_to_run(state, self.clock), runtime, observation)
         assert fitted.state.turn is not None  # noqa: S101 - about to run
         return {
             "session": ref.session,
-            "agent": mind.agent.at_version,
-            "model": mind.model.name,
+            "agent": runtime.agent.at_version,
+            "model": runtime.model.name,
             "run_id": fitted.state.turn.run_id,
             "tokens": fitted.tokens,
             "budget": budget,
@@ -111,7 +118,7 @@ class Answers:
             "summary": asdict(fitted.state.summary) if fitted.state.summary else None,
             "blocks": [
                 block.to_json()
-                for block in blocks(fitted.state, fitted.request, fitted.rung, mind.model.count)
+                for block in blocks(fitted.state, fitted.request, fitted.rung, runtime.model.count)
             ],
         }
 
@@ -122,13 +129,15 @@ class Answers:
         run = _run_of(records, turn)
         steps = asked(records, run)[:STEPS_MAX]
         if not steps:
-            raise NotFound(f"run {run} of {ref.session} asked no model", hint="its timeline says what it did")
+            raise NotFound(
+                f"run {run} of {ref.session} called no model", hint="its timeline shows what it did"
+            )
         made = [await self._made(ref, step, model) for step in steps]
         checked = [each["same"] for each in made if each["same"] is not None]
         return {"session": ref.session, "run_id": run, "same": bool(checked) and all(checked), "steps": made}
 
     async def _made(self, ref: SessionRef, step: Asked, model: str | None) -> dict[str, Any]:
-        mind = await self.mind_of(ref.workspace, step.agent)
+        runtime = await self.runtime_of(ref.workspace, step.agent)
         recorded = step.head.prompt
         answer: dict[str, Any] = {
             "step": step.head.step,
@@ -142,19 +151,19 @@ class Answers:
         if step.why_not:
             return answer
         request = prompt.build(
-            step.state, mind.agent, mind.pack, mind.tools, step.observation,
-            heartbeat_s=self.bounds.heartbeat_of(mind), rung=step.rung, said=named(step.state, step.head.joined),
+            step.state, runtime.agent, runtime.pack, runtime.tools, step.observation,
+            heartbeat_s=self.bounds.heartbeat_of(runtime), rung=step.rung, said=named(step.state, step.head.joined),
         )  # fmt: skip
         answer["made_sha256"] = request_digest(request)
         answer["same"] = answer["made_sha256"] == answer["recorded_sha256"]
         if not answer["same"]:
-            answer["why_not"] = "the pack's prompt or tools, or this release's code, is not what it was"
+            answer["why_not"] = "the pack's prompt or tools, or the code of this release, has changed since"
         if model is not None:
-            answer["other"] = await self._other(mind, request, model)
+            answer["other"] = await self._other(runtime, request, model)
         return answer
 
-    async def _other(self, mind: Mind, request: ModelRequest, model: str) -> dict[str, Any]:
-        other = self.other_model(mind, model)
+    async def _other(self, runtime: AgentRuntime, request: ModelRequest, model: str) -> dict[str, Any]:
+        other = self.other_model(runtime, model)
         try:
             reply = await other.model.complete(request, self.bounds.model_timeout_s)
         except AnchorWatchError as error:
@@ -170,12 +179,12 @@ class Answers:
 
 
 def _agent(state: SessionState) -> str:
-    """The agent's newest version: what the next turn would be of."""
+    """The agent's newest version, which the next turn would run."""
     return state.anchor.agent.partition("@")[0] if state.anchor else ""
 
 
 def _about_to_run(state: SessionState, clock: Clock) -> SessionState:
-    """The state as the next turn would find it: with what is pending taken up. A running turn stays as it is."""
+    """The state as the next turn would start with it: all pending inputs taken. A running turn stays unchanged."""
     if state.turn is not None or state.anchor is None:
         return state
     turn = Turn(
@@ -208,3 +217,78 @@ def _run_of(records: Sequence[Recorded], turn: str) -> int:
 
 def _decision(text: str, calls: tuple[tuple[str, object], ...]) -> dict[str, Any]:
     return {"text": text, "calls": [{"tool": tool, "arguments": given} for tool, given in calls]}
+
+
+@dataclass(slots=True)
+class _Used:
+    """A model, and the agents that call it."""
+
+    runtime: AgentRuntime
+    agents: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelList:
+    """Lists models, with the records of other planners."""
+
+    directory: AgentDirectory
+    runtime_of: Callable[[str, str], Awaitable[AgentRuntime]]
+    corrections: ModelRecords
+    bounds: Bounds
+
+    async def of(self, workspace: str) -> list[dict[str, Any]]:
+        """A row for each model that an agent of the workspace calls, and for each agent whose models cannot be called.
+
+        Raises:
+            Unavailable.
+        """
+        used: dict[tuple[str, str], _Used] = {}
+        broken = []
+        for agent in await self.directory.all(workspace):
+            try:
+                runtime = await self.runtime_of(workspace, agent.name)
+            except AnchorWatchError as error:
+                broken.append({"name": agent.model, "agents": [agent.name], "problem": str(error)})
+                continue
+            for each in (runtime, *runtime.others):
+                found = used.setdefault((each.terms.name, each.model.name), _Used(each))
+                found.agents.append(agent.name)
+        return [*[await self._row(each) for _, each in sorted(used.items())], *broken]
+
+    async def _row(self, used: _Used) -> dict[str, Any]:
+        runtime, terms = used.runtime, used.runtime.terms
+        known = Known(health=runtime.status.health)
+        if isinstance(runtime.model, CorrectedModel):
+            here = Known(runtime.model.correction, runtime.status.health)
+            known = here.joined(await self.corrections.known(terms, runtime.model.name))
+        prices = self.bounds.prices_of(runtime)
+        return {
+            "name": terms.name,
+            "model": runtime.model.name,
+            "endpoint": terms.place,
+            "profile": terms.profile,
+            "is_llm": runtime.model.is_llm,
+            "counter": terms.counter,
+            "correction": known.correction.to_json(),
+            "context_tokens_max": terms.context_tokens_max or self.bounds.context_tokens_max,
+            "prices": {"prompt": prices.prompt, "completion": prices.completion},
+            **_health(known.health),
+            "agents": used.agents,
+            "problem": "",
+        }
+
+
+def _health(health: Health) -> dict[str, Any]:
+    report = {"counted": health.counted, "reported": health.reported} if health.reported else None
+    return {
+        "last_report": report,
+        "answered_at": _at(health.answered_at_ms),
+        "failures": health.failures,
+        "failed_at": _at(health.failed_at_ms),
+        "fault": {"code": health.code, "why": health.why} if health.code else None,
+        "asked_again_at": _at(health.asked_again_ms),
+    }
+
+
+def _at(at_ms: int) -> str | None:
+    return iso(at_ms) if at_ms else None

@@ -1,6 +1,6 @@
-"""Which kill switches are on: followed as they are turned, so that no turn has to ask.
+"""The kill switches that are on. Following them saves each turn a read.
 
-It may be a moment behind. That does no harm: executors read the switches behind each claim, and start nothing.
+The copy may be a moment old. That is harmless: executors read the switches after each claim, and start nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ SHARD = "0"
 FILTER = SWITCH.filter(shard=SHARD)
 
 
-class Switchboard:
-    """The switches of all workspaces."""
+class KillSwitches:
+    """A copy of the kill switches of all workspaces."""
 
     def __init__(self, bus: Bus, clock: Clock, log: structlog.stdlib.BoundLogger) -> None:
         self._bus = bus
@@ -31,26 +31,26 @@ class Switchboard:
         self._log = log
         self._on: dict[str, Switch] = {}
         self._through = 0
-        self._untold = False
+        self._turned_off = False
 
     async def read(self) -> None:
-        """Read where all switches stand.
+        """Read the state of all switches.
 
         Raises:
-            Unavailable: the bus is away.
+            Unavailable: the bus is not available.
         """
         page = await self._bus.last(journal_stream(SHARD), [FILTER])
         self._take(page.messages)
         self._through = max(self._through, page.up_to)
 
-    def holds(self, ref: SessionRef, agent: str) -> Switch | None:
-        """The switch that holds a session of that agent, if one does."""
+    def blocking(self, ref: SessionRef, agent: str) -> Switch | None:
+        """The switch that is on for a session of that agent, if there is one."""
         if not self._on:
             return None
         return next((self._on[each] for each in subjects_of(ref, agent) if each in self._on), None)
 
     async def follow(self, released: Callable[[], Awaitable[None]]) -> None:
-        """Follow the switches without end; ``released`` is called when one was turned off."""
+        """Follow the switches until cancelled; call ``released`` after one was turned off."""
         consumer: Consumer | None = None
         try:
             while True:
@@ -58,8 +58,8 @@ class Switchboard:
                     consumer = consumer or await self._attach()
                     await self._next(consumer, released)
                 except AnchorWatchError as error:
-                    # The bus is away, or has forgotten the consumer: attach anew, behind what is known.
-                    self._log.info("switches are read anew", code=error.code)
+                    # The bus is not available, or has lost the consumer: attach again, after the last record that is known.
+                    self._log.info("switches.reattached", code=error.code)
                     if consumer is not None:
                         with contextlib.suppress(AnchorWatchError):
                             await consumer.close()
@@ -71,15 +71,15 @@ class Switchboard:
                     await consumer.close()
 
     async def _next(self, consumer: Consumer, released: Callable[[], Awaitable[None]]) -> None:
-        if self._untold:
+        if self._turned_off:
             await released()
-            self._untold = False
+            self._turned_off = False
         deliveries = await consumer.fetch(BATCH, WAIT_S)
         before = set(self._on)
         self._take([each.stored for each in deliveries])
         for each in deliveries:
             await each.ack()
-        self._untold = bool(before - set(self._on))
+        self._turned_off = bool(before - set(self._on))
 
     async def _attach(self) -> Consumer:
         spec = ConsumerSpec(journal_stream(SHARD), (FILTER,), durable=None, start_sequence=self._through + 1)
@@ -93,7 +93,7 @@ class Switchboard:
             try:
                 switch = read_switch(stored)
             except Damaged as error:
-                self._log.error("a kill switch cannot be read", sequence=stored.sequence, why=str(error))
+                self._log.error("switch.unreadable", sequence=stored.sequence, reason=str(error))
                 continue
             if switch.on:
                 self._on[stored.subject] = switch

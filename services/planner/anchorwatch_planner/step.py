@@ -1,0 +1,356 @@
+"""One step of a turn: observe, build the request within its budget, call the model, commit what it decided.
+
+A turn ends at a step that asks for no call, at a limit of its agent, or where no model can answer. While a model is called, the
+anchor is watched: a cancel, a reset, a deletion or a takeover raises the session's generation, and the answer can no longer be
+committed. Then the call is cancelled, which closes its connection, so that nobody pays for the rest of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import structlog
+from anchorwatch.context.digest import request_digest
+from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.anchor import PromptProof, RunOutcome
+from anchorwatch.core.errors import AnchorWatchError, Fenced, NotFound, Unavailable
+from anchorwatch.core.facts import Observation
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.session import SessionState
+from anchorwatch.core.session.apply import asked
+from anchorwatch.core.session.commands import CommitStep, EndTurn, PlannedCall
+from anchorwatch.core.session.cycling import CIRCLES_MAX, circles
+from anchorwatch.core.session.decide import decide
+from anchorwatch.core.session.events import StepHead
+from anchorwatch.core.session.outcome import judge
+from anchorwatch.core.session.state import SeenObservation, Turn
+from anchorwatch.core.tools import Risk
+from anchorwatch.edges import Edge, around
+from anchorwatch.journal.sessions import SessionJournal
+from anchorwatch.models.port import ContextOverflow, ModelUnavailable
+from anchorwatch.service.context import Clock
+
+from anchorwatch_planner.asking import Answered, Asker, asked_in_vain
+from anchorwatch_planner.decision import (
+    LOOKS_MAX,
+    next_check_ms,
+    plan_calls,
+    shows_the_same,
+    together,
+    too_old,
+    turns_in_circles,
+)
+from anchorwatch_planner.fitting import OverBudget
+from anchorwatch_planner.runtimes import AgentRuntime, Bounds
+
+REBASES_MAX = 5
+OBSERVATION_CHARS_MAX = 16_000
+CUT = " [cut: the answer reached its limit of tokens]"
+
+
+Observe = Callable[[str, str, Iterable[str]], Awaitable[Observation]]
+"""(workspace, agent name, names of facts) -> the observation; without an answer these facts are unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A step as a model decided it, and on which observation. ``seen_again_at_ms``: when that was confirmed; 0: it was not."""
+
+    state: SessionState
+    head: StepHead
+    calls: tuple[PlannedCall, ...]
+    observation: Observation
+    seen_again_at_ms: int = 0
+
+
+class StepRunner:
+    """Runs turns, step by step."""
+
+    def __init__(
+        self,
+        *,
+        sessions: SessionJournal,
+        runtime_of: Callable[[str, str], Awaitable[AgentRuntime]],
+        observe: Observe,
+        asker: Asker,
+        execution_id: str,
+        clock: Clock,
+        bounds: Bounds,
+        log: structlog.stdlib.BoundLogger,
+    ) -> None:
+        self._sessions = sessions
+        self._runtime_of = runtime_of
+        self._observe = observe
+        self._execution_id = execution_id
+        self._clock = clock
+        self._bounds = bounds
+        self._log = log
+        self._asker = asker
+
+    async def agent(self, ref: SessionRef, state: SessionState) -> AgentSpec:
+        """The newest version of the session's agent.
+
+        Raises:
+            NotFound: its definition does not exist.
+        """
+        return (await self._runtime(ref, state, newest=True)).agent
+
+    async def observe(self, ref: SessionRef, agent: str, state: SessionState) -> Observation:
+        """A fresh observation for an agent, by its name."""
+        known = state.anchor.facts if state.anchor else {}
+        return shortened(await self._observe(ref.workspace, agent, tuple(known)))
+
+    async def step(
+        self, ref: SessionRef, state: SessionState, seen: Observation | None = None
+    ) -> SessionState:
+        """Run the next step of the turn, or end the turn. ``seen``: an observation made for this step; None: observe here.
+
+        Raises:
+            Fenced: another planner holds the session. Refused: it was paused. Unavailable.
+        """
+        turn = state.turn
+        if turn is None:
+            raise Fenced("the turn has ended")
+        runtime = await self._runtime(ref, state)
+        observation = seen or await self.observe(ref, runtime.agent.name, state)
+        if stop := self._at_a_bound(state, turn, runtime):
+            return await self._end(ref, state, runtime, observation, *stop)
+        try:
+            decided = await self._decide(ref, state, turn, runtime, observation)
+        except ModelUnavailable as error:
+            return await self._end(ref, state, runtime, observation, "failed", f"{error.code}: {error}")
+        except (Fenced, Unavailable):
+            # From the journal: a compaction could not be recorded.
+            raise
+        except (OverBudget, ContextOverflow) as error:
+            return await self._end(ref, state, runtime, observation, "over_budget", str(error))
+        except AnchorWatchError as error:
+            return await self._end(ref, state, runtime, observation, "failed", f"{error.code}: {error}")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the turn must end
+            # A pack or a model that fails in an unexpected way must not hold the session for ever.
+            self._log.exception("step.failed", session=str(ref), run=turn.run_id)
+            reason = f"fault: {type(error).__name__} while the step was decided; see the planner's log"
+            return await self._end(ref, state, runtime, observation, "failed", reason)
+        state, head, calls, observation = decided.state, decided.head, decided.calls, decided.observation
+        if turns_in_circles(turn, head, calls):
+            reason = f"breaker: the model repeats the call {head.rejected[0][1]}"
+            return await self._end(ref, state, runtime, observation, "failed", reason, head)
+        if not head.calls:
+            return await self._finish(ref, state, runtime, observation, head)
+        command = CommitStep(self._execution_id, head, calls, decided.seen_again_at_ms)
+        return await self._commit(ref, state, command)
+
+    async def _decide(
+        self,
+        ref: SessionRef,
+        state: SessionState,
+        turn: Turn,
+        runtime: AgentRuntime,
+        observation: Observation,
+    ) -> Decided:
+        """The model's decision on an observation that is fresh enough to act on, within `LOOKS_MAX` tries.
+
+        Raises:
+            As `Asker.ask`.
+        """
+        used: list[Mapping[str, Any]] = []
+        for look in range(1, LOOKS_MAX + 1):
+            answered = await self._ask(ref, state, runtime, observation)
+            state = answered.fitted.state
+            head, calls = self._decided(turn, observation, answered)
+            used.append(head.usage)
+            head = replace(head, usage=together(used)) if len(used) > 1 else head
+            decided = Decided(state, head, calls, observation)
+            if not too_old(calls, runtime.tools, observation, self._clock.now_ms()):
+                break
+            now = await self.observe(ref, runtime.agent.name, state)
+            if shows_the_same(observation, now):
+                return replace(decided, seen_again_at_ms=now.at_ms)
+            if look < LOOKS_MAX:
+                self._log.info("step.observation_outdated", session=str(ref), run=turn.run_id)
+                observation = now
+        return decided
+
+    async def _ask(
+        self, ref: SessionRef, state: SessionState, runtime: AgentRuntime, observation: Observation
+    ) -> Answered:
+        asking = self._asker.ask(ref, state, runtime, observation)
+        if state.anchor is None or not any(each.model.is_llm for each in (runtime, *runtime.others)):
+            # Rules answer at once.
+            return await asking
+        return await while_held(self._sessions, self._clock, ref, state.anchor.generation, asking)
+
+    def _at_a_bound(
+        self, state: SessionState, turn: Turn, runtime: AgentRuntime
+    ) -> tuple[RunOutcome, str] | None:
+        """The outcome and reason of a turn that may not call its model again; None: it may."""
+        if len(turn.steps) >= runtime.agent.limits.steps_max:
+            return "failed", "the turn reached its limit of steps"
+        spent = state.spent.on(self._clock.now_ms())
+        reason = self._bounds.spending_of(runtime).exhausted(spent)
+        return ("over_budget", reason) if reason else None
+
+    async def _runtime(self, ref: SessionRef, state: SessionState, *, newest: bool = False) -> AgentRuntime:
+        if state.anchor is None:
+            raise NotFound(f"there is no session {ref.session}")
+        name = state.anchor.agent
+        return await self._runtime_of(ref.workspace, name.partition("@")[0] if newest else name)
+
+    def _decided(
+        self,
+        turn: Turn,
+        observation: Observation,
+        answered: Answered,
+    ) -> tuple[StepHead, tuple[PlannedCall, ...]]:
+        fitted, reply, runtime = answered.fitted, answered.reply, answered.runtime
+        proposed = reply.decision.calls
+        planned, rejected = plan_calls(proposed, runtime, turn)
+        cut = reply.finish == "length" and not proposed
+        head = StepHead(
+            step=len(turn.steps) + 1,
+            text=f"{reply.decision.text}{CUT}" if cut else reply.decision.text,
+            observation=SeenObservation(
+                observation.digest, observation.at_ms, observation.text, observation.facts
+            ),
+            prompt=PromptProof(
+                anchor_revision=fitted.state.told_sequence,
+                anchor_sha256=fitted.state.told_digest,
+                sha256=request_digest(fitted.request),
+                tokens=fitted.tokens,
+                model=reply.model or runtime.model.name,
+            ),
+            rejected=rejected,
+            calls=len(proposed),
+            usage=self._bounds.prices_of(runtime).priced(reply.usage.known(), fitted.tokens),
+            context={**fitted.context, **asked_in_vain(answered)},
+            joined=tuple(each.sequence for each in fitted.said),
+        )
+        return head, planned
+
+    def _facts(self, state: SessionState, runtime: AgentRuntime, observation: Observation) -> dict[str, Any]:
+        """The anchor's facts after this observation; unchanged if the pack fails."""
+        before = state.anchor.facts if state.anchor else {}
+        try:
+            return runtime.pack.reduce(before, observation)
+        except Exception:  # noqa: BLE001 - as above
+            self._log.exception("pack.reduce_failed", pack=runtime.pack.name)
+            return dict(before)
+
+    async def _finish(
+        self,
+        ref: SessionRef,
+        state: SessionState,
+        runtime: AgentRuntime,
+        observation: Observation,
+        head: StepHead,
+    ) -> SessionState:
+        """The model asked for no call: judge the outcome of the turn."""
+        turn = state.turn
+        if turn is None:
+            raise Fenced("the turn has ended")
+        facts = self._facts(state, runtime, observation)
+        acting = frozenset(
+            tool.name for tool in runtime.tools if tool.mutating and tool.risk is not Risk.NONE
+        )
+        outcome, reason = judge(turn, runtime.pack.emergency(facts), acting)
+        count = circles(state, acting)
+        if outcome == "success" and count >= CIRCLES_MAX:
+            outcome, reason = (
+                "unresolved",
+                f"the same decision on the same observation, {count} turns in a row: {reason}",
+            )
+        return await self._end(ref, state, runtime, observation, outcome, reason, head)
+
+    async def _end(
+        self,
+        ref: SessionRef,
+        state: SessionState,
+        runtime: AgentRuntime,
+        observation: Observation,
+        outcome: RunOutcome,
+        reason: str,
+        head: StepHead | None = None,
+    ) -> SessionState:
+        now_ms = self._clock.now_ms()
+        facts = self._facts(state, runtime, observation)
+        spent = asked(state, head).spent if head else state.spent
+        warning = self._bounds.spending_of(runtime).warning(spent)
+        command = EndTurn(
+            execution_id=self._execution_id,
+            outcome=outcome,
+            reason=reason,
+            facts=facts,
+            next_check_at_ms=next_check_ms(state, outcome, self._bounds.heartbeat_of(runtime), now_ms),
+            head=head,
+            prompt=head.prompt if head else None,
+            at_ms=now_ms,
+            warning=warning,
+        )
+        return await self._commit(ref, state, command)
+
+    async def _commit(
+        self, ref: SessionRef, state: SessionState, command: CommitStep | EndTurn
+    ) -> SessionState:
+        """Commit. If a control wrote first and this process still holds the turn, decide again on the new state."""
+        edge = Edge.PLANNER_STEP_BEFORE if isinstance(command, CommitStep) else Edge.PLANNER_END_BEFORE
+        for _ in range(REBASES_MAX):
+            events = decide(state, command)
+            try:
+                with around(edge):
+                    return await self._sessions.append(ref, state, events, self._clock.now_ms())
+            except Fenced:
+                state = await self._sessions.load(ref, state.head, state)
+        raise Fenced(f"{ref} is being written by other processes")
+
+
+def shortened(observation: Observation) -> Observation:
+    """The observation as prompts and records hold it, so that the request can be rebuilt from the record."""
+    text = observation.text
+    if len(text) <= OBSERVATION_CHARS_MAX:
+        return observation
+    rest = len(text) - OBSERVATION_CHARS_MAX
+    return replace(observation, text=f"{text[:OBSERVATION_CHARS_MAX]}\n(cut: {rest} more characters)")
+
+
+WATCH_S = 0.5
+"""How often the anchor is read meanwhile."""
+T = TypeVar("T")
+
+
+async def while_held(
+    sessions: SessionJournal, clock: Clock, ref: SessionRef, generation: int, work: Coroutine[Any, Any, T]
+) -> T:
+    """The result of ``work``, which is cancelled when the session's generation changes.
+
+    Raises:
+        Fenced: it was cancelled. Whatever ``work`` raises.
+    """
+    working = asyncio.create_task(work, name=f"model of {ref}")
+    watching = asyncio.create_task(_lost(sessions, clock, ref, generation), name=f"hold on {ref}")
+    try:
+        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+    finally:
+        working.cancel()
+        watching.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)
+    raise Fenced(f"this planner no longer holds the turn of {ref}; its call to the model was cancelled")
+
+
+async def _lost(sessions: SessionJournal, clock: Clock, ref: SessionRef, generation: int) -> None:
+    """Return once the turn is no longer held."""
+    while True:
+        await clock.sleep(WATCH_S)
+        try:
+            anchor, _ = await sessions.read_anchor(ref)
+        except NotFound:
+            return
+        except AnchorWatchError:
+            # It cannot be read now; the fence of the next record decides.
+            continue
+        if anchor.generation != generation:
+            return
