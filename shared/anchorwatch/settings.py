@@ -93,6 +93,9 @@ class Settings(BaseSettings):
     )
     nats_user: str | None = Field(None, description="NATS user")
     nats_password: SecretStr | None = Field(None, description="NATS password")
+    nats_client: Literal["fast", "plain"] = Field(
+        "fast", description="`plain` uses nats-py without the fast path that needs one minor version of it"
+    )
     nats_replicas: int = Field(1, ge=1, le=5, description="copies of each stream; 3 in a cluster")
     instance: str | None = Field(
         None, description="stable name of a service instance, such as `executor-1`; a restart keeps it"

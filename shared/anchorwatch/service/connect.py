@@ -36,6 +36,7 @@ async def connect(
         connect_timeout_s=timeout_s,
         on_error=on_error,
         replicas=settings.nats_replicas,
+        plain=settings.nats_client == "plain",
     )
 
 

@@ -8,14 +8,24 @@ from collections.abc import Mapping
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import cast
+from urllib.parse import urlparse
 
 import pytest
-from anchorwatch.bus.jetstream.client import UNSENT_BYTES_MAX, Client
+from anchorwatch.bus.jetstream.client import (
+    UNSENT_BYTES_MAX,
+    FastClient,
+    PlainClient,
+    absent_names,
+    new_client,
+)
+from anchorwatch.bus.jetstream.connection import close_client
 from anchorwatch.bus.jetstream.wire import Tap, read_headers, read_lines, write_headers, write_message
+from anchorwatch.core.errors import BadSettings
 from hypothesis import given
 from hypothesis import strategies as st
 from nats import errors
 from nats.aio import client
+from nats.aio.client import Srv
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.aio.transport import Transport
@@ -138,7 +148,7 @@ class Receiver:
 
 
 async def test_one_odd_message_does_not_end_the_reading() -> None:
-    here = Client()
+    here = FastClient()
     subscription = Subscription(here, 1)
     here._subs[1] = subscription  # noqa: SLF001
     told: list[Exception] = []
@@ -146,7 +156,7 @@ async def test_one_odd_message_does_not_end_the_reading() -> None:
     def receive(message: Msg) -> None:
         raise ValueError(message.subject)
 
-    here.hand_over(subscription, receive, told.append)
+    here.receive_directly(subscription, receive, told.append)
     assert here.deliver(1, b"s", b"", b"x", b"")
     assert [str(error) for error in told] == ["s"]
 
@@ -155,18 +165,18 @@ async def test_one_odd_message_does_not_end_the_reading() -> None:
 def test_whatever_bytes_a_publisher_puts_into_a_message_it_is_handed_over(
     subject: bytes, reply: bytes, rest: bytes
 ) -> None:
-    here, taken = Client(), list[Msg]()
+    here, taken = FastClient(), list[Msg]()
     here._subs[1] = Subscription(here, 1)  # noqa: SLF001
-    here.hand_over(here._subs[1], taken.append, pytest.fail)  # type: ignore[arg-type]  # noqa: SLF001
+    here.receive_directly(here._subs[1], taken.append, pytest.fail)  # type: ignore[arg-type]  # noqa: SLF001
     assert here.deliver(1, subject, reply, b"x", b"NATS/1.0" + rest)
     assert [each.data for each in taken] == [b"x"]
 
 
 async def test_nothing_is_kept_of_a_subscription_that_has_ended() -> None:
-    here = Client()
+    here = FastClient()
     here._subs[1] = Subscription(here, 1)  # noqa: SLF001
     gone = weakref.ref(receive := Receiver())
-    here.hand_over(here._subs[1], receive, pytest.fail)  # type: ignore[arg-type]  # noqa: SLF001
+    here.receive_directly(here._subs[1], receive, pytest.fail)  # type: ignore[arg-type]  # noqa: SLF001
     here._remove_sub(1)  # noqa: SLF001 - as nats-py does when it unsubscribes
     del receive
     assert gone() is None
@@ -175,9 +185,9 @@ async def test_nothing_is_kept_of_a_subscription_that_has_ended() -> None:
 async def test_what_a_connection_that_was_lost_does_not_take_waits_for_the_next() -> None:
     async with await asyncio.start_server(lambda _, there: there.close(), "127.0.0.1", 0) as server:
         _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-        here = Client()
+        here = FastClient()
         here._transport = cast("Transport", SimpleNamespace(_io_writer=writer))  # noqa: SLF001 - as nats-py holds it
-        here._status = Client.CONNECTED  # noqa: SLF001
+        here._status = FastClient.CONNECTED  # noqa: SLF001
         assert here.send_soon("s", b"x", "", b"")
         writer.close()
         await asyncio.sleep(0)
@@ -195,9 +205,9 @@ async def test_what_a_slow_socket_does_not_take_is_not_piled_up_and_what_it_took
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-        here = Client()
+        here = FastClient()
         here._transport = cast("Transport", SimpleNamespace(_io_writer=writer))  # noqa: SLF001 - as nats-py holds it
-        here._status = Client.CONNECTED  # noqa: SLF001
+        here._status = FastClient.CONNECTED  # noqa: SLF001
         sent = list[bytes]()
         while here.send_soon("s", payload := b"%04d" % len(sent) + bytes(UNSENT_BYTES_MAX), "", b""):
             sent.append(write_message("s", "", b"", payload))
@@ -207,3 +217,57 @@ async def test_what_a_slow_socket_does_not_take_is_not_piled_up_and_what_it_took
         reads.set()
         writer.close()
         assert await seen == b"".join(sent)
+
+
+def test_fast_client_fits_the_pinned_nats_py() -> None:
+    assert absent_names() == ()
+    assert isinstance(new_client(plain=False), FastClient)
+
+
+def test_absent_private_names_leave_the_plain_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Later(client.Client):
+        def __init__(self) -> None:
+            super().__init__()
+            del self._pongs
+
+    absent = absent_names(Later)
+    assert absent == ("_pongs",)
+    monkeypatch.setattr("anchorwatch.bus.jetstream.client.ABSENT_NAMES", absent)
+    with pytest.raises(BadSettings, match="lacks _pongs") as refused:
+        new_client(plain=False)
+    assert "ANCHORWATCH_NATS_CLIENT=plain" in str(refused.value.hint)
+    assert not isinstance(new_client(plain=True), FastClient)
+
+
+async def test_plain_client_queues_nothing_itself() -> None:
+    here = PlainClient()
+    assert not here.send_soon("s", b"x", "", b"")
+    assert here.pending_data_size == 0
+
+
+class Lost:
+    """The transport of a connection that was lost, as asyncio's is since Python 3.12."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def writelines(self, _: list[bytes]) -> None:
+        raise self._error
+
+    def __bool__(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("error", [TypeError("not callable"), AttributeError("None has no _add_writer")])
+@pytest.mark.parametrize("plain", [False, True])
+async def test_close_of_a_lost_connection_raises_nothing(error: Exception, *, plain: bool) -> None:
+    here = new_client(plain=plain)
+    here._flush_queue = asyncio.Queue()  # noqa: SLF001
+    here._flusher_task = asyncio.create_task(asyncio.Event().wait())  # noqa: SLF001
+    here._current_server = Srv(urlparse("nats://127.0.0.1:1"))  # noqa: SLF001
+    here._transport = cast("Transport", Lost(error))  # noqa: SLF001
+    here._pending, here._pending_data_size = [b"PING\r\n"], 6  # noqa: SLF001
+    here._status = FastClient.CONNECTED  # noqa: SLF001
+    await close_client(here)
+    assert here.is_closed
+    assert here._flusher_task.cancelled()  # noqa: SLF001

@@ -151,7 +151,7 @@ class JetStreamBus:
         await self._link.close()
 
 
-async def connect(
+async def connect(  # noqa: PLR0913 - independent options, by name only
     url: str | Sequence[str],
     *,
     user: str | None,
@@ -161,19 +161,22 @@ async def connect(
     connect_timeout_s: float = 10.0,
     on_error: Callable[[str], None] | None = None,
     replicas: int = 1,
+    plain: bool = False,
 ) -> JetStreamBus:
     """Connect to NATS.
 
     ``name`` shows in the server's lists. ``inbox``: the prefix of the subjects to which answers come, for users that may
     subscribe to nothing else (``_INBOX.planner``). ``on_error`` is told of what concerns no single call. ``replicas``: of each
-    stream that this bus makes.
+    stream that this bus makes. ``plain``: nats-py's client without the fast path.
 
     Raises:
+        BadSettings: the fast path does not fit the installed nats-py.
         Denied: the server refuses the credentials.
         Unavailable: no server answers within ``connect_timeout_s``.
     """
     options = {"user": user, "password": password, "name": name}
     prefix = inbox or "_INBOX"
-    link = Link([url] if isinstance(url, str) else list(url), options, prefix, on_error or (lambda _: None))
+    servers = [url] if isinstance(url, str) else list(url)
+    link = Link(servers, options, prefix, on_error or (lambda _: None), plain=plain)
     await link.open(connect_timeout_s)
     return JetStreamBus(link, replicas)

@@ -14,7 +14,7 @@ from typing import Any
 
 from nats import errors as nats_errors
 
-from anchorwatch.bus.jetstream.client import Client
+from anchorwatch.bus.jetstream.client import LOST, PlainClient, new_client
 from anchorwatch.core.errors import Denied, Unavailable
 
 PING_INTERVAL_S = 5
@@ -43,13 +43,15 @@ class Connection:
         servers: Sequence[str],
         options: Mapping[str, object],
         *,
-        listen: Callable[[Client], Awaitable[None]],
+        plain: bool,
+        listen: Callable[[PlainClient], Awaitable[None]],
         on_denied: OnDenied,
         on_lost: Callable[[], None],
         on_error: OnError,
     ) -> None:
         self._servers = list(servers)
         self._options = dict(options)
+        self._plain = plain
         self._listen = listen
         self._on_denied = on_denied
         self._on_lost = on_lost
@@ -60,7 +62,7 @@ class Connection:
         self.closing = False
         self.times = 0
         """How often it was connected."""
-        self.client = Client()
+        self.client = new_client(plain=plain)
 
     @property
     def connected(self) -> bool:
@@ -115,7 +117,7 @@ class Connection:
         self._up.clear()
         if self._reopening is not None:
             await _cancel([self._reopening])
-        await _close_client(self.client)
+        await close_client(self.client)
 
     async def _connect(self) -> None:
         await self.client.connect(
@@ -170,11 +172,11 @@ class Connection:
     async def _reopen(self) -> None:
         try:
             while not self.closing:
-                await _close_client(self.client)
-                self.client = Client()
+                await close_client(self.client)
+                self.client = new_client(plain=self._plain)
                 try:
                     await self._connect()
-                except Exception:  # noqa: BLE001 - as `Client._attempt_reconnect`
+                except Exception:  # noqa: BLE001 - as `FastClient._attempt_reconnect`
                     await asyncio.sleep(RECONNECT_PAUSE_S)
                 else:
                     self._on_error("NATS: the connection is back")
@@ -183,16 +185,13 @@ class Connection:
             self._reopening = None
 
 
-async def _close_client(client: Client) -> None:
-    # nats-py cancels these when it closes, does not wait for them, and gives no other access to them.
-    tasks = [client._reading_task, client._flusher_task, client._ping_interval_task]  # noqa: SLF001
-    tasks += [client._reconnection_task]  # noqa: SLF001
-    tasks += [each._wait_for_msgs_task for each in client._subs.values()]  # noqa: SLF001
-    # RuntimeError: what uvloop says of a connection that was just lost.
-    with contextlib.suppress(TimeoutError, OSError, RuntimeError, nats_errors.Error, AssertionError):
+async def close_client(client: PlainClient) -> None:
+    """Close it and all its tasks, also where its connection was lost meanwhile."""
+    tasks = client.own_tasks()
+    with contextlib.suppress(TimeoutError, AssertionError, *LOST):
         async with asyncio.timeout(CLOSE_S_MAX):
             await client.close()
-    await _cancel([task for task in tasks if task is not None])
+    await _cancel(tasks)
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:

@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from anchorwatch.bus.jetstream.calls import Call, Waiter, Waiters
-from anchorwatch.bus.jetstream.client import Client
+from anchorwatch.bus.jetstream.client import LOST, PlainClient, subscription_task
 from anchorwatch.bus.jetstream.connection import Connection, OnError
 from anchorwatch.bus.jetstream.wire import write_headers
 from anchorwatch.bus.port import Disconnected
@@ -33,7 +33,13 @@ class Link:
     """A connection as the bus uses it."""
 
     def __init__(
-        self, servers: Sequence[str], options: Mapping[str, object], inbox: str, on_error: OnError
+        self,
+        servers: Sequence[str],
+        options: Mapping[str, object],
+        inbox: str,
+        on_error: OnError,
+        *,
+        plain: bool,
     ) -> None:
         self._inbox = f"{inbox}.{secrets.token_hex(8)}"
         self._waiters = Waiters()
@@ -43,6 +49,7 @@ class Link:
         self._connection = Connection(
             servers,
             options,
+            plain=plain,
             listen=self._listen_anew,
             on_denied=self._denied,
             on_lost=self._lost,
@@ -117,8 +124,7 @@ class Link:
                 await client.publish(subject, payload, reply, dict(headers) if headers else None)
         except (nats_errors.BadSubjectError, nats_errors.BadHeaderError) as error:
             raise BadInput(f"cannot publish to {subject[:200]!r}: {error}") from error
-        # RuntimeError: what uvloop says of a connection that was just lost.
-        except (nats_errors.Error, OSError, RuntimeError) as error:
+        except LOST as error:
             raise Disconnected(f"cannot publish to {subject}: {error}") from error
 
     async def round_trip(self) -> None:
@@ -129,7 +135,7 @@ class Link:
         """
         try:
             await self._connection.round_trip()
-        except (nats_errors.Error, OSError, RuntimeError) as error:
+        except LOST as error:
             raise Disconnected(f"the connection to NATS was lost: {error}") from error
 
     async def call(
@@ -201,7 +207,7 @@ class Link:
                 listening = True
         except nats_errors.BadSubjectError as error:
             raise BadInput(f"cannot subscribe to {subject[:200]!r}") from error
-        except (nats_errors.Error, OSError, RuntimeError) as error:
+        except LOST as error:
             raise Disconnected(f"cannot subscribe to {subject}: {error}") from error
         finally:
             if not listening:
@@ -213,13 +219,13 @@ class Link:
         subscription = self._subscriptions.pop(token, None)
         if subscription is not None:
             # nats-py cancels this task and never awaits it.
-            task: asyncio.Task[None] | None = getattr(subscription, "_wait_for_msgs_task", None)
+            task = subscription_task(subscription)
             with contextlib.suppress(nats_errors.Error, OSError):
                 await subscription.unsubscribe()
             if task is not None and task is not asyncio.current_task():
                 await asyncio.gather(task, return_exceptions=True)
 
-    async def _listen_anew(self, client: Client) -> None:
+    async def _listen_anew(self, client: PlainClient) -> None:
         await self._subscribe(client, f"{self._inbox}.*", "", self._waiters.dispatch)
         for token, (subject, queue, receive) in list(self._listeners.items()):
             self._subscriptions[token] = await self._subscribe(client, subject, queue, receive)
@@ -237,11 +243,13 @@ class Link:
         if not self._waiters.fail_subject(subject, denied):
             self.report(denied(subject).message)
 
-    async def _subscribe(self, client: Client, subject: str, queue: str, receive: Receive) -> Subscription:
+    async def _subscribe(
+        self, client: PlainClient, subject: str, queue: str, receive: Receive
+    ) -> Subscription:
         async def deliver(message: Msg) -> None:
             receive(message)
 
         # No byte limit: what comes was asked for, and the asking is bounded.
         subscription = await client.subscribe(subject, queue=queue, cb=deliver, pending_bytes_limit=0)
-        client.hand_over(subscription, receive, lambda error: self.report(f"NATS: {error}"))
+        client.receive_directly(subscription, receive, lambda error: self.report(f"NATS: {error}"))
         return subscription
