@@ -10,6 +10,7 @@ from tests.mutation.executing import EXECUTING
 from tests.mutation.limits import LIMITS
 from tests.mutation.minds import MINDS
 from tests.mutation.mutation import one as _one
+from tests.mutation.notifying import NOTIFYING
 from tests.mutation.schedules import SCHEDULES
 from tests.mutation.working import WORKING
 
@@ -184,4 +185,4 @@ _HOLDERS = (
     ),
 )
 
-MUTATIONS = (*_WRITES, *_TURNS, *_HOLDERS, *EXECUTING, *SCHEDULES, *LIMITS, *MINDS, *WORKING)
+MUTATIONS = (*_WRITES, *_TURNS, *_HOLDERS, *EXECUTING, *SCHEDULES, *LIMITS, *MINDS, *WORKING, *NOTIFYING)

@@ -10,22 +10,30 @@ from typing import Any
 
 import pytest
 from anchorwatch.codec import decode
+from anchorwatch.core.effect.state import EffectState, Owner
 from anchorwatch.core.letters import DeadLetter
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.tools import EffectClass
 from anchorwatch.edges import Edge
-from anchorwatch.journal.deliveries import read_delivery
+from anchorwatch.journal.deliveries import Delivery, DeliveryJournal, read_delivery
 from anchorwatch.journal.letters import find_message
 from anchorwatch.packs import registry
 from anchorwatch.service.context import ServiceContext
+from anchorwatch.service.worker import Done, RetryIn
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import Life
 from anchorwatch.topology.streams import DEAD, journal_stream
+from anchorwatch.topology.subjects import SessionSubjects
 from anchorwatch_notifier import main as notifier
+from anchorwatch_notifier import routes
 from anchorwatch_notifier.channels import NotSent
-from anchorwatch_notifier.notices import Notice
-from anchorwatch_notifier.sender import BACKOFF_S_MAX
+from anchorwatch_notifier.main import make_sender
+from anchorwatch_notifier.notices import Notice, read_notice
+from anchorwatch_notifier.sender import BACKOFF_S_MAX, Sender
 
 from tests.support.letters import PoisonPack, in_state, letters, mesh_test, only_letter, order
 from tests.support.packs import bench_agent
+from tests.support.services import make_context
 
 JOURNAL = journal_stream()
 ROUTE = '[[channel]]\nname = "{name}"\nkind = "log"\non = ["turn_ended", "dead_letter", "effect_unknown"]\n'
@@ -38,11 +46,13 @@ class FakeChannel:
         self,
         fails: Callable[[int], BaseException | None] = lambda _: None,
         *,
-        deduplicates: bool = True,
+        effect_class: EffectClass = EffectClass.IDEMPOTENT,
         known: bool | None = None,
+        rejects_used_id: bool = True,
     ) -> None:
         self.fails = fails
-        self.deduplicates = deduplicates
+        self.effect_class = effect_class
+        self.rejects_used_id = rejects_used_id
         self.known = known
         self.tries: list[tuple[float, str]] = []
         self.taken: list[tuple[str, Notice]] = []
@@ -52,7 +62,9 @@ class FakeChannel:
         error = self.fails(len(self.tries))
         if error is not None:
             raise error
-        if not self.deduplicates or delivery_id not in {id_ for id_, _ in self.taken}:
+        if self.effect_class is not EffectClass.IDEMPOTENT or delivery_id not in {
+            id_ for id_, _ in self.taken
+        }:
             self.taken.append((delivery_id, notice))
 
     async def arrived(self, delivery_id: str) -> bool | None:
@@ -82,7 +94,7 @@ def agent(tmp_path: Path, pack: PoisonPack) -> Any:
     return bench_agent(tmp_path, pack=pack.name, heartbeat_s=3600)
 
 
-async def states(mesh: SimMesh, ref: Any) -> list[str]:
+async def states(mesh: SimMesh, ref: SessionRef) -> list[str]:
     """How each delivery of the session stands, by its last record."""
     last: dict[str, str] = {}
     for _, subject, payload in await mesh.records(ref):
@@ -127,7 +139,7 @@ async def _is(value: bool) -> bool:  # noqa: FBT001 - the value is the answer
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_planner_that_dies_tells_of_an_ended_turn_once(tmp_path: Path, seed: int) -> None:
-    channel = FakeChannel(deduplicates=False)
+    channel = FakeChannel(effect_class=EffectClass.IRREVERSIBLE)
 
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", "executor", notifying({"ops": channel}))
@@ -173,7 +185,9 @@ def test_a_timeout_after_sending_is_settled_by_asking_and_else_unknown_and_not_s
     sent: int,
 ) -> None:
     channel = FakeChannel(
-        lambda n: NotSent("no answer in time") if n == 1 else None, deduplicates=False, known=known
+        lambda n: NotSent("no answer in time") if n == 1 else None,
+        effect_class=EffectClass.IRREVERSIBLE if known is None else EffectClass.RECONCILABLE,
+        known=known,
     )
 
     async def body(mesh: SimMesh) -> None:
@@ -187,6 +201,207 @@ def test_a_timeout_after_sending_is_settled_by_asking_and_else_unknown_and_not_s
         await mesh.until(ended, within_s=120)
         await asyncio.sleep(600)
         assert len(channel.tries) == sent
+
+    mesh_test(body, **settings(tmp_path, "ops"))
+
+
+IDEMPOTENT, RECONCILABLE, IRREVERSIBLE = (
+    EffectClass.IDEMPOTENT,
+    EffectClass.RECONCILABLE,
+    EffectClass.IRREVERSIBLE,
+)
+# Of an irreversible one: how its delivery ends, and how often it went out. The others end well at every edge, received once.
+DEATHS = {
+    Edge.NOTIFIER_CLAIM_BEFORE: ("sent", 1),
+    Edge.NOTIFIER_CLAIM_AFTER: ("unknown", 0),
+    Edge.NOTIFIER_SEND_BEFORE: ("unknown", 0),
+    Edge.NOTIFIER_SEND_AFTER: ("unknown", 1),
+    Edge.NOTIFIER_DELIVERY_BEFORE: ("unknown", 1),
+    Edge.NOTIFIER_DELIVERY_AFTER: ("sent", 1),
+    Edge.NOTIFIER_ACK_BEFORE: ("sent", 1),
+}
+CLAIMS = (Edge.NOTIFIER_CLAIM_BEFORE, Edge.NOTIFIER_CLAIM_AFTER)
+
+
+class Ledger(FakeChannel):
+    """A receiver that can be asked, if it is reconcilable."""
+
+    async def arrived(self, delivery_id: str) -> bool | None:
+        if self.effect_class is not RECONCILABLE:
+            return None
+        return delivery_id in {id_ for id_, _ in self.taken}
+
+
+@pytest.mark.parametrize(
+    ("effect_class", "edge", "state", "taken"),
+    [
+        *((RECONCILABLE, edge, "sent", 1) for edge in DEATHS),
+        *((IDEMPOTENT, edge, "sent", 1) for edge in DEATHS if edge not in CLAIMS),
+        *((IRREVERSIBLE, edge, *ends) for edge, ends in DEATHS.items()),
+    ],
+    ids=str,
+)
+def test_delivery_is_settled_as_its_class_allows_whenever_its_notifier_dies(
+    tmp_path: Path, effect_class: EffectClass, edge: Edge, state: str, taken: int
+) -> None:
+    channel, died = Ledger(effect_class=effect_class), list[str]()
+
+    def die(life: Life) -> None:
+        died.append(life.process.instance)
+        life.die_here()
+
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner", "executor", notifying({"ops": channel}))
+        mesh.watch.plan(edge, 1, die)
+        ref = await mesh.session("s", agent(tmp_path, PoisonPack()))
+        await mesh.until(lambda: _is(bool(died)), within_s=60)
+        await mesh.processes["notifier-1"].start()
+
+        async def ended() -> bool:
+            return await states(mesh, ref) == [state]
+
+        await mesh.until(ended, within_s=120)
+        await asyncio.sleep(120)
+        assert await ended()
+        assert len(channel.taken) == taken
+
+    mesh_test(body, **settings(tmp_path, "ops"))
+
+
+@pytest.mark.parametrize(
+    ("effect_class", "liveness", "known", "rejects", "state", "sent"),
+    [
+        (IDEMPOTENT, "alive", None, True, "sent", 1),
+        (RECONCILABLE, "dead", True, False, "sent", 0),
+        (RECONCILABLE, "dead", False, False, "sent", 1),
+        (RECONCILABLE, "dead", None, False, "unknown", 0),
+        (RECONCILABLE, "gone", True, False, "sent", 0),
+        (RECONCILABLE, "gone", False, True, "sent", 1),
+        # Its owner may only be stopped, and deliver it yet.
+        (RECONCILABLE, "gone", False, False, "unknown", 0),
+        (RECONCILABLE, "alive", False, True, "claimed", 0),
+        (RECONCILABLE, "unknown", False, True, "claimed", 0),
+        (IRREVERSIBLE, "dead", None, False, "unknown", 0),
+        (IRREVERSIBLE, "gone", None, False, "unknown", 0),
+        (IRREVERSIBLE, "alive", None, False, "claimed", 0),
+    ],
+)
+def test_claim_of_another_notifier_is_settled_as_its_class_allows(
+    tmp_path: Path,
+    effect_class: EffectClass,
+    liveness: str,
+    known: bool | None,  # noqa: FBT001 - what the channel answers
+    rejects: bool,  # noqa: FBT001 - whether the receiver rejects a used id
+    state: str,
+    sent: int,
+) -> None:
+    channel = FakeChannel(effect_class=effect_class, known=known, rejects_used_id=rejects)
+
+    async def body(mesh: SimMesh) -> None:
+        ref, notice = await noticed(mesh, tmp_path)
+        sender, journal = sending(mesh, tmp_path, channel, liveness)
+        id_, owner = notice.delivery_id("ops"), Owner("notifier-9", "other")
+        claim = Delivery("ops", "log", notice.sequence, notice.kinds, notice.title, "claimed", owner)
+        await journal.append(notice.ref, id_, EffectState(), claim, mesh.server.now_ms())
+        result = await sender.deliver(notice, first=False)
+        assert isinstance(result, RetryIn if state == "claimed" else Done)
+        assert (await states(mesh, ref), len(channel.tries)) == ([state], sent)
+
+    mesh_test(body)
+
+
+async def noticed(mesh: SimMesh, tmp_path: Path) -> tuple[SessionRef, Notice]:
+    """A session with one turn that has ended, and the notice of that."""
+    await mesh.open("planner", "executor")
+    ref = await mesh.session("s", agent(tmp_path, PoisonPack()))
+    await mesh.until_rest(ref, 1)
+    page = await mesh.bus.range(JOURNAL, SessionSubjects(ref).anchor, 1, limit=100)
+    (notice,) = [each for each in map(read_notice, page.messages) if each is not None]
+    return ref, notice
+
+
+def sending(
+    mesh: SimMesh, tmp_path: Path, channel: FakeChannel, liveness: str = "dead"
+) -> tuple[Sender, DeliveryJournal]:
+    """The sender of one channel, as ``notifier-1`` has it, and the journal of deliveries."""
+    context = make_context(mesh.bus, "notifier", "notifier-1", Peer(liveness))
+    [route] = routes.load(settings(tmp_path, "ops")["notify"])
+    return make_sender(context, route, channel), DeliveryJournal(mesh.bus, context.committer, "outside")
+
+
+class Slow(FakeChannel):
+    """A receiver that takes its time."""
+
+    async def send(self, delivery_id: str, notice: Notice) -> None:
+        await super().send(delivery_id, notice)
+        await asyncio.sleep(5)
+
+
+def test_delivery_in_flight_is_not_sent_a_second_time(tmp_path: Path) -> None:
+    """A record that comes again, and its dead letter that is retried, may meet in one process."""
+    channel = Slow(effect_class=IRREVERSIBLE)
+
+    async def body(mesh: SimMesh) -> None:
+        ref, notice = await noticed(mesh, tmp_path)
+        sender, _ = sending(mesh, tmp_path, channel)
+        in_flight = asyncio.create_task(sender.deliver(notice, first=True))
+        await mesh.until(lambda: _is(bool(channel.tries)))
+        assert isinstance(await sender.deliver(notice, first=False), RetryIn), "it is to come again later"
+        assert await in_flight == Done()
+        assert await sender.deliver(notice, first=False) == Done()
+        assert (await states(mesh, ref), len(channel.tries)) == (["sent"], 1)
+
+    mesh_test(body)
+
+
+class Peer:
+    """Says the same of every process."""
+
+    def __init__(self, liveness: str) -> None:
+        self._liveness = liveness
+
+    async def alive(self, instance: str, incarnation: str) -> Any:
+        del instance, incarnation
+        return self._liveness
+
+
+def test_delivery_that_was_sent_and_not_recorded_is_not_sent_again(tmp_path: Path) -> None:
+    """Its own process goes on, and knows no more than another would."""
+    channel = FakeChannel(effect_class=IRREVERSIBLE)
+
+    def fail(_: Life) -> None:
+        raise ZeroDivisionError("a fault of recording")
+
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner", "executor", notifying({"ops": channel}))
+        mesh.watch.plan(Edge.NOTIFIER_DELIVERY_BEFORE, 1, fail)
+        ref = await mesh.session("s", agent(tmp_path, PoisonPack()))
+
+        async def ended() -> bool:
+            return await states(mesh, ref) == ["unknown"]
+
+        await mesh.until(ended, within_s=120)
+        assert len(channel.tries) == 1
+
+    mesh_test(body, **settings(tmp_path, "ops"))
+
+
+@pytest.mark.parametrize(
+    ("hint_s", "tries", "within_s"), [(0.0, range(3, 7), 10), (1e12, range(2, 4), 2.5 * 3600)]
+)
+def test_hint_of_a_receiver_replaces_none_of_our_bounds(
+    tmp_path: Path, hint_s: float, tries: range, within_s: float
+) -> None:
+    channel = FakeChannel(lambda _: NotSent("429", hint_s))
+
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("planner", "executor", notifying({"ops": channel}))
+        ref = await mesh.session("s", agent(tmp_path, PoisonPack()))
+        await mesh.until_rest(ref, 1)
+        await mesh.until(lambda: _is(bool(channel.tries)))
+        await asyncio.sleep(within_s)
+        first, _ = channel.tries[0]
+        assert len([at for at, _ in channel.tries if at <= first + within_s]) in tries
 
     mesh_test(body, **settings(tmp_path, "ops"))
 
@@ -275,7 +490,7 @@ def test_a_letter_that_could_not_be_told_of_and_has_moved_on_can_be_retried(tmp_
 
 
 def test_people_are_told_of_each_opening_of_a_letter_once(tmp_path: Path) -> None:
-    channel = FakeChannel(deduplicates=False)
+    channel = FakeChannel(effect_class=EffectClass.IRREVERSIBLE)
     pack = PoisonPack()
     pack.broken = True
 

@@ -10,10 +10,11 @@ from collections import OrderedDict
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import structlog
 from anchorwatch.core.times import iso
+from anchorwatch.core.tools import EffectClass
 from standardwebhooks import Webhook
 
 from anchorwatch_notifier.notices import Notice
@@ -35,9 +36,15 @@ class NotSent(Exception):
 
 
 class Channel(Protocol):
-    """A way out. ``deduplicates``: the receiver takes one id once, so sending again is safe."""
+    """A way out.
 
-    deduplicates: ClassVar[bool]
+    ``effect_class`` says what may be done about a delivery that was begun and not ended: idempotent (the receiver takes one id
+    once: send again), reconcilable (ask whether it arrived) or irreversible (neither). ``rejects_used_id``: a second delivery
+    of one id has no effect, whichever process sends it.
+    """
+
+    effect_class: EffectClass
+    rejects_used_id: bool
 
     async def send(self, delivery_id: str, notice: Notice) -> None:
         """Send it.
@@ -57,7 +64,8 @@ class Channel(Protocol):
 class LogChannel:
     """A line in the service's own log."""
 
-    deduplicates: ClassVar[bool] = False
+    effect_class: EffectClass = EffectClass.IRREVERSIBLE
+    rejects_used_id: bool = False
 
     def __init__(self, log: structlog.stdlib.BoundLogger) -> None:
         self._log = log
@@ -79,7 +87,8 @@ class FileChannel:
     first reads what others have written since, both under the file's lock.
     """
 
-    deduplicates: ClassVar[bool] = False
+    effect_class: EffectClass = EffectClass.RECONCILABLE
+    rejects_used_id: bool = True
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -161,7 +170,8 @@ def _id_of(line: bytes) -> str:
 class WebhookChannel:
     """A POST as Standard Webhooks has it: signed, and with the same ``webhook-id`` however often it is sent."""
 
-    deduplicates: ClassVar[bool] = True
+    effect_class: EffectClass = EffectClass.IDEMPOTENT
+    rejects_used_id: bool = True
 
     def __init__(self, url: str, secret: str) -> None:
         self._signer = Webhook(secret)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 import structlog
-from anchorwatch.core.effect.state import Owner
 from anchorwatch.core.letters import DeadLetter
 from anchorwatch.journal.deliveries import DeliveryJournal
 from anchorwatch.service.context import ServiceContext
@@ -53,14 +52,5 @@ def _of(stream: str) -> Callable[[DeadLetter], bool]:
 
 def make_sender(context: ServiceContext, route: routes.Route, channel: Channel) -> Sender:
     """The sender of one channel."""
-    identity = context.identity
-    return Sender(
-        route,
-        channel,
-        DeliveryJournal(context.bus, context.committer, identity.execution_id),
-        context.clock,
-        context.peers,
-        Owner(identity.instance, identity.incarnation),
-        context.log,
-        monotonic=asyncio.get_running_loop().time,
-    )
+    journal = DeliveryJournal(context.bus, context.committer, context.identity.execution_id)
+    return Sender(context, route, channel, journal)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 from anchorwatch.bus.port import Bus, Message
-from anchorwatch.core.effect.state import Outcome, Owner
+from anchorwatch.core.effect.state import EffectState, Outcome, Owner
 from anchorwatch.core.records import Kind
 from anchorwatch.journal.commit import Committer
-from anchorwatch.journal.deliveries import Delivery, DeliveryJournal, Standing
-from anchorwatch.service.worker import Done, RetryIn
+from anchorwatch.journal.deliveries import Delivery, DeliveryJournal
 from anchorwatch.topology.subjects import SessionSubjects
-from anchorwatch_notifier import routes
-from anchorwatch_notifier.main import make_sender
-from anchorwatch_notifier.notices import Notice, read_notice
+from anchorwatch_notifier.notices import read_notice
 
-from tests.integration.notifier.conftest import EverybodyIsDead, Notifiers, settled
-from tests.support.services import make_context
+from tests.integration.notifier.conftest import Notifiers, settled
 from tests.support.sessions import ScriptedSession, now_ms
 from tests.support.waiting import eventually
 
@@ -39,7 +33,7 @@ async def claimed_by_the_dead(bus: Bus, session: ScriptedSession, channel: str) 
     id_ = notice.delivery_id(channel)
     journal = DeliveryJournal(bus, Committer(bus, "JOURNAL_0"), "test")
     claim = Delivery(channel, "file", sequence, notice.kinds, notice.title, "claimed", GONE)
-    await journal.append(session.ref, id_, Standing(), claim, now_ms())
+    await journal.append(session.ref, id_, EffectState(), claim, now_ms())
     return sequence, id_
 
 
@@ -144,65 +138,16 @@ async def test_a_file_that_cannot_be_written_is_tried_again_and_ends_with_one_li
     assert len(lines(tmp_path)) == 1
 
 
-async def test_a_delivery_whose_record_cannot_be_read_is_unknown_and_not_sent_again(
-    bus: Bus, notifiers: Notifiers, session: ScriptedSession, tmp_path: Path
+@pytest.mark.parametrize(("channel", "ends"), [("papers", "sent"), ("log", "unknown")])
+async def test_unreadable_delivery_is_settled_as_its_channel_allows(
+    bus: Bus, notifiers: Notifiers, session: ScriptedSession, tmp_path: Path, channel: str, ends: str
 ) -> None:
-    sequence, id_ = await claimed_by_the_dead(bus, session, "papers")
+    """Its record counts as a claim that the journal has lost: a file can be asked, and a log cannot."""
+    sequence, id_ = await claimed_by_the_dead(bus, session, channel)
     await bus.publish(Message(SessionSubjects(session.ref).sent(id_), b"noise"))
-    notifiers.channels(FILE)
+    notifiers.channels(FILE if channel == "papers" else LOG)
     await notifiers.start()
     await settled(bus, sequence)
     (record,) = await session.last("sent.*")
-    assert (record.kind, record.body["state"]) == (Kind.DELIVERY, "unknown")
-    assert "cannot be read" in record.body["error"]
-    assert not (tmp_path / "papers.jsonl").exists()
-
-
-class Letterbox:
-    """A receiver that takes its time, and knows no ids."""
-
-    deduplicates: ClassVar[bool] = False
-
-    def __init__(self) -> None:
-        self.taken: list[str] = []
-        self.opens = asyncio.Event()
-
-    async def send(self, delivery_id: str, notice: Notice) -> None:
-        del notice
-        self.taken.append(delivery_id)
-        await self.opens.wait()
-
-    async def arrived(self, delivery_id: str) -> bool | None:
-        del delivery_id
-        return None
-
-    async def close(self) -> None:
-        pass
-
-
-async def test_what_is_called_for_again_while_it_goes_out_goes_out_once_and_is_known_to(
-    bus: Bus, session: ScriptedSession, tmp_path: Path
-) -> None:
-    """A record that comes again, and its dead letter that is taken up, may meet in one process."""
-    file, box = tmp_path / "notify.toml", Letterbox()
-    file.write_text(LOG)
-    [route] = routes.load(file)
-    context = make_context(bus, "notifier", "notifier-1", EverybodyIsDead(), notify=file)
-    sender = make_sender(context, route, box)
-    await session.acquire()
-    page = await bus.range("JOURNAL_0", "aw.journal.0.*.*.p.anchor", await session.end("failed"), limit=1)
-    notice = read_notice(page.messages[0])
-    assert notice is not None
-    going_out = asyncio.create_task(sender.deliver(notice, first=True))
-
-    async def taken() -> bool:
-        return bool(box.taken)
-
-    await eventually(taken)
-    assert isinstance(await sender.deliver(notice, first=False), RetryIn), "it is to be asked for later"
-    box.opens.set()
-    assert await going_out == Done()
-    assert await sender.deliver(notice, first=False) == Done()
-    (record,) = await session.last("sent.*")
-    assert record.body["state"] == "sent"
-    assert len(box.taken) == 1
+    assert (record.kind, record.body["state"]) == (Kind.DELIVERY, ends)
+    assert channel == "log" or lines(tmp_path) == [id_]

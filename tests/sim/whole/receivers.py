@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Literal
 
+from anchorwatch.core.tools import EffectClass
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.testing.checks import Arrivals
 from anchorwatch_notifier import main as notifier
@@ -22,6 +23,7 @@ Trouble = Literal["late", "busy", "broken", "lost_answer"]
 TROUBLES: tuple[Trouble, ...] = ("late", "busy", "broken", "lost_answer")
 HOOK, BOOK, TALK = "hook", "book", "talk"
 """A receiver that takes an id once; one that can be asked whether it arrived; one that can do neither."""
+CLASSES = {HOOK: EffectClass.IDEMPOTENT, BOOK: EffectClass.RECONCILABLE, TALK: EffectClass.IRREVERSIBLE}
 
 
 class Receivers:
@@ -57,7 +59,8 @@ class ReceiverChannel(Channel):
     """A way to one receiver."""
 
     def __init__(self, name: str, receivers: Receivers) -> None:
-        self.deduplicates = name == HOOK
+        self.effect_class = CLASSES[name]
+        self.rejects_used_id = name != TALK
         self._name = name
         self._receivers = receivers
 
@@ -81,7 +84,7 @@ class ReceiverChannel(Channel):
         if trouble == "late":
             await asyncio.sleep(1.0)
         await running()
-        if trouble == "lost_answer" and self.deduplicates:
+        if trouble == "lost_answer" and self._name == HOOK:
             raise NotSent("no answer")
 
     def _arrive(self, delivery_id: str, arrived: asyncio.Future[None]) -> None:
