@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 from anchorwatch.bus.port import Bus, Expect, Message
 from anchorwatch.codec import decode, encode
-from anchorwatch.core.errors import Fenced, IdempotencyConflict, Refused, TurnNotActive
+from anchorwatch.core.errors import Fenced, IdempotencyConflict, Refused, TurnNotActive, Unavailable
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.core.session import SessionState
@@ -162,7 +162,7 @@ async def test_what_is_to_stand_with_an_order_stands_or_falls_with_it(desk: Desk
     assert (await desk.subjects())[-3:] == ["p.anchor", "ctl.c-one", "in.canary-1"]
     await desk.do(Control(Kind.RESUMED, "ada", 2_100))
     before = await desk.subjects()
-    with pytest.raises(Fenced):
+    with pytest.raises(Unavailable, match="changed by other writers"):
         await ask("two")
     assert await desk.subjects() == before
 

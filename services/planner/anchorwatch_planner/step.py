@@ -8,7 +8,7 @@ committed. Then the call is cancelled, which closes its connection, so that nobo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -24,11 +24,12 @@ from anchorwatch.core.session.apply import asked
 from anchorwatch.core.session.commands import CommitStep, EndTurn, PlannedCall
 from anchorwatch.core.session.cycling import CIRCLES_MAX, circles
 from anchorwatch.core.session.decide import decide
-from anchorwatch.core.session.events import StepHead
+from anchorwatch.core.session.events import PlannerEvent, StepHead
 from anchorwatch.core.session.outcome import judge
 from anchorwatch.core.session.state import SeenObservation, Turn
 from anchorwatch.core.tools import Risk
 from anchorwatch.edges import Edge, around
+from anchorwatch.journal.register import Register
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.models.port import ContextOverflow, ModelUnavailable
 from anchorwatch.service.context import Clock
@@ -46,7 +47,6 @@ from anchorwatch_planner.decision import (
 from anchorwatch_planner.fitting import OverBudget
 from anchorwatch_planner.runtimes import AgentRuntime, Bounds
 
-REBASES_MAX = 5
 OBSERVATION_CHARS_MAX = 16_000
 CUT = " [cut: the answer reached its limit of tokens]"
 
@@ -296,14 +296,18 @@ class StepRunner:
     ) -> SessionState:
         """Commit. If a control wrote first and this process still holds the turn, decide again on the new state."""
         edge = Edge.PLANNER_STEP_BEFORE if isinstance(command, CommitStep) else Edge.PLANNER_END_BEFORE
-        for _ in range(REBASES_MAX):
-            events = decide(state, command)
-            try:
-                with around(edge):
-                    return await self._sessions.append(ref, state, events, self._clock.now_ms())
-            except Fenced:
-                state = await self._sessions.load(ref, state.head, state)
-        raise Fenced(f"{ref} is being written by other processes")
+        known, fenced = state, False
+
+        async def load() -> SessionState:
+            return await self._sessions.load(ref, known.head, known) if fenced else known
+
+        async def append(before: SessionState, events: Sequence[PlannerEvent]) -> SessionState:
+            nonlocal known, fenced
+            known, fenced = before, True
+            with around(edge):
+                return await self._sessions.append(ref, before, events, self._clock.now_ms())
+
+        return await Register(str(ref), load, append).change(lambda before: decide(before, command))
 
 
 def shortened(observation: Observation) -> Observation:

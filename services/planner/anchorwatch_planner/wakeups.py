@@ -13,9 +13,10 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from anchorwatch.bus.port import Bus, Expect, Message, Schedule, WrongLastSequence
-from anchorwatch.core.errors import Unavailable
+from anchorwatch.core.errors import Fenced
 from anchorwatch.core.names import SessionRef
 from anchorwatch.edges import Edge, around
+from anchorwatch.journal.register import Register
 from anchorwatch.service.context import Clock
 from anchorwatch.topology.streams import TICKS
 from anchorwatch.topology.subjects import SLOT_FIRED, SLOT_SCHEDULE, SessionSubjects
@@ -23,7 +24,6 @@ from anchorwatch.topology.subjects import SLOT_FIRED, SLOT_SCHEDULE, SessionSubj
 KNOWN_MAX = 4096
 TRUST_S_MAX = 60.0
 """Another planner may take the tick, and a clock may be set: a timer that was seen is trusted no longer than this."""
-ATTEMPTS_MAX = 8
 CLOCKS_MS_MAX = 1_000
 """Clocks that differ by less count as equal."""
 
@@ -46,6 +46,14 @@ def timer_of_schedule(shard: str, workspace: str, name: str) -> WakeupTimer:
     """The timer of a schedule that a person made."""
     tokens = {"shard": shard, "workspace": workspace, "name": name}
     return WakeupTimer(SLOT_SCHEDULE.at(**tokens), SLOT_FIRED.at(**tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class _Current:
+    """The instant of a timer as the server has it, and the sequence of its message; 0: there is none."""
+
+    at_ms: int = 0
+    sequence: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,37 +92,41 @@ class WakeupTimers:
         known = self._known.get(timer)
         if known and known.at_ms <= at_ms and asyncio.get_running_loop().time() < known.until_s:
             return
-        for _ in range(ATTEMPTS_MAX):
-            current_ms, sequence = await self._current(timer.subject)
-            if self._clock.now_ms() < current_ms <= at_ms:
-                self._remember(timer, current_ms)
-                return
+
+        async def load() -> _Current:
+            return await self._current(timer.subject)
+
+        async def store(current: _Current, wanted_ms: int) -> _Current:
             message = Message(
                 timer.subject,
-                json.dumps({"at_ms": at_ms}).encode(),
-                expect=Expect(timer.subject, sequence),
-                schedule=Schedule(self._server_ms(at_ms), timer.target),
+                json.dumps({"at_ms": wanted_ms}).encode(),
+                expect=Expect(timer.subject, current.sequence),
+                schedule=Schedule(self._server_ms(wanted_ms), timer.target),
             )
             try:
                 with around(Edge.PLANNER_SCHEDULE_BEFORE):
-                    await self._bus.publish(message)
+                    ack = await self._bus.publish(message)
             except WrongLastSequence:
-                continue
-            self._remember(timer, at_ms)
-            return
-        raise Unavailable(f"{timer.subject} is being written by other planners")
+                raise Fenced(f"{timer.subject} was written by another planner") from None
+            return _Current(wanted_ms, ack.sequence)
+
+        def decide(current: _Current) -> int | None:
+            return None if self._clock.now_ms() < current.at_ms <= at_ms else at_ms
+
+        after = await Register(timer.subject, load, store).change(decide)
+        self._remember(timer, after.at_ms)
 
     def _server_ms(self, at_ms: int) -> int:
         """The instant on the server's clock, corrected by the lead that the last tick showed."""
         fresh = asyncio.get_running_loop().time() < self._ahead_until_s
         return at_ms + self._ahead_ms if fresh else at_ms
 
-    async def _current(self, subject: str) -> tuple[int, int]:
+    async def _current(self, subject: str) -> _Current:
         page = await self._bus.last(TICKS, [subject])
         if not page.messages:
-            return 0, 0
+            return _Current()
         stored = page.messages[0]
-        return int(json.loads(stored.payload)["at_ms"]), stored.sequence
+        return _Current(int(json.loads(stored.payload)["at_ms"]), stored.sequence)
 
     def _remember(self, timer: WakeupTimer, at_ms: int) -> None:
         # This process's clock may be set back: then the instant is in the future again, though the tick has arrived.

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 
 from anchorwatch.bus.port import Bus, Expect, Stored
 from anchorwatch.codec import decode, encode
-from anchorwatch.core.errors import Damaged, Fenced, Unavailable
+from anchorwatch.core.errors import Damaged
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.journal.commit import Committer, Write
+from anchorwatch.journal.register import Register
 from anchorwatch.topology.subjects import BLOCK
 
 _DIGEST_CHARS = 26
-_RACES_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +97,17 @@ class BlockJournal:
         Raises:
             Unavailable: not confirmed in time; asking again is safe. Damaged.
         """
-        block = await self.read(resource)
-        for _ in range(_RACES_MAX):
-            if any(each.is_of(effect) for each in block.entries):
-                return
-            wanted = replace(block, entries=(*block.entries, effect))
-            try:
-                await self._write(resource, wanted, at_ms)
-                return
-            except Fenced:
-                block = await self.read(resource)
-        raise Unavailable(f"the register of {resource.name[:80]} is being written by others")
+
+        def with_effect(block: Block) -> tuple[Entry, ...] | None:
+            entered = any(each.is_of(effect) for each in block.entries)
+            return None if entered else (*block.entries, effect)
+
+        async def write(block: Block, effects: tuple[Entry, ...]) -> Block:
+            await self.enter_only(resource, block, effects, at_ms)
+            return replace(block, entries=effects)
+
+        name = f"the register of {resource.name[:80]}"
+        await Register(name, partial(self.read, resource), write).change(with_effect)
 
     async def enter_only(
         self, resource: Resource, block: Block, effects: tuple[Entry, ...], at_ms: int
@@ -116,7 +117,14 @@ class BlockJournal:
         Raises:
             Fenced: it says something else by now. Unavailable.
         """
-        await self._write(resource, replace(block, entries=effects), at_ms)
+        rows = [
+            [each.session, each.call.run, each.call.step, each.call.n, each.pool, each.attempt]
+            for each in effects
+        ]
+        body = {"pack": resource.pack, "resource": resource.name, "effects": rows}
+        payload, _ = encode(Record(Kind.BLOCK, at_ms, self._writer, body))
+        fence = Expect(resource.subject, block.head)
+        await self._committer.commit([Write(resource.subject, payload)], fence)
 
     async def read(self, resource: Resource) -> Block:
         """What the register says. An old answer does no harm: the fence of the next write tells.
@@ -126,13 +134,3 @@ class BlockJournal:
         """
         page = await self._bus.last(self._committer.stream, [resource.subject])
         return read_block(page.messages[0]) if page.messages else Block()
-
-    async def _write(self, resource: Resource, block: Block, at_ms: int) -> None:
-        effects = [
-            [each.session, each.call.run, each.call.step, each.call.n, each.pool, each.attempt]
-            for each in block.entries
-        ]
-        body = {"pack": resource.pack, "resource": resource.name, "effects": effects}
-        payload, _ = encode(Record(Kind.BLOCK, at_ms, self._writer, body))
-        fence = Expect(resource.subject, block.head)
-        await self._committer.commit([Write(resource.subject, payload)], fence)

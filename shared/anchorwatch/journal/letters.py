@@ -12,16 +12,16 @@ from typing import Any, get_args
 
 from anchorwatch.bus.port import Bus, Expect, Stored
 from anchorwatch.codec import decode, encode
-from anchorwatch.core.errors import Damaged, Fenced, NotFound, Unavailable
+from anchorwatch.core.errors import Damaged, NotFound
 from anchorwatch.core.letters import Action, Address, DeadLetter, Fault, LetterState
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.commit import Committer, Write
 from anchorwatch.journal.reading import newest
+from anchorwatch.journal.register import Register
 from anchorwatch.topology.streams import DEAD
 from anchorwatch.topology.subjects import DEAD_LETTER
 
-CHANGE_ATTEMPTS_MAX = 20
 SUSPECTED_TTL_S = 24 * 3600
 DONE_TTL_S = 30 * 24 * 3600
 _TTL_S: Mapping[LetterState, int] = {"suspected": SUSPECTED_TTL_S, "done": DONE_TTL_S}
@@ -101,16 +101,15 @@ class LetterJournal:
         Raises:
             Unavailable, and whatever ``change`` raises.
         """
-        for _ in range(CHANGE_ATTEMPTS_MAX):
-            filed = await self.load(address.workspace, address.service, address.id)
-            after = change(filed.letter)
-            if after is None:
-                return filed
-            try:
-                return await self.write(after, filed.head, at_ms)
-            except Fenced:
-                continue
-        raise Unavailable(f"letter {address.letter_id} is being written by others")
+
+        async def load() -> Filed:
+            return await self.load(address.workspace, address.service, address.id)
+
+        async def write(filed: Filed, letter: DeadLetter) -> Filed:
+            return await self.write(letter, filed.head, at_ms)
+
+        register = Register(f"letter {address.letter_id}", load, write)
+        return await register.change(lambda filed: change(filed.letter))
 
 
 def read_letter(stored: Stored) -> Filed:

@@ -7,16 +7,13 @@ record. So whoever asks again finds the receipt, and what was done directly befo
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from anchorwatch.bus.port import Bus, Expect, Stored
 from anchorwatch.codec import decode, encode
 from anchorwatch.core.errors import (
-    Conflict,
     Damaged,
-    Fenced,
     IdempotencyConflict,
-    NotFound,
-    Refused,
     Unavailable,
 )
 from anchorwatch.core.records import Kind, Record
@@ -24,11 +21,18 @@ from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
 from anchorwatch.journal.lanes import Lanes
 from anchorwatch.journal.orders import Asked
 from anchorwatch.journal.reading import STALE_ATTEMPTS_MAX, newest
-
-RACES_LOST_MAX = 8
+from anchorwatch.journal.register import REFUSALS, Register
 
 Change = Callable[[Stored | None], Record]
 """What the register is to hold, given what stands there; raises where the order cannot be carried out."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The record of a register, if it has one; of an order that was carried out before, its own record."""
+
+    stored: Stored | None
+    replayed: bool = False
 
 
 class OrderedRegisters:
@@ -45,7 +49,7 @@ class OrderedRegisters:
         """Change the register once: (its record, whether the same request had done so before).
 
         Raises:
-            IdempotencyConflict: the key was used for another request. Fenced: others wrote first each time. Unavailable.
+            IdempotencyConflict: the key was used for another request. Unavailable.
             And whatever ``change`` raises; then nothing was done.
         """
         async with self._lanes.turn(subject, deadline_s):
@@ -55,20 +59,28 @@ class OrderedRegisters:
         self, subjects: tuple[str, str], asked: Asked, change: Change, deadline_s: float
     ) -> tuple[Stored, bool]:
         subject, receipt = subjects
-        for _ in range(RACES_LOST_MAX):
+
+        async def load() -> _Found:
             found = await newest(self._bus, self._committer.stream, [subject, receipt])
             if receipt in found:
-                return await self._before(subject, found[receipt], asked), True
-            try:
-                return await self._write(subjects, found.get(subject), asked, change, deadline_s), False
-            except Fenced:
-                continue
-            except (Refused, NotFound, Conflict):
-                # What refuses it may be this very request, sent twice at once, and carried out since it was looked for.
-                if (given := await self._given(receipt)) is not None:
-                    return await self._before(subject, given, asked), True
+                return _Found(await self._before(subject, found[receipt], asked), replayed=True)
+            return _Found(found.get(subject))
+
+        async def write(found: _Found, record: Record) -> _Found:
+            return _Found(await self._write(subjects, found.stored, asked, record, deadline_s))
+
+        def decide(found: _Found) -> Record | None:
+            return None if found.replayed else change(found.stored)
+
+        try:
+            after = await Register(subject, load, write).change(decide)
+        except REFUSALS:
+            # What refuses it may be this very request, sent twice at once, and carried out since it was looked for.
+            after = await load()
+            if not after.replayed:
                 raise
-        raise Fenced(f"{subject} is being written by others")
+        assert after.stored is not None  # noqa: S101 - an order always writes
+        return after.stored, after.replayed
 
     async def was_ordered(self, receipt: str) -> bool:
         """Whether an order under this receipt was carried out.
@@ -84,19 +96,18 @@ class OrderedRegisters:
     async def _write(
         self,
         subjects: tuple[str, str],
-        standing: Stored | None,
+        before: Stored | None,
         asked: Asked,
-        change: Change,
+        record: Record,
         deadline_s: float,
     ) -> Stored:
         subject, receipt = subjects
-        record = change(standing)
         said, _ = encode(record)
         proof = {"by": asked.by, "body_sha256": asked.body_sha256}
         given, _ = encode(Record(Kind.CONTROL, record.at_ms, record.writer, proof))
         last = await self._committer.commit(
             [Write(subject, said), Write(receipt, given, Expect(receipt, 0))],
-            Expect(subject, standing.sequence if standing else 0),
+            Expect(subject, before.sequence if before else 0),
             deadline_s,
         )
         return Stored(subject, last - 1, record.at_ms, said)

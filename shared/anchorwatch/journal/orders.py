@@ -13,13 +13,10 @@ from typing import Any
 from anchorwatch.bus.port import Bus, Expect, Stored
 from anchorwatch.codec import decode, encode
 from anchorwatch.core.errors import (
-    BadInput,
     Damaged,
     Fenced,
     IdempotencyConflict,
     NewerSchema,
-    NotFound,
-    Refused,
     SessionQuarantined,
     Unavailable,
 )
@@ -33,10 +30,10 @@ from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
 from anchorwatch.journal.lanes import Lanes
 from anchorwatch.journal.mapping import input_body, read_session_record
 from anchorwatch.journal.reading import STALE_ATTEMPTS_MAX, newest
+from anchorwatch.journal.register import REFUSALS, Register
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.topology.subjects import SessionSubjects
 
-RACES_LOST_MAX = 16
 CANARY = "canary"
 
 
@@ -86,7 +83,7 @@ class OrderJournal:
 
         Raises:
             Refused, NotFound and the others of `decide`: nothing was done. IdempotencyConflict: the key was used for
-            another request. Fenced: others wrote first each time. Unavailable: not known; asking again is safe.
+            another request. Unavailable: not known; asking again is safe.
         """
         async with self._lanes.turn(ref, deadline_s):
             return await self._carry_out(ref, asked, order, also, deadline_s)
@@ -99,36 +96,42 @@ class OrderJournal:
         also: Callable[[AnchorChanged], Sequence[Write]],
         deadline_s: float,
     ) -> Done:
-        at_least = 0
-        for _ in range(RACES_LOST_MAX):
-            found = await self.find(ref, asked)
-            if found is not None:
-                return found
-            state = await self._load(ref, at_least)
-            try:
-                wanted = order(state)
-                change = _only(decide(state, wanted))
-            except (Refused, NotFound, BadInput):
-                # An answer that lags must not refuse what the session allows by now.
-                at_least = await self._sessions.newest(ref)
-                if state.read_through >= at_least:
-                    # What refuses it may be this very request, sent twice at once, and carried out since it was looked for.
-                    if (found := await self._find_newest(ref, asked)) is not None:
-                        return found
-                    raise
-                continue
+        newest_head = 0
+
+        async def load() -> Done | SessionState:
+            return await self.find(ref, asked) or await self._load(ref, newest_head)
+
+        def change_of(found: Done | SessionState) -> AnchorChanged | None:
+            return None if isinstance(found, Done) else _only(decide(found, order(found)))
+
+        async def write(found: Done | SessionState, change: AnchorChanged) -> Done | SessionState:
+            assert isinstance(found, SessionState)  # noqa: S101 - of what was done before there is no change
+            nonlocal newest_head
             receipt = {"by": asked.by, "body_sha256": asked.body_sha256}
             try:
                 state = await self._sessions.append(
-                    ref, state, [change], wanted.at_ms, deadline_s, receipt=receipt, also=also(change)
+                    ref, found, [change], change.at_ms, deadline_s, receipt=receipt, also=also(change)
                 )
             except Fenced:
-                at_least = await self._sessions.newest(ref)
-                continue
+                newest_head = await self._sessions.newest(ref)
+                raise
             return Done(state.head, change, replayed=False, state=state)
-        raise Fenced(
-            f"the session {ref.session} is being written by others all the time", hint="pause it first"
-        )
+
+        async def is_newest(found: Done | SessionState) -> bool:
+            nonlocal newest_head
+            newest_head = await self._sessions.newest(ref)
+            return isinstance(found, Done) or found.read_through >= newest_head
+
+        register = Register(f"the session {ref.session}", load, write, is_newest)
+        try:
+            done = await register.change(change_of)
+        except REFUSALS:
+            # What refuses it may be this very request, sent twice at once, and carried out since it was looked for.
+            if (found := await self._find_newest(ref, asked)) is None:
+                raise
+            done = found
+        assert isinstance(done, Done)  # noqa: S101 - an order always changes the anchor
+        return done
 
     async def _load(self, ref: SessionRef, at_least: int) -> SessionState:
         try:

@@ -17,15 +17,15 @@ from dataclasses import dataclass, field
 
 from anchorwatch.bus.port import Bus, KeyExists, KeyValue, Stored
 from anchorwatch.core.agents import AgentSpec
-from anchorwatch.core.errors import BadInput, Damaged, NotFound, Unavailable
+from anchorwatch.core.errors import BadInput, Damaged, Fenced, NotFound, Unavailable
 from anchorwatch.core.names import SessionRef, check_name
 from anchorwatch.edges import Edge, reached
+from anchorwatch.journal.register import Register
 from anchorwatch.packs import registry
 from anchorwatch.packs.port import Pack
 from anchorwatch.topology.streams import AGENTS_BUCKET, bucket_stream
 from anchorwatch.topology.subjects import KEY_ALL, matches
 
-APPLY_ATTEMPTS_MAX = 20
 STALE_ATTEMPTS_MAX = 20
 _DELETED = frozenset({"DEL", "PURGE"})
 
@@ -36,6 +36,15 @@ class _Known:
 
     versions: dict[str, int] = field(default_factory=dict)
     bindings: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Current:
+    """The current definition of an agent, and the revision of the key that names its version; version 0: none."""
+
+    spec: AgentSpec | None = None
+    version: int = 0
+    revision: int = 0
 
 
 class AgentDirectory:
@@ -167,33 +176,44 @@ class AgentDirectory:
         check_name(workspace, "workspace name")
         self.check(spec)
         pointer_key = f"agent.{workspace}.{spec.name}"
-        for _ in range(APPLY_ATTEMPTS_MAX):
+
+        async def load() -> _Current:
             pointer = await self._bucket.get(pointer_key)
-            current = _version_of(pointer.value) if pointer else 0
-            if current:
-                standing = await self._pointed_at(workspace, spec.name, current)
-                if standing == spec.model_copy(update={"version": current}):
-                    return standing
-            new = spec.model_copy(update={"version": current + 1})
+            if pointer is None:
+                return _Current()
+            version = _version_of(pointer.value)
+            return _Current(await self._pointed_at(workspace, spec.name, version), version, pointer.revision)
+
+        def decide(current: _Current) -> AgentSpec | None:
+            if current.spec == spec.model_copy(update={"version": current.version}):
+                return None
+            return spec.model_copy(update={"version": current.version + 1})
+
+        async def write(current: _Current, wanted: AgentSpec) -> _Current:
+            new = wanted
             try:
                 reached(Edge.GATEWAY_AGENT_BEFORE)
                 await self._bucket.create(f"{pointer_key}.{new.version}", new.model_dump_json().encode())
             except KeyExists:
-                # Somebody wrote this version, and may have died before it counted: let it count, and look again.
-                new = await self._pointed_at(workspace, spec.name, current + 1)
+                # Another process wrote this version, and may have died before it became current: make it current first.
+                new = await self._pointed_at(workspace, spec.name, wanted.version)
+            value = json.dumps({"version": new.version}).encode()
             try:
-                value = json.dumps({"version": new.version}).encode()
                 reached(Edge.GATEWAY_AGENT_POINTER_BEFORE)
-                if pointer is None:
-                    await self._bucket.create(pointer_key, value)
+                if current.spec is None:
+                    revision = await self._bucket.create(pointer_key, value)
                 else:
-                    await self._bucket.update(pointer_key, value, pointer.revision)
+                    revision = await self._bucket.update(pointer_key, value, current.revision)
                 reached(Edge.GATEWAY_AGENT_AFTER)
             except KeyExists:
-                continue
-            if new == spec.model_copy(update={"version": new.version}):
-                return new
-        raise Unavailable(f"agent {spec.name!r} is being changed by others all the time", hint="try again")
+                raise Fenced(f"agent {spec.name!r} was changed by another process") from None
+            if new != wanted:
+                raise Fenced(f"agent {spec.name!r} was changed by another process")
+            return _Current(new, new.version, revision)
+
+        after = await Register(f"agent {spec.name!r}", load, write).change(decide)
+        assert after.spec is not None  # noqa: S101 - it was written, or was so before
+        return after.spec
 
     async def bind(self, ref: SessionRef, agent: str) -> None:
         """Let the session belong to ``agent`` (a name): it gets the events that the agent subscribes to."""
