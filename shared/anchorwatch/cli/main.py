@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.metadata import entry_points
 
@@ -50,6 +50,12 @@ def build() -> typer.Typer:
     return APP
 
 
+@functools.cache
+def _command() -> Callable[..., object]:
+    """The program, compiled: typer would compile it again for each call, which takes a tenth of a second."""
+    return typer.main.get_command(build())
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run a verb; returns the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
@@ -64,10 +70,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     if not words and COMPLETION not in os.environ:
-        build()(["--help"], prog_name=PROGRAM, standalone_mode=False)
+        _command()(["--help"], prog_name=PROGRAM, standalone_mode=False)
         return USAGE
     try:
-        result = build()(words, prog_name=PROGRAM, standalone_mode=False)
+        result = _command()(words, prog_name=PROGRAM, standalone_mode=False)
         # Flushed here, where a closed pipe can be distinguished from a failure.
         sys.stdout.flush()
     except AnchorWatchError as error:
