@@ -30,7 +30,7 @@ NOUNS = (
     "effects",
     "events",
     "models",
-    "journal_verbs",
+    "journal",
     "dead_letters",
     "installation",
 )

@@ -59,6 +59,13 @@ FOUND = {"session": "fleet", "whole": False, "runs": False, "status": "quarantin
          "through": 90, "findings": [FINDING], "repairs": [{"sequence": 99, "at": AT, "by": "ann", "note": "disk"}]}  # fmt: skip
 PLAN = {"session": "fleet", "plan": "ab", "behind": 90, "status": "quarantined", "restarts": True, "ends_turn": "turn_1",
         "run_id": 7, "anchor_of": 88, "unclear": ["fleet/7.1.1"], "remedies": [FINDING]}  # fmt: skip
+LOSS: dict[str, Any] = {
+    "held": True, "plan": "ab", "accepted": None, "sessions": [{"session": "fleet", "workspace": "default"}],
+    "sessions_gone": [{"session": "night", "workspace": "default"}],
+    "gaps": [{"first": 5, "through": 9, "found_by": "memory", "end_known": False, "unlisted": 2, "records": [
+        {"sequence": 5, "workspace": "default", "session": "fleet", "register": "p.log",
+         "command": {"tool": "launch", "resource": "yard"}}]}],
+}  # fmt: skip
 DECIDED = {"calls": [{"tool": "launch", "arguments": {"count": 2}}], "text": "two more"}
 STEPS = [{"step": 1, "model": "small", "same": False, "why_not": "the template changed", "decided": DECIDED,
           "other": {"model": "rules", "calls": [], "text": ""}}]  # fmt: skip
@@ -184,6 +191,8 @@ CASES = (
     Case("models list", {"GET /api/models": page(MODEL, {"name": "large", "agents": ["a", "b"], "problem": "unknown"})}),
     Case("journal verify fleet", {f"GET {PATH}/verify": FOUND}, 1),
     Case("repair fleet --yes", {f"GET {PATH}/repair": PLAN, f"POST {PATH}/repair": {"by": "ada", "sequence": 92}}),
+    Case("journal accept --yes", {"GET /api/journal": LOSS,
+                                  "POST /api/journal/accept": {"by": "ada", "sequence": 92, "left": 0}}),
     Case("dead-letters list", {"GET /api/dead-letters": page(LETTER)}),
     Case("dead-letters show observer-events-7", {"GET /api/dead-letters/observer-events-7": LETTER}),
     Case("dead-letters retry observer-events-7", {"POST /api/dead-letters/observer-events-7/retry": LETTER}),

@@ -1,19 +1,89 @@
-"""Damage of a session's journal, and its repair, as text."""
+"""Verbs on the journal: verify that of a session, repair it, accept a loss of its end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from anchorwatch.cli.render import Output, local_time, one_line
+import typer
 
-Row = Mapping[str, Any]
+from anchorwatch.cli.render import Output, Row, local_time, one_line
+from anchorwatch.cli.verb import APP, Cli, DryRun, Note, Session, Yes, confirm, noun, session_path, verb
+from anchorwatch.core.errors import Refused
+
+DAMAGED = 1
+
+JOURNAL = noun(APP, "journal", "Verify a session's journal, or accept a loss.")
 
 
-def show_examination(found: Row) -> None:
+@verb(JOURNAL)
+def verify(cli: Cli, session: Session) -> int:
+    """Check every record of a session; exit 1 on damage that is not accepted."""
+    found = cli.api.get(session_path(session, "verify"))
+    if cli.as_json:
+        cli.json(found)
+    else:
+        _show_examination(found)
+    return 0 if found["whole"] else DAMAGED
+
+
+@verb(JOURNAL)
+def accept(cli: Cli, *, dry_run: DryRun = False, yes: Yes = False, note: Note = "") -> None:
+    """List what the journal lost at its end, ask, and accept it."""
+    loss: dict[str, Any] = cli.api.get("/api/journal")
+    if not cli.as_json:
+        _show_loss(loss)
+    if dry_run or not loss["held"]:
+        if cli.as_json:
+            cli.json(loss)
+        return
+    if not yes:
+        _confirm("Accept this loss?")
+    body, done = {"plan": loss["plan"], "note": note}, {"left": 1}
+    while done["left"]:
+        # Each request repairs as many sessions as one may take.
+        done = cli.api.post("/api/journal/accept", body)
+    cli.say(
+        done,
+        f"loss accepted by {done['by']} (journal sequence {done['sequence']}); turns and commands start again",
+    )
+
+
+@verb(APP)
+def repair(cli: Cli, session: Session, *, dry_run: DryRun = False, yes: Yes = False, note: Note = "") -> None:
+    """Show the repair of a damaged journal, ask, and carry it out."""
+    path = session_path(session, "repair")
+    plan: dict[str, Any] = cli.api.get(path)
+    if dry_run and cli.as_json:
+        cli.json(plan)
+        return
+    if not cli.as_json:
+        _show_plan(plan)
+    if dry_run:
+        return
+    if not yes:
+        _confirm(f"Repair {session} as shown?")
+    done = cli.api.post(path, {"plan": plan["plan"], "note": note})
+    cli.say(done, f"{session} repaired by {done['by']} (journal sequence {done['sequence']})")
+
+
+def _confirm(question: str) -> None:
+    """Ask a person at a terminal: an answer from a pipe does not count.
+
+    Raises:
+        Refused: there is no terminal, or the answer was no.
+    """
+    if not typer.get_text_stream("stdin").isatty():
+        raise Refused("a person must confirm this", hint="look with --dry-run, then give --yes")
+    confirm(question)
+
+
+# ------------------------------------------------------------ as text
+
+
+def _show_examination(found: Row) -> None:
     """Print each finding with its consequence, each repair, and a summary."""
     for finding in found["findings"]:
-        show_finding(finding)
+        _show_finding(finding)
         accepted = finding["accepted_at"]
         Output.lines(
             f"    {finding['consequence']}" + (f"; accepted by the repair at {accepted}" if accepted else "")
@@ -23,10 +93,10 @@ def show_examination(found: Row) -> None:
         Output.lines(
             f"repaired at {repair['sequence']} by {one_line(repair['by'])}, {local_time(repair['at'])}{note}"
         )
-    Output.lines(summary(found))
+    Output.lines(_summary(found))
 
 
-def show_finding(finding: Row) -> None:
+def _show_finding(finding: Row) -> None:
     """Print a finding: its place and what is wrong."""
     first, through = finding["sequence"], finding["through"]
     where = f"sequence {first}" if first == through else f"sequences {first} to {through}"
@@ -34,7 +104,7 @@ def show_finding(finding: Row) -> None:
     Output.lines(f"{where}{register}: {finding['trouble']}: {one_line(finding['what'])}")
 
 
-def summary(found: Row) -> str:
+def _summary(found: Row) -> str:
     """One line on the state of the journal."""
     session, records = found["session"], found["records"]
     left = sum(finding["accepted_at"] is None for finding in found["findings"])
@@ -51,10 +121,10 @@ def summary(found: Row) -> str:
     return f"{session}: {records} records, whole{state}"
 
 
-def show_plan(plan: Row) -> None:
+def _show_plan(plan: Row) -> None:
     """Print the effect of a repair: on each finding, then on the session."""
     for remedy in plan["remedies"]:
-        show_finding(remedy)
+        _show_finding(remedy)
         Output.lines(f"    {remedy['meaning']}")
     if not plan["restarts"]:
         Output.lines(f"{plan['session']} runs; the repair only records what is accepted")
@@ -71,7 +141,7 @@ def show_plan(plan: Row) -> None:
     )
 
 
-def show_loss(loss: Row) -> None:
+def _show_loss(loss: Row) -> None:
     """What the journal lost at its end, whom it concerns, and what accepting it means."""
     if not loss["held"]:
         if accepted := loss["accepted"]:
@@ -79,21 +149,21 @@ def show_loss(loss: Row) -> None:
         Output.lines("nothing is held: the journal has no loss that waits to be accepted")
         return
     for gap in loss["gaps"]:
-        end = "" if gap["end_known"] else "; how far it reached beyond is not known"
+        end = "" if gap["end_known"] else "; its end is unknown"
         Output.lines(
             f"sequences {gap['first']} to {gap['through']} are lost, found by {gap['found_by']}{end}"
         )
         for record in gap["records"]:
             Output.lines(f"    {_lost(record)}")
         if gap["unlisted"]:
-            Output.lines(f"    of {gap['unlisted']} of them nothing is known")
+            Output.lines(f"    {gap['unlisted']} of them are unknown")
     for each in loss["sessions"]:
         Output.lines(
             f"{each['session']} ({each['workspace']}) may have lost records: its turn ends failed, and what it may"
         )
         Output.lines("    have begun is unknown; inputs that such a turn may have taken are not run again")
     for each in loss["sessions_gone"]:
-        Output.lines(f"{each['session']} ({each['workspace']}) is gone: it was made there")
+        Output.lines(f"{each['session']} ({each['workspace']}) is lost: it was created there")
 
 
 def _lost(record: Row) -> str:
