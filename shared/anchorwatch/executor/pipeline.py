@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from random import Random
 
 import structlog
 
@@ -52,6 +53,7 @@ from anchorwatch.core.effect.state import Owner, Released
 from anchorwatch.core.errors import Damaged, Fenced, NotFound, Unavailable
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.policy import Verdict
+from anchorwatch.core.times import backoff_s
 from anchorwatch.core.tools import EffectClass
 from anchorwatch.edges import Edge, around
 from anchorwatch.executor.admission import admit, observe
@@ -115,6 +117,7 @@ class Executor:
     clock: Clock
     me: Owner
     heartbeat_s: float
+    random: Random
     log: structlog.stdlib.BoundLogger
     begun: set[tuple[SessionRef, CallId]] = field(default_factory=set)
 
@@ -212,7 +215,7 @@ async def judge(ctx: Executor, job: Job, effect: EffectState) -> Judged | Stop:
 
 def _wait_for(ctx: Executor, job: Job, on: str) -> RetryIn:
     ctx.log.debug("command.waiting", call=str(job), reason=f"{on} has no outcome yet")
-    return RetryIn(min(EARLIER_S * 2.0 ** min(job.attempt - 1, 10), HOLD_S))
+    return RetryIn(backoff_s(job.attempt, EARLIER_S, HOLD_S, ctx.random.random()))
 
 
 async def _earlier_commands(ctx: Executor, job: Job, effect: EffectState) -> Clear | Waits | Blocked:

@@ -181,5 +181,6 @@ def _make_executor(
         clock=context.clock,
         me=me,
         heartbeat_s=context.settings.heartbeat_s,
+        random=context.random,
         log=context.log,
     )
