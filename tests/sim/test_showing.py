@@ -13,11 +13,17 @@ from anchorwatch.topology.subjects import RPC_PLANNER
 
 from tests.sim.test_compaction import BUDGET, ORDERS, Scene, plain_words, playing, spec, talk
 from tests.sim.test_planner import agent, mesh_test, obedient, once
+from tests.support.openapi import check_value
+
+DESCRIBED_AS = {"context": "Context", "replay": "Replayed"}
+"""The gateway passes these answers on, so its OpenAPI document describes them."""
 
 
 async def ask(mesh: SimMesh, verb: str, **params: str) -> Mapping[str, Any]:
     payload = json.dumps({"workspace": "default", "session": "s", **params}).encode()
     answer: dict[str, Any] = json.loads(await mesh.bus.request(RPC_PLANNER.at(verb=verb), payload, 10.0))
+    if "result" in answer:
+        check_value(DESCRIBED_AS[verb], answer["result"])
     return answer
 
 
@@ -86,6 +92,6 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
         shown = (await ask(mesh, "context"))["result"]
         assert shown["tokens"] > shown["budget"]
         assert "over_budget" in shown["first"]
-        assert "asked no model" in (await ask(mesh, "replay", turn="1"))["error"]["message"]
+        assert "called no model" in (await ask(mesh, "replay", turn="1"))["error"]["message"]
 
     mesh_test(1, body)

@@ -1,81 +1,117 @@
-"""The application: routes behind their guard."""
+"""The application: every route, inside the guard, with its OpenAPI description."""
 
 from __future__ import annotations
 
 from importlib.metadata import version
+from typing import Any
 
 import structlog
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Request, Security
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
 from starlette.types import ASGIApp
 
-from anchorwatch_gateway import errors
-from anchorwatch_gateway.guard import Guard
-from anchorwatch_gateway.parts import Parts
-from anchorwatch_gateway.query import refuse_unknown
-from anchorwatch_gateway.routes import (
+from anchorwatch_gateway import (
     agents,
     controls,
-    events,
-    integrity,
+    dead_letters,
+    errors,
+    inputs,
     journal,
     kill_switches,
-    letters,
-    lists,
-    models,
     operations,
+    outputs,
     schedules,
     sessions,
-    showing,
     turns,
 )
+from anchorwatch_gateway.errors import BadRequest
+from anchorwatch_gateway.guard import Guard
+from anchorwatch_gateway.parts import Parts
 
-ABOUT = """Every path below `/api` wants `Authorization: Bearer TOKEN`. Lists are pages `{data, next}`; errors are
-`{code, message, hint}`. A write is answered after the journal acknowledged it."""
+ABOUT = """Paths below `/api` need `Authorization: Bearer TOKEN`; `Anchorwatch-By` may name the caller.
+Lists are pages `{data, next}`. Errors are `{code, message, hint}`.
+A write is answered after the journal acknowledged it."""
+TAGS = [
+    {"name": "sessions", "description": "Sessions, what is sent to them, and what they did."},
+    {"name": "controls", "description": "Orders of people: pause, cancel, steer, reset, kill switches."},
+    {"name": "schedules", "description": "Cron schedules that wake sessions."},
+    {"name": "journal", "description": "Reads and repairs of the journal itself."},
+    {"name": "outputs", "description": "Effects, notifications, artifacts and memories."},
+    {"name": "dead letters", "description": "Messages that a service cannot handle."},
+    {"name": "agents", "description": "Agent definitions, and the models that agents call."},
+    {"name": "operations", "description": "Health and metrics; no token needed."},
+]
+# Described here, enforced by the guard.
+TOKEN = HTTPBearer(
+    auto_error=False, scheme_name="token", description="`anchorwatch credentials api` prints the token."
+)
 
 
 def build(parts: Parts) -> ASGIApp:
     """The ASGI application.
 
     Raises:
-        BadSettings: there is no bearer token.
+        BadSettings: no bearer token is set.
     """
     return guarded(make(parts.log), parts)
 
 
 def guarded(app: FastAPI, parts: Parts) -> ASGIApp:
-    """The application at work on these parts, behind its guard. Raises as `build`."""
+    """The application with these parts, inside its guard. Raises as `build`."""
     app.state.parts = parts
     return Guard(app, parts.token, parts.counters.count_request, parts.log)
 
 
 def make(log: structlog.stdlib.BoundLogger) -> FastAPI:
-    """The routes. To make them takes time; whoever runs many gateways one after the other may make them once."""
+    """The application without its parts. It takes time to make, and can serve one gateway after another."""
     app = FastAPI(
         title="Anchor Watch",
         description=ABOUT,
         version=version("anchorwatch"),
-        # The framework's pages load their scripts from a network that this one must not need, nor tell who looks at it.
+        # The framework's own pages load scripts from a public network.
         docs_url=None,
         redoc_url=None,
-        responses=errors.PROBLEMS,
+        openapi_tags=TAGS,
         redirect_slashes=False,
+        generate_unique_id_function=_operation_id,
     )
     errors.install(app, log)
     for module in (
         sessions,
+        inputs,
+        turns,
         controls,
         kill_switches,
         schedules,
-        turns,
-        showing,
-        integrity,
         journal,
-        events,
-        lists,
-        letters,
+        outputs,
+        dead_letters,
         agents,
-        models,
-        operations,
     ):
-        app.include_router(module.router, dependencies=[Depends(refuse_unknown)])
+        guards = [Security(TOKEN), Depends(refuse_unknown_parameters)]
+        app.include_router(module.router, dependencies=guards, responses=errors.PROBLEMS)
+    app.include_router(operations.router)
     return app
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+async def refuse_unknown_parameters(request: Request) -> None:
+    """Refuse a misspelt query parameter: ignoring a filter would return too much.
+
+    Raises:
+        BadRequest: the path has no such parameter; the hint lists its parameters.
+    """
+    given = request.query_params.keys()
+    if not given:
+        return
+    described: dict[str, Any] = request.app.openapi()["paths"][request.scope["route"].path]
+    parameters = described[request.method.lower()].get("parameters", ())
+    known = sorted(each["name"] for each in parameters if each["in"] == "query")
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        hint = f"known: {', '.join(known)}" if known else "this path takes no parameters"
+        raise BadRequest(f"unknown parameter {unknown[0][:80]!r}", hint=hint)

@@ -1,46 +1,174 @@
-"""What people order of a session: carried out once for each key, and answered with what became of it."""
+"""Orders of people about a session: pause, resume, cancel, steer, objectives, constraints, wakes, reset, delete.
+
+Each is carried out once for its idempotency key, and answered with the result.
+"""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from anchorwatch.codec import canonical_json, sha256_hex
+from anchorwatch.core.anchor import Status
 from anchorwatch.core.errors import NotFound
-from anchorwatch.core.names import SessionRef
+from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState
-from anchorwatch.core.session.commands import CHECK_IN_MS, Order, Reset
+from anchorwatch.core.session.commands import CHECK_IN_MS, ClearWakes, Direct, Order, Reset, Steer, UndoReset
+from anchorwatch.core.session.commands import Control as ControlOrder
+from anchorwatch.core.session.controls import DIRECTIVES_MAX
 from anchorwatch.core.session.preview import confirmed, preview
+from anchorwatch.core.session.state import InputKind, PastTurn
 from anchorwatch.core.session.transitions import ENDS_TURN
 from anchorwatch.core.times import iso
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.inputs import input_id
 from anchorwatch.journal.orders import Asked, Done, canary, canary_id
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel, Field, StringConstraints
 
 from anchorwatch_gateway import kill_switches
-from anchorwatch_gateway.caller import by
-from anchorwatch_gateway.late_calls import Fate, fates
+from anchorwatch_gateway.errors import CONFLICT
+from anchorwatch_gateway.guard import by
+from anchorwatch_gateway.inputs import HOLDING
+from anchorwatch_gateway.kill_switches import KillSwitch
 from anchorwatch_gateway.parts import Parts
-from anchorwatch_gateway.replies import Control, Shown
-from anchorwatch_gateway.sessions import find, find_living
+from anchorwatch_gateway.requests import (
+    KEY_HEADER,
+    NOT_BLANK,
+    SEQUENCE_MAX,
+    Key,
+    PartsDep,
+    Reason,
+    RefDep,
+    TurnName,
+    sent_json,
+)
+from anchorwatch_gateway.sessions import Directive, find, find_living
+
+router = APIRouter(prefix="/api/sessions", tags=["controls"], responses=CONFLICT)
+
+TOO_LATE = "it may have run, or may still run until its outcome is recorded"
+PREVIEWED_INPUTS_MAX = 100
+PREVIEWED_CHARS_MAX = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request for an order. ``body`` is the JSON as the client sent it: with ``verb``, what the receipt is bound to."""
+class Cancel(Reason):
+    """The turn to end."""
 
-    ref: SessionRef
-    verb: str
-    key: str | None
-    body: Any
+    turn: TurnName
+
+
+class SteerTurn(Reason):
+    """What to tell the running turn."""
+
+    turn: TurnName
+    text: Annotated[str, StringConstraints(min_length=1, max_length=16_000, pattern=NOT_BLANK)]
+
+
+class Directives(Reason):
+    """A change of the objectives or constraints. Those to remove are named word for word."""
+
+    change: Literal["set", "add", "remove"]
+    items: list[Directive] = Field(max_length=DIRECTIVES_MAX)
+
+
+class ClearInputs(Reason):
+    """The pending inputs to remove: those up to sequence ``through``; null: all that are pending now."""
+
+    through: int | None = Field(None, ge=0, le=SEQUENCE_MAX)
+
+
+class ConfirmReset(Reason):
+    """``confirmation``: of the preview; null: reset the session whatever it holds now."""
+
+    confirmation: str | None = Field(max_length=80)
+
+
+class LateCall(BaseModel):
+    """A command of an ended turn that may have run."""
+
+    call: str = Field(description="SESSION/RUN.STEP.N")
+    tool: str
+    note: str
+
+
+class Control(BaseModel):
+    """Proof that an order was carried out, sent after the journal acknowledged it."""
+
+    control_id: str
+    session: str
+    kind: str = Field(description="of the anchor's record: paused, cancelled, reset, …")
+    sequence: int = Field(description="journal sequence of that record")
+    at: str
+    by: str
+    replayed: bool = Field(description="true: an earlier request under this key was carried out")
+    session_status: Status
+    kill_switches: list[KillSwitch] | None = Field(description=HOLDING)
+    idempotency_key: str
+    run_id: int = Field(description="the session's current or last turn")
+    more: dict[str, Any] = Field(description="further fields of the record, by name")
+    canary: str | None = Field(description="of a reset: the input that starts a turn after it")
+    never_start: list[str] = Field(description="commands that cannot run any more")
+    too_late: list[LateCall] = Field(
+        description="commands that may have run, or may still run; also reads, which need no claim"
+    )
+
+
+class ArchivedTurns(BaseModel):
+    """The turns that a reset archives. ``runs``: the first and the last."""
+
+    turns: int
+    runs: list[int]
+
+
+class KeptState(BaseModel):
+    """What a reset keeps."""
+
+    objectives: list[str]
+    constraints: list[str]
+    critical: list[str]
+    facts: dict[str, Any]
+    run_count: int
+    run_id: int
+
+
+class RemovedInput(BaseModel):
+    """A pending input that a reset removes."""
+
+    input_id: str
+    kind: InputKind
+    text: str
+
+
+class RemovedInputs(BaseModel):
+    """The pending inputs that a reset removes; ``inputs``: the first of them."""
+
+    count: int
+    through: int
+    inputs: list[RemovedInput]
+
+
+class ResetPreview(BaseModel):
+    """What a reset would do."""
+
+    session: str
+    status: Status
+    archived: ArchivedTurns
+    kept: KeptState
+    disposed: RemovedInputs
+    cancelled_turn: str | None
+    confirmation: str = Field(description="for the reset; it is not valid after the session has changed")
+
+
+# ---------------------------------------------------------------- routes
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What an order is made of, beside what it says."""
+    """What an order holds besides its own fields."""
 
     by: str
     at_ms: int
@@ -51,22 +179,199 @@ class Given:
 Make = Callable[[SessionState, Given], Order]
 
 
-async def order(parts: Parts, request: Request, make: Make) -> Control:
-    """Carry an order out, or find that it was.
+class ControlRequest:
+    """One request for an order. The receipt is bound to the verb and to the JSON as the client sent it."""
 
-    Raises:
-        NotFound, SessionDeleted, Refused and its kinds, IdempotencyConflict, Fenced, Unavailable, Damaged.
-    """
-    key = request.key or secrets.token_urlsafe(18)
-    control_id = input_id("c", request.ref.workspace, request.ref.session, key)
-    digest = sha256_hex(canonical_json({"verb": request.verb, "body": request.body}))
-    asked = Asked(control_id, by(), digest)
+    def __init__(
+        self, parts: Parts, ref: SessionRef, request: Request, response: Response, key: str | None
+    ) -> None:
+        self._parts = parts
+        self._ref = ref
+        self._body = sent_json(request)
+        self._response = response
+        self._key = key
 
-    async def carry_out() -> Control:
-        return await _reply(parts, request.ref, await _carry_out(parts, request.ref, asked, make), key)
+    async def carry_out(self, verb: str, make: Make) -> Control:
+        """Carry the order out, or find that it was.
 
-    told, joined = await parts.under_way.share((request.ref, control_id, digest), carry_out)
-    return told.model_copy(update={"replayed": True}) if joined else told
+        Raises:
+            NotFound, SessionDeleted, Refused and its kinds, IdempotencyConflict, Fenced, Unavailable, Damaged.
+        """
+        parts, ref = self._parts, self._ref
+        key = self._key or secrets.token_urlsafe(18)
+        control_id = input_id("c", ref.workspace, ref.session, key)
+        digest = sha256_hex(canonical_json({"verb": verb, "body": self._body}))
+        asked = Asked(control_id, by(), digest)
+
+        async def do() -> Control:
+            return await _reply(parts, ref, await _carry_out(parts, ref, asked, make), key)
+
+        control, joined = await parts.in_flight.run((ref, control_id, digest), do)
+        self._response.headers[KEY_HEADER] = key
+        return control.model_copy(update={"replayed": True}) if joined else control
+
+    async def control(self, verb: str, kind: Kind, reason: str, turn: str | None = None) -> Control:
+        """Carry out a control that has no fields of its own. Raises as `carry_out`."""
+
+        def make(state: SessionState, given: Given) -> Order:
+            return ControlOrder(
+                kind,
+                given.by,
+                given.at_ms,
+                reason,
+                _turn_id(state, turn),
+                given.control_id,
+                given.check_in_ms,
+            )
+
+        return await self.carry_out(verb, make)
+
+
+async def get_control_request(
+    parts: PartsDep, ref: RefDep, request: Request, response: Response, key: Key = None
+) -> ControlRequest:
+    return ControlRequest(parts, ref, request, response, key)
+
+
+ControlDep = Annotated[ControlRequest, Depends(get_control_request)]
+
+
+@router.post("/{session}/pause")
+async def pause_session(order: ControlDep, body: Reason | None = None) -> Control:
+    """Pause the session: no new turns or commands. Inputs are queued."""
+    return await order.control("pause", Kind.PAUSED, body.reason if body else "")
+
+
+@router.post("/{session}/resume")
+async def resume_session(order: ControlDep, body: Reason | None = None) -> Control:
+    """Resume the session."""
+    return await order.control("resume", Kind.RESUMED, body.reason if body else "")
+
+
+@router.post("/{session}/cancel")
+async def cancel_turn(order: ControlDep, body: Cancel) -> Control:
+    """End the named running turn. ``never_start``: commands that cannot run any more; ``too_late``: those that may."""
+    return await order.control("cancel", Kind.CANCELLED, body.reason, body.turn)
+
+
+@router.post("/{session}/steer")
+async def steer_turn(order: ControlDep, body: SteerTurn) -> Control:
+    """Tell the named running turn something: its model sees it at the next step."""
+
+    def make(state: SessionState, given: Given) -> Order:
+        turn = _turn_id(state, body.turn) or ""
+        return Steer(given.by, given.at_ms, turn, body.text, given.control_id)
+
+    return await order.carry_out("steer", make)
+
+
+@router.post("/{session}/objectives")
+async def change_objectives(order: ControlDep, body: Directives) -> Control:
+    """Set, add or remove objectives."""
+    return await _direct(order, "objectives", body)
+
+
+@router.post("/{session}/constraints")
+async def change_constraints(order: ControlDep, body: Directives) -> Control:
+    """Set, add or remove constraints."""
+    return await _direct(order, "constraints", body)
+
+
+async def _direct(
+    order: ControlRequest, which: Literal["objectives", "constraints"], body: Directives
+) -> Control:
+    def make(state: SessionState, given: Given) -> Order:
+        del state
+        items = tuple(body.items)
+        return Direct(given.by, given.at_ms, which, body.change, items, body.reason, given.control_id)
+
+    return await order.carry_out(which, make)
+
+
+@router.post("/{session}/wakes/clear")
+async def clear_wakes(order: ControlDep, body: ClearInputs | None = None) -> Control:
+    """Remove pending inputs without a reset. A running turn keeps those that it took."""
+    through, reason = (body.through, body.reason) if body else (None, "")
+
+    def make(state: SessionState, given: Given) -> Order:
+        upto = state.read_through if through is None else through
+        return ClearWakes(given.by, given.at_ms, upto, reason, given.control_id)
+
+    return await order.carry_out("wakes clear", make)
+
+
+@router.get("/{session}/reset")
+async def preview_reset(parts: PartsDep, ref: RefDep) -> ResetPreview:
+    """Show what a reset would archive, keep and remove now, and the confirmation that it needs."""
+    await find_living(parts, ref)
+    state = await parts.journal.load(ref, await parts.journal.newest(ref))
+    shown, anchor = preview(state), state.anchor
+    assert anchor is not None  # noqa: S101 - it was found
+    return ResetPreview(
+        session=ref.session,
+        status=anchor.status,
+        archived=ArchivedTurns(turns=len(shown.runs), runs=[*shown.runs[:1], *shown.runs[1:][-1:]]),
+        kept=KeptState(
+            objectives=list(anchor.objectives),
+            constraints=list(anchor.constraints),
+            critical=list(state.critical),
+            facts=anchor.facts,
+            run_count=anchor.run_count,
+            run_id=anchor.run_id,
+        ),
+        disposed=RemovedInputs(
+            count=len(shown.disposed),
+            through=shown.through,
+            inputs=[
+                RemovedInput(input_id=each.input_id, kind=each.kind, text=each.text[:PREVIEWED_CHARS_MAX])
+                for each in shown.disposed[:PREVIEWED_INPUTS_MAX]
+            ],
+        ),
+        cancelled_turn=shown.cancelled,
+        confirmation=shown.confirmation,
+    )
+
+
+@router.post("/{session}/reset")
+async def reset_session(order: ControlDep, body: ConfirmReset) -> Control:
+    """Archive the conversation and remove pending inputs, as previewed. A canary turn runs after it."""
+
+    def make(state: SessionState, given: Given) -> Order:
+        if body.confirmation is None:
+            head, through = 0, state.read_through
+        else:
+            head, through = confirmed(state, body.confirmation)
+        return Reset(given.by, given.at_ms, through, head, body.reason, given.control_id, given.check_in_ms)
+
+    return await order.carry_out("reset", make)
+
+
+@router.post("/{session}/undo-reset")
+async def undo_reset(order: ControlDep, body: Reason | None = None) -> Control:
+    """Restore the conversation that the last reset archived."""
+    reason = body.reason if body else ""
+
+    def make(state: SessionState, given: Given) -> Order:
+        del state
+        return UndoReset(given.by, given.at_ms, reason, given.control_id)
+
+    return await order.carry_out("undo-reset", make)
+
+
+@router.post("/{session}/delete")
+async def delete_session(order: ControlDep, body: Reason | None = None) -> Control:
+    """Delete the session: its turn is cancelled, pending inputs never run, and its name is not used again."""
+    return await order.control("delete", Kind.DELETED, body.reason if body else "")
+
+
+# ---------------------------------------------------------------- carrying out
+
+
+def _turn_id(state: SessionState, turn: str | None) -> str | None:
+    """The id of a turn that is named by its id or run number."""
+    if turn is None or not turn.isdecimal() or state.turn is None:
+        return turn
+    return state.turn.turn_id if int(turn[:18]) == state.turn.run_id else turn
 
 
 async def _carry_out(parts: Parts, ref: SessionRef, asked: Asked, make: Make) -> Done:
@@ -84,55 +389,10 @@ async def _carry_out(parts: Parts, ref: SessionRef, asked: Asked, make: Make) ->
     return done
 
 
-def reset(confirmation: str | None, reason: str) -> Make:
-    """A reset of what was shown; without a confirmation, of the session as it is."""
-
-    def make(state: SessionState, given: Given) -> Order:
-        head, through = (0, state.read_through) if confirmation is None else confirmed(state, confirmation)
-        return Reset(given.by, given.at_ms, through, head, reason, given.control_id, given.check_in_ms)
-
-    return make
-
-
-async def show_reset(parts: Parts, ref: SessionRef) -> Shown:
-    """What a reset would do now.
-
-    Raises:
-        NotFound, SessionDeleted, Unavailable, Damaged.
-    """
-    await find_living(parts, ref)
-    state = await parts.journal.load(ref, await parts.journal.newest(ref))
-    shown, anchor = preview(state), state.anchor
-    assert anchor is not None  # noqa: S101 - it was found
-    return Shown(
-        session=ref.session,
-        status=anchor.status,
-        archived={"turns": len(shown.runs), "runs": [*shown.runs[:1], *shown.runs[1:][-1:]]},
-        kept={
-            "objectives": list(anchor.objectives),
-            "constraints": list(anchor.constraints),
-            "critical": list(state.critical),
-            "facts": anchor.facts,
-            "run_count": anchor.run_count,
-            "run_id": anchor.run_id,
-        },
-        disposed={
-            "count": len(shown.disposed),
-            "through": shown.through,
-            "inputs": [
-                {"input_id": each.input_id, "kind": each.kind, "text": each.text[:200]}
-                for each in shown.disposed[:100]
-            ],
-        },
-        cancelled_turn=shown.cancelled,
-        confirmation=shown.confirmation,
-    )
-
-
 async def _check_in_ms(parts: Parts, ref: SessionRef) -> int:
-    """How long after a turn that an order ends the session looks again: its agent's heartbeat.
+    """How long after a turn that an order ends the session checks again: its agent's heartbeat.
 
-    Also of a deleted session: an order that was carried out before is answered, and any other is refused where it is decided.
+    A deleted session is allowed here: a repeated order gets its answer, and `decide` refuses any other.
     """
     anchor, _ = await find(parts, ref)
     try:
@@ -147,6 +407,10 @@ async def _reply(parts: Parts, ref: SessionRef, done: Done, key: str) -> Control
     ended: Sequence[Fate] = ()
     if change.kind in ENDS_TURN:
         ended = await fates(parts, ref, done)
+    # Nothing holds a deleted session.
+    switches = (
+        [] if change.anchor.status == "deleted" else await kill_switches.over(parts, ref, change.anchor.agent)
+    )
     return Control(
         control_id=change.control_id,
         session=ref.session,
@@ -156,14 +420,67 @@ async def _reply(parts: Parts, ref: SessionRef, done: Done, key: str) -> Control
         by=change.by,
         replayed=done.replayed,
         session_status=change.anchor.status,
-        # Nothing holds what is no more.
-        kill_switches=[]
-        if change.anchor.status == "deleted"
-        else await kill_switches.over(parts, ref, change.anchor.agent),
+        kill_switches=switches,
         idempotency_key=key,
         run_id=change.anchor.run_id,
         more={name: value for name, value in change.more.items() if name != "text"},
         canary=canary_id(change) if change.kind == Kind.RESET else None,
         never_start=[fate.call for fate in ended if fate.state == "never_starts"],
-        too_late=[fate.to_json() for fate in ended if fate.state == "may_have_run"],
+        too_late=[
+            LateCall(call=fate.call, tool=fate.tool, note=TOO_LATE)
+            for fate in ended
+            if fate.state == "may_have_run"
+        ],
     )
+
+
+# ---------------------------------------------------------------- commands of an ended turn
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """The fate of a command of an ended turn. ``call``: SESSION/RUN.STEP.N."""
+
+    call: str
+    tool: str
+    state: Literal["ended", "never_starts", "may_have_run"]
+
+
+async def fates(parts: Parts, ref: SessionRef, done: Done) -> list[Fate]:
+    """The fate of each command of the turn that the order at ``done.sequence`` ended.
+
+    The order raised the fence before the claims are read here. So a command without an outcome before the fence
+    - never starts if it needs a claim and had none: an executor that claims it later reads the fence after its claim;
+    - may have run if it was claimed, if the journal may have lost its claim, or if it is a read, which needs no claim.
+
+    Raises:
+        Unavailable, Damaged.
+    """
+    state = done.state or await parts.journal.load(ref, done.sequence)
+    turn = _past_turn(state, done.change.anchor.last_run_id)
+    if turn is None or turn.outcome != "cancelled":
+        return []
+    calls = [
+        (CallId(turn.run_id, step.number, call.n), call)
+        for step in turn.steps
+        for call in step.calls
+        if call.state != "rejected"
+    ]
+    found = []
+    for ident, call in calls:
+        # As it was when the fence was raised, so that a repeated request gets the same answer.
+        effect = await parts.effects.before(ref, call.pool, ident, call.sequence, done.sequence)
+        fate: Literal["ended", "never_starts", "may_have_run"]
+        if effect.outcome is not None:
+            fate = "ended"
+        elif effect.first_claim or not call.mutating:
+            fate = "may_have_run"
+        else:
+            fate = "never_starts"
+        found.append(Fate(f"{ref.session}/{ident}", call.tool, fate))
+    return found
+
+
+def _past_turn(state: SessionState, run_id: int) -> PastTurn | None:
+    turns = (*state.history, *(turn for archive in state.archives for turn in archive.turns))
+    return next((turn for turn in turns if turn.run_id == run_id), None)

@@ -1,4 +1,4 @@
-"""How an error looks to a client: one shape ``{code, message, hint}``, and never a traceback."""
+"""Errors as clients see them: one shape ``{code, message, hint}``, never a traceback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from anchorwatch_gateway.bodies import FORMS
+from anchorwatch_gateway.requests import FORMS
 
 RETRY_AFTER_S = 1
 FIELDS_SHOWN_MAX = 20
@@ -46,7 +46,7 @@ class HeadersTooLarge(BadRequest):
 
 
 class Problem(BaseModel):
-    """An error: ``code`` is stable, ``hint`` is the way out."""
+    """An error. ``code`` is stable; ``hint`` says what to do."""
 
     code: str
     message: str
@@ -54,20 +54,20 @@ class Problem(BaseModel):
 
 
 class FieldProblem(BaseModel):
-    """What is wrong with one field."""
+    """An invalid field, and what is allowed."""
 
     field: str
     problem: str
 
 
 class ValidationProblem(Problem):
-    """A request whose fields cannot be taken."""
+    """A request with invalid fields."""
 
     fields: list[FieldProblem] = Field(default_factory=list)
 
 
 class ConflictProblem(Problem):
-    """A conflict; ``first_body_sha256`` where an idempotency key was used before with another body."""
+    """A conflict. ``first_body_sha256``: if an idempotency key was used before with another body."""
 
     first_body_sha256: str | None = None
 
@@ -75,14 +75,19 @@ class ConflictProblem(Problem):
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"model": Problem, "description": "The request cannot be read"},
     401: {"model": Problem, "description": "The bearer token is missing or wrong"},
-    404: {"model": Problem, "description": "There is nothing of that name"},
+    404: {"model": Problem, "description": "Not found"},
     413: {"model": Problem, "description": "Larger than the limit"},
-    422: {"model": ValidationProblem, "description": "A field cannot be taken"},
-    503: {"model": Problem, "description": "A part that is needed did not answer; try again"},
+    422: {"model": ValidationProblem, "description": "Invalid input"},
+    431: {"model": Problem, "description": "The headers are larger than the limit"},
+    500: {"model": Problem, "description": "Internal error, or a damaged record"},
+    503: {"model": Problem, "description": "A service that the request needs does not answer; try again"},
 }
-"""What any endpoint may answer."""
-CONFLICT: dict[int | str, dict[str, Any]] = {409: {"model": ConflictProblem}, 410: {"model": Problem}}
-"""What an endpoint that writes may answer beside."""
+"""Errors of every endpoint below `/api`."""
+CONFLICT: dict[int | str, dict[str, Any]] = {
+    409: {"model": ConflictProblem, "description": "Conflict"},
+    410: {"model": Problem, "description": "The session was deleted"},
+}
+"""Errors of endpoints that write, besides."""
 
 
 def problem(
@@ -94,13 +99,13 @@ def problem(
     extra: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """The response to something that did not go well."""
+    """An error response."""
     content = {"code": code, "message": message, "hint": hint, **(extra or {})}
     return JSONResponse(content, status, dict(headers or {}))
 
 
 def from_error(error: AnchorWatchError) -> JSONResponse:
-    """The response for an error of ours."""
+    """The response for an error of this project."""
     extra = {}
     if isinstance(error, IdempotencyConflict):
         extra["first_body_sha256"] = error.first_body_sha256
@@ -113,12 +118,12 @@ def from_error(error: AnchorWatchError) -> JSONResponse:
 
 
 def install(app: FastAPI, log: structlog.stdlib.BoundLogger) -> None:
-    """Answer every exception in the one shape."""
+    """Answer every exception in one shape."""
 
     async def ours(_request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, AnchorWatchError)  # noqa: S101 - registered for these alone
         if error.http_status >= HTTPStatus.INTERNAL_SERVER_ERROR and not error.retryable:
-            log.error("request failed", code=error.code, why=str(error))
+            log.error("request.failed", code=error.code, reason=str(error))
         return from_error(error)
 
     async def invalid(_request: Request, error: Exception) -> JSONResponse:
@@ -131,9 +136,11 @@ def install(app: FastAPI, log: structlog.stdlib.BoundLogger) -> None:
 
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
         incident = secrets.token_hex(6)
-        log.error("incident", incident=incident, method=request.method, path=request.url.path, exc_info=error)
+        log.error(
+            "request.crashed", incident=incident, method=request.method, path=request.url.path, exc_info=error
+        )
         return problem(
-            500, "internal", "something went wrong here", f"the gateway's log has incident {incident}"
+            500, "internal", "internal error", f"the gateway's log has the details under incident {incident}"
         )
 
     app.add_exception_handler(AnchorWatchError, ours)
@@ -143,12 +150,12 @@ def install(app: FastAPI, log: structlog.stdlib.BoundLogger) -> None:
 
 
 def from_validation(errors: Sequence[Any]) -> JSONResponse:
-    """The response for fields that cannot be taken, each with what is wrong with it; values are not repeated."""
+    """The response for invalid fields, each with its problem; values are not repeated."""
     fields = [
         {"field": _field(each["loc"]), "problem": problem_of(each, FORMS)}
         for each in errors[:FIELDS_SHOWN_MAX]
     ]
-    first = fields[0] if fields else {"field": "the request", "problem": "cannot be taken"}
+    first = fields[0] if fields else {"field": "the request", "problem": "is invalid"}
     message = f"{first['field']} {first['problem']}"
     if len(errors) > 1:
         message += f" (and {len(errors) - 1} more)"
@@ -156,15 +163,15 @@ def from_validation(errors: Sequence[Any]) -> JSONResponse:
 
 
 def _field(place: Sequence[Any]) -> str:
-    """The field's name as the client wrote it. Which part of the request it stands in is said where it is that part itself."""
+    """The field's name as the client wrote it, or the part of the request if that is invalid as a whole."""
     part, *names = (str(each) for each in place)
     return ".".join(names) or f"the {part}"
 
 
 def from_http(error: HTTPException) -> JSONResponse:
-    """The response for what the framework itself refuses."""
+    """The response for a request that the framework refuses."""
     codes = {
-        404: ("not_found", "there is no such address", SEE),
+        404: ("not_found", "unknown path", SEE),
         405: ("method_not_allowed", "the method is not allowed here", SEE),
         400: ("bad_request", "the request cannot be read", "send JSON as UTF-8"),
     }

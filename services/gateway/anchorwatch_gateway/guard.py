@@ -1,6 +1,6 @@
-"""What every request passes before the application sees it: size, token, and a body that is JSON.
+"""The guard of the API: size limits, the bearer token, the caller's name, and a body that is valid JSON.
 
-Plain ASGI around the application, so that nothing inside can be reached past it.
+Plain ASGI around the application: no route can be reached past it.
 """
 
 from __future__ import annotations
@@ -8,14 +8,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-from collections.abc import Callable
-from typing import Any
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any, NoReturn
 
 import structlog
-from anchorwatch.core.errors import AnchorWatchError, TooLarge
+from anchorwatch.core.errors import AnchorWatchError, BadInput, TooLarge
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from anchorwatch_gateway import caller, strict_json
 from anchorwatch_gateway.errors import BadRequest, HeadersTooLarge, Unauthorized, from_error
 
 BODY_BYTES_MAX = 1024 * 1024
@@ -25,22 +28,42 @@ DRAIN_S_MAX = 2.0
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json"})
 ONCE_ONLY = (b"authorization", b"idempotency-key", b"content-length", b"anchorwatch-by")
 
-Counted = Callable[[str, str, int], None]
-"""Told of each answer: method, route, status."""
+JSON_DEPTH_MAX = 32
+INTEGER_MAX = 2**63 - 1
+JSON_HINT = "send a JSON object as UTF-8"
+
+NAME_HEADER = "Anchorwatch-By"
+UNNAMED = "a person"
+NAME_FORM = "1-64 letters, digits, spaces and . _ @ + -, without a space at either end"
+_NAME = re.compile(r"[\w.@+-](?:[\w.@+ -]{0,62}[\w.@+-])?")
+_caller: ContextVar[str] = ContextVar("caller", default=UNNAMED)
+
+OnAnswer = Callable[[str, str, int], None]
+"""Called for each answer with its method, route and status."""
+
+
+def by() -> str:
+    """The name that the caller of the current request gave, for the records that the request writes.
+
+    The token is proof; the name is a claim of someone who holds the token.
+    """
+    return _caller.get()
 
 
 class Guard:
-    """The application behind its guard."""
+    """The application inside its guard."""
 
-    def __init__(self, app: ASGIApp, token: str, counted: Counted, log: structlog.stdlib.BoundLogger) -> None:
+    def __init__(
+        self, app: ASGIApp, token: str, on_answer: OnAnswer, log: structlog.stdlib.BoundLogger
+    ) -> None:
         self._app = app
         self._expected = f"Bearer {token}".encode()
-        self._counted = counted
+        self._on_answer = on_answer
         self._log = log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            # No websockets, and nothing to do at start and end.
+            # No websockets, and nothing to do at startup and shutdown.
             return
         answer, incoming = _Answer(send), _Incoming(receive)
         try:
@@ -53,12 +76,12 @@ class Guard:
                 response.headers["Connection"] = "close"
             await response(scope, receive, answer.send)
         except Exception as error:
-            # The application has answered and logged it; what comes out once more is for servers that do not.
+            # The application has logged it and answered; the framework raises it again for servers that do not.
             if not answer.status:
                 raise
-            self._log.debug("raised after its answer", error=repr(error))
+            self._log.debug("request.raised_after_answer", error=repr(error))
         finally:
-            self._counted(scope["method"], _route(scope), answer.status)
+            self._on_answer(scope["method"], _route(scope), answer.status)
 
     async def _admit(self, scope: Scope, incoming: _Incoming) -> bytes:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
@@ -67,13 +90,13 @@ class Guard:
         names = [name for name, _ in headers]
         for name in ONCE_ONLY:
             if names.count(name) > 1:
-                raise BadRequest(f"the header {name.decode()} stands more than once")
+                raise BadRequest(f"the header {name.decode()} occurs more than once")
         if scope["path"] not in OPEN_PATHS:
             self._authenticate(dict(headers))
-            caller.note(dict(headers))
+            _note_caller(dict(headers))
         body = await incoming.read(dict(headers).get(b"content-length", b""))
         if body and scope["method"] in ("POST", "PUT", "PATCH"):
-            scope.setdefault("state", {})["json"] = strict_json.parse(body)
+            scope.setdefault("state", {})["json"] = parse_json(body)
             scope["headers"] = _declared_json(headers)
         return body
 
@@ -88,7 +111,7 @@ class Guard:
 
 
 class _Answer:
-    """Passes an answer on and remembers its status (0: none was begun)."""
+    """Passes an answer on and remembers its status (0: not started)."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -101,17 +124,17 @@ class _Answer:
 
 
 class _Incoming:
-    """The request's body as it comes in. ``whole``: its end was seen."""
+    """The request's body as it arrives. ``whole``: its end was received."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self.whole = False
 
     async def read(self, declared: bytes) -> bytes:
-        """All of it.
+        """The whole body.
 
         Raises:
-            TooLarge: it is above the limit, or declares to be. BadRequest: it ended early.
+            TooLarge: it exceeds the limit, or declares to. BadRequest: it ended early.
         """
         if declared.isdigit() and int(declared[:20]) > BODY_BYTES_MAX:
             raise _too_large()
@@ -125,9 +148,9 @@ class _Incoming:
         return b"".join(chunks)
 
     async def drain(self) -> None:
-        """Take in what is left of a body that is refused, within bounds.
+        """Read the rest of a refused body, within bounds.
 
-        Whoever is still sending does not listen: a connection that ended now would take the answer with it.
+        A client that is still sending does not read: closing the connection now would lose the answer.
         """
         size = 0
         with contextlib.suppress(TimeoutError, BadRequest):
@@ -139,7 +162,7 @@ class _Incoming:
         message = await self._receive()
         if message["type"] != "http.request":
             self.whole = True
-            raise BadRequest("the client went away before its request was whole")
+            raise BadRequest("the client disconnected before its request was complete")
         self.whole = not message.get("more_body", False)
         chunk: bytes = message.get("body", b"")
         return chunk
@@ -152,7 +175,7 @@ def _too_large() -> TooLarge:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """A ``receive`` that gives the body again, and then whatever comes."""
+    """A ``receive`` that returns the body first, then later messages."""
     pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Message:
@@ -162,7 +185,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 def _declared_json(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """The headers with a content type of JSON: the body was read as such, whatever the client called it."""
+    """The headers with the content type JSON: the body was parsed as JSON whatever type the client named."""
     kept = [(name, value) for name, value in headers if name != b"content-type"]
     return [*kept, (b"content-type", b"application/json")]
 
@@ -170,3 +193,77 @@ def _declared_json(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, byte
 def _route(scope: Scope) -> str:
     route: Any = scope.get("route")
     return str(getattr(route, "path", "")) or ("refused" if "route" not in scope else "unmatched")
+
+
+def _note_caller(headers: Mapping[bytes, bytes]) -> None:
+    """Raises BadRequest: the header holds no valid name."""
+    try:
+        name = headers.get(NAME_HEADER.lower().encode(), UNNAMED.encode()).decode()
+    except UnicodeDecodeError:
+        name = ""
+    if not _NAME.fullmatch(name):
+        raise BadRequest(f"the header {NAME_HEADER} holds no valid name", hint=f"send {NAME_FORM}, in UTF-8")
+    _caller.set(name)
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def parse_json(data: bytes) -> Any:  # noqa: ANN401 - any JSON value
+    """Read a request body: finite numbers of 64 bits, no NUL, no lone surrogates, bounded depth, no repeated keys.
+
+    Raises:
+        BadRequest: not valid JSON. BadInput: valid JSON that the journal cannot keep.
+    """
+    try:
+        value = json.loads(
+            data.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_refuse_repeated_keys
+        )
+    except UnicodeDecodeError:
+        raise BadRequest("the body is not UTF-8", hint=JSON_HINT) from None
+    except RecursionError:
+        raise BadInput(f"the body is nested deeper than {JSON_DEPTH_MAX} levels") from None
+    except ValueError as error:
+        # Not a BadInput of the hooks: a syntax error, or a number of thousands of digits.
+        raise BadRequest(f"the body is not valid JSON: {str(error)[:120]}", hint=JSON_HINT) from None
+    _check(value, JSON_DEPTH_MAX)
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise BadRequest(f"{name} is not valid JSON", hint="numbers must be finite")
+
+
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise BadInput("a key occurs twice in one object", hint="readers would disagree on which one counts")
+    return value
+
+
+def _check(value: object, levels_left: int) -> None:
+    if isinstance(value, str):
+        _check_text(value)
+    elif isinstance(value, int | float):
+        _check_number(value)
+    elif isinstance(value, list | dict):
+        if levels_left == 0:
+            raise BadInput(f"the body is nested deeper than {JSON_DEPTH_MAX} levels")
+        for each in value.values() if isinstance(value, dict) else value:
+            _check(each, levels_left - 1)
+        for key in value if isinstance(value, dict) else ():
+            _check_text(key)
+
+
+def _check_number(number: float) -> None:
+    if (type(number) is int and abs(number) > INTEGER_MAX) or not math.isfinite(number):
+        raise BadInput("a number does not fit into 64 bits", hint="send it as text")
+
+
+def _check_text(text: str) -> None:
+    if "\0" in text:
+        raise BadInput("a text holds a NUL character", hint="remove it")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadInput("a text holds half of a surrogate pair", hint="send whole characters") from None

@@ -1,13 +1,16 @@
-"""Accepting inputs: the journal has acknowledged one before its receipt is given."""
+"""What is sent to sessions: messages, triggers, and events. Each is answered after the server acknowledged it."""
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from anchorwatch.bus.port import Message
 from anchorwatch.codec import canonical_json, decode, sha256_hex
+from anchorwatch.core.anchor import Status
 from anchorwatch.core.errors import IdempotencyConflict, TooLarge
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session.critical import CRITICAL, critical_lines, is_critical
@@ -17,33 +20,153 @@ from anchorwatch.journal import inputs as journal
 from anchorwatch.journal.artifacts import Provenance
 from anchorwatch.journal.mapping import input_body
 from anchorwatch.journal.reading import newest
+from anchorwatch.topology.streams import RECORD_BYTES_MAX
 from anchorwatch.topology.subjects import SessionSubjects
+from anchorwatch.topology.subjects import event as event_subject
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field, StringConstraints
 
 from anchorwatch_gateway import kill_switches
-from anchorwatch_gateway.bodies import PRIORITIES, NewInput, Trigger
-from anchorwatch_gateway.caller import by
+from anchorwatch_gateway.errors import CONFLICT
+from anchorwatch_gateway.guard import by
+from anchorwatch_gateway.kill_switches import KillSwitch
 from anchorwatch_gateway.parts import Parts
-from anchorwatch_gateway.replies import Receipt
-from anchorwatch_gateway.sessions import find, gone
+from anchorwatch_gateway.requests import (
+    EVENT_ID_PATTERN,
+    EVENT_TYPE_PATTERN,
+    KEY_HEADER,
+    NOT_BLANK,
+    PRIORITIES,
+    TOKEN_PATTERN,
+    Body,
+    Key,
+    PartsDep,
+    PriorityName,
+    RefDep,
+    WorkspaceDep,
+    sent_json,
+)
+from anchorwatch_gateway.sessions import deleted, find
+
+router = APIRouter(prefix="/api", tags=["sessions"])
 
 TEXT_BYTES_MAX = 32 * 1024
-"""A longer content becomes an artifact. The record holds its beginning, its labelled lines, and where the rest is."""
+"""A longer content becomes an artifact. The record holds its opening, its labelled lines, and the artifact's id."""
 OPENING_CHARS = 4_000
 CRITICAL_BYTES_MAX = 128 * 1024
-"""The labelled lines behind the opening, together: they must fit into one record, beside the opening."""
+"""The labelled lines after the opening, together: they must fit into one record, beside the opening."""
 CONTENT_BYTES_MAX = 1024 * 1024
+EVENT_BYTES_MAX = RECORD_BYTES_MAX - 8 * 1024
+"""Below the stream's limit: the record of an input holds the event, and headers are added."""
+HOLDING = "kill switches that are on and hold a session that this goes to; null: unknown"
+
+
+class NewInput(Body):
+    """A message to a session."""
+
+    content: Annotated[str, StringConstraints(min_length=1, pattern=NOT_BLANK)]
+    priority: PriorityName = Field("P0", description="P0: at once; P1: soon; P2: at the next check")
+
+
+class Trigger(Body):
+    """A request for a turn now."""
+
+    reason: str = Field("", max_length=1000)
+
+
+class Receipt(BaseModel):
+    """Proof that an input was accepted, sent after the journal acknowledged it."""
+
+    input_id: str
+    session: str
+    sequence: int = Field(description="journal sequence of the input")
+    accepted_at: str
+    replayed: bool = Field(
+        description="true: an earlier request under this key was accepted; this is its receipt"
+    )
+    session_status: Status = Field(description="a paused session keeps the input until it is resumed")
+    kill_switches: list[KillSwitch] | None = Field(description=HOLDING)
+    idempotency_key: str
+    artifact_id: str | None = Field(
+        description="the artifact with the whole content, if it is too long for a record"
+    )
+
+
+class NewEvent(Body):
+    """Something that happened outside."""
+
+    source: str = Field(pattern=TOKEN_PATTERN)
+    type: str = Field(
+        pattern=EVENT_TYPE_PATTERN, description="words separated by dots, such as instance.dead"
+    )
+    data: Any = None
+    priority: PriorityName = "P1"
+    id: str | None = Field(
+        None,
+        pattern=EVENT_ID_PATTERN,
+        description="the event's own id; with the same id it is the same event",
+    )
+
+
+class Published(BaseModel):
+    """Proof that an event was stored."""
+
+    id: str
+    sequence: int = Field(description="sequence in the stream EVENTS")
+    duplicate: bool = Field(
+        description="true: the stream had an event of this id already; this is its sequence"
+    )
+    kill_switches: list[KillSwitch] | None = Field(description=HOLDING)
+
+
+# ---------------------------------------------------------------- routes
+
+
+@router.post("/sessions/{session}/inputs", status_code=202, responses=CONFLICT)
+async def send_message(
+    body: NewInput, parts: PartsDep, ref: RefDep, request: Request, response: Response, key: Key = None
+) -> Receipt:
+    """Send a message to a session. 202 follows the journal's acknowledgement."""
+    receipt = await accept_message(parts, InputRequest(ref, key, sent_json(request)), body)
+    response.headers[KEY_HEADER] = receipt.idempotency_key
+    return receipt
+
+
+@router.post("/sessions/{session}/trigger", status_code=202, responses=CONFLICT)
+async def trigger_turn(
+    parts: PartsDep,
+    ref: RefDep,
+    request: Request,
+    response: Response,
+    key: Key = None,
+    body: Trigger | None = None,
+) -> Receipt:
+    """Request a turn now."""
+    reason = body.reason if body else ""
+    receipt = await _accept(parts, InputRequest(ref, key, sent_json(request)), "trigger", 0, reason)
+    response.headers[KEY_HEADER] = receipt.idempotency_key
+    return receipt
+
+
+@router.post("/events", status_code=202)
+async def publish_event(body: NewEvent, parts: PartsDep, workspace: WorkspaceDep) -> Published:
+    """Publish an event as ``aw.event.WORKSPACE.SOURCE.TYPE``. 202 follows the server's acknowledgement."""
+    return await publish(parts, workspace, body)
+
+
+# ---------------------------------------------------------------- inputs
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """One request to accept an input. ``body`` is the JSON as the client sent it: what the receipt is bound to."""
+class InputRequest:
+    """A request to accept an input. ``body``: the JSON as the client sent it, which the receipt is bound to."""
 
     ref: SessionRef
     key: str | None
     body: Any
 
 
-async def say(parts: Parts, request: Request, message: NewInput) -> Receipt:
+async def accept_message(parts: Parts, request: InputRequest, message: NewInput) -> Receipt:
     """Accept a message.
 
     Raises:
@@ -57,24 +180,19 @@ async def say(parts: Parts, request: Request, message: NewInput) -> Receipt:
     return await _accept(parts, request, "message", PRIORITIES[message.priority], message.content)
 
 
-async def trigger(parts: Parts, request: Request, wish: Trigger) -> Receipt:
-    """Accept a person's wish for a turn now. Errors as `say`."""
-    return await _accept(parts, request, "trigger", 0, wish.reason)
-
-
 async def _accept(
-    parts: Parts, request: Request, kind: Literal["message", "trigger"], priority: int, text: str
+    parts: Parts, request: InputRequest, kind: Literal["message", "trigger"], priority: int, text: str
 ) -> Receipt:
     key = request.key or secrets.token_urlsafe(18)
     id_ = journal.input_id("k", request.ref.workspace, request.ref.session, key)
     anchor, _ = await find(parts, request.ref)
-    if anchor.status == "deleted" and not await _stands(parts, request.ref, id_):
-        raise gone(request.ref)
+    if anchor.status == "deleted" and not await _was_accepted(parts, request.ref, id_):
+        raise deleted(request.ref)
     digest = sha256_hex(canonical_json(request.body))
     artifact_id = None
     data: Mapping[str, Any] | None = None
     if len(text.encode()) > TEXT_BYTES_MAX:
-        await _check_first(parts, request.ref, id_, digest)
+        await _check_conflict(parts, request.ref, id_, digest)
         text, artifact_id = await _keep(parts, request.ref, id_, text)
         data = {"artifact_id": artifact_id}
     body = input_body(kind, priority, text=text, data=data, body_sha256=digest, by=by())
@@ -108,13 +226,13 @@ async def _accept(
     )
 
 
-async def _stands(parts: Parts, ref: SessionRef, id_: str) -> bool:
-    """Whether the input was accepted: whoever asks again is told so for ever, whatever became of the session."""
+async def _was_accepted(parts: Parts, ref: SessionRef, id_: str) -> bool:
+    """Whether the input was accepted: a repeated request gets its receipt also after the session was deleted."""
     return bool(await newest(parts.bus, parts.committer.stream, [SessionSubjects(ref).input(id_)]))
 
 
-async def _check_first(parts: Parts, ref: SessionRef, id_: str, digest: str) -> None:
-    """Find a conflict before bytes are kept for a request that will be refused; the fence still decides."""
+async def _check_conflict(parts: Parts, ref: SessionRef, id_: str, digest: str) -> None:
+    """Find a conflict before bytes are kept for a request that will be refused. The fence still decides."""
     page = await parts.bus.last(parts.committer.stream, [SessionSubjects(ref).input(id_)])
     if page.messages:
         first = decode(page.messages[0].payload).body["body_sha256"]
@@ -128,7 +246,7 @@ async def _check_first(parts: Parts, ref: SessionRef, id_: str, digest: str) -> 
 
 
 async def _keep(parts: Parts, ref: SessionRef, id_: str, text: str) -> tuple[str, str]:
-    """Keep a long text as an artifact; returns (what the record says, the artifact's id).
+    """Keep a long text as an artifact; returns (the text of the record, the artifact's id).
 
     Raises:
         TooLarge: its labelled lines do not fit into a record.
@@ -150,9 +268,9 @@ def shorten(text: str) -> tuple[str, list[str]]:
     """What a record holds of a text that is too long for it: its opening, and every labelled line of the rest.
 
     Raises:
-        TooLarge: those lines do not fit either.
+        TooLarge: the labelled lines are too long, too.
     """
-    # A labelled line is an order: half of it would be another one. So the opening ends before the line that it would cut.
+    # A labelled line is an order, and half of it would be another order: the opening ends before a line that it would cut.
     at, last = 0, ""
     for last in text.splitlines(keepends=True):
         if at + len(last) > OPENING_CHARS:
@@ -164,6 +282,47 @@ def shorten(text: str) -> tuple[str, list[str]]:
     if size > CRITICAL_BYTES_MAX:
         raise TooLarge(
             f"the lines that begin with {CRITICAL} are {size} bytes, the limit is {CRITICAL_BYTES_MAX} in one message",
-            hint="such a line stands in every prompt: label fewer or shorter ones, or send several messages",
+            hint="every prompt holds these lines: label fewer or shorter ones, or send several messages",
         )
     return opening, labelled
+
+
+# ---------------------------------------------------------------- events
+
+
+async def publish(parts: Parts, workspace: str, new: NewEvent) -> Published:
+    """Store the event as a CloudEvent 1.0 in JSON.
+
+    Raises:
+        TooLarge. Unavailable: not confirmed; repeating it with the same id is safe.
+    """
+    id_ = new.id or f"evt-{secrets.token_hex(12)}"
+    content = {
+        "specversion": "1.0",
+        "id": id_,
+        "source": new.source,
+        "type": new.type,
+        "time": iso(parts.clock.now_ms()),
+        "datacontenttype": "application/json",
+        "priority": new.priority,
+        "data": new.data,
+    }
+    payload = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+    if len(payload) > EVENT_BYTES_MAX:
+        raise TooLarge(
+            f"the event is {len(payload)} bytes, the limit is {EVENT_BYTES_MAX}",
+            hint="send a reference to the data",
+        )
+    # An event's id is unique within its source; a message id is unique within the stream.
+    message_id = f"{workspace}.{new.source}.{id_}"
+    subject = event_subject(workspace, new.source, new.type)
+    reached(Edge.GATEWAY_EVENT_BEFORE)
+    ack = await parts.bus.publish(Message(subject, payload, message_id=message_id))
+    reached(Edge.GATEWAY_EVENT_AFTER)
+    parts.counters.events.inc()
+    return Published(
+        id=id_,
+        sequence=ack.sequence,
+        duplicate=ack.duplicate,
+        kill_switches=await kill_switches.over_event(parts, workspace, f"{new.source}.{new.type}"),
+    )

@@ -1,12 +1,13 @@
-"""Kill switches: who turned them, and whether they are on."""
+"""Kill switches of a session, an agent or a workspace: list them, turn them, and find those that hold a session."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Sequence
-from typing import Any
+from typing import Literal
 
 from anchorwatch.codec import canonical_json, sha256_hex
+from anchorwatch.core.agents import Name
 from anchorwatch.core.errors import AnchorWatchError, BadInput
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.times import iso
@@ -16,37 +17,92 @@ from anchorwatch.journal.orders import Asked
 from anchorwatch.journal.switches import WHOLE, Scope, Switch, subjects_of
 from anchorwatch.service.agents import subscribed
 from anchorwatch.topology.subjects import SWITCH
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
 
-from anchorwatch_gateway.bodies import Kill
-from anchorwatch_gateway.caller import by
+from anchorwatch_gateway.errors import CONFLICT
+from anchorwatch_gateway.guard import by
 from anchorwatch_gateway.parts import Parts
+from anchorwatch_gateway.requests import (
+    KEY_HEADER,
+    Key,
+    Page,
+    PartsDep,
+    Reason,
+    WindowDep,
+    WorkspaceDep,
+    page_of,
+    sent_json,
+)
 from anchorwatch_gateway.sessions import find, find_living
 
+router = APIRouter(prefix="/api/kill-switches", tags=["controls"])
+
 SHARD = "0"
-SESSIONS_LOOKED_AT_MAX = 100
+SESSIONS_CHECKED_MAX = 100
 SUBJECTS_MAX = 1_000
 
 
-async def listed(parts: Parts, workspace: str) -> list[dict[str, Any]]:
-    """Every switch of the workspace that was ever turned.
+class TurnSwitch(Reason):
+    """A kill switch to turn: of a session or an agent (``name``), or of the workspace."""
 
-    Raises:
-        Unavailable, Damaged.
+    scope: Scope
+    name: Name | None = None
+    on: bool
+
+
+class KillSwitch(BaseModel):
+    """A kill switch, or the hold of a mesh with a damaged journal. While it is on, its sessions start no turn and no command."""
+
+    scope: Scope | Literal["mesh"]
+    name: str | None = Field(description="of the session or agent; null: of the workspace or mesh")
+    on: bool
+    by: str = Field(description="who turned it last")
+    at: str
+    reason: str
+    sequence: int
+
+
+class TurnedSwitch(KillSwitch):
+    """A kill switch after an order."""
+
+    replayed: bool = Field(description="true: an earlier request under this key turned it")
+    idempotency_key: str
+
+
+@router.get("")
+async def list_kill_switches(parts: PartsDep, workspace: WorkspaceDep, window: WindowDep) -> Page[KillSwitch]:
+    """List every kill switch that was ever turned, by scope and name."""
+    found = [_row(each) for each in await parts.switches.all(workspace)]
+    return page_of(found, window, lambda row: f"{row.scope}/{row.name or ''}")
+
+
+@router.post("", responses=CONFLICT)
+async def turn_kill_switch(
+    body: TurnSwitch,
+    parts: PartsDep,
+    workspace: WorkspaceDep,
+    request: Request,
+    response: Response,
+    key: Key = None,
+) -> TurnedSwitch:
+    """Turn a kill switch on or off. While it is on, its sessions start no turn and no command."""
+    turned = await turn(parts, workspace, body, key, sent_json(request))
+    response.headers[KEY_HEADER] = turned.idempotency_key
+    return turned
+
+
+async def over(parts: Parts, ref: SessionRef, agent: str) -> list[KillSwitch] | None:
+    """The switches that hold a session of ``agent``; None if that cannot be read: an accepted input stays accepted."""
+    return await _readable(parts.switches.on_over(ref, agent))
+
+
+async def over_event(parts: Parts, workspace: str, event: str) -> list[KillSwitch] | None:
+    """The switches that hold a session which subscribes to this event, and the workspace's. None as in `over`.
+
+    Of very many sessions, only the first ones are checked.
     """
-    return [_show(each) for each in await parts.switches.all(workspace)]
-
-
-async def over(parts: Parts, ref: SessionRef, agent: str) -> list[dict[str, Any]] | None:
-    """Those that hold a session of ``agent`` now; None where that cannot be seen: what was accepted is accepted all the same."""
-    return await _shown(parts.switches.on_over(ref, agent))
-
-
-async def over_event(parts: Parts, workspace: str, event: str) -> list[dict[str, Any]] | None:
-    """Those that hold a session which an event of this name goes to, and the workspace's. None as for `over`.
-
-    Of very many sessions, the first ones are looked at.
-    """
-    return await _shown(_over_event(parts, workspace, event))
+    return await _readable(_over_event(parts, workspace, event))
 
 
 async def _over_event(parts: Parts, workspace: str, event: str) -> list[Switch]:
@@ -54,71 +110,71 @@ async def _over_event(parts: Parts, workspace: str, event: str) -> list[Switch]:
     subjects = {whole: None}
     for spec, sessions in await parts.agents.subscribers(workspace):
         if subscribed(spec, event):
-            for session in sessions[:SESSIONS_LOOKED_AT_MAX]:
+            for session in sessions[:SESSIONS_CHECKED_MAX]:
                 subjects |= dict.fromkeys(subjects_of(SessionRef(workspace, session), spec.name))
     return await parts.switches.on_among(list(subjects)[:SUBJECTS_MAX])
 
 
-async def _shown(found: Awaitable[Sequence[Switch]]) -> list[dict[str, Any]] | None:
+async def _readable(found: Awaitable[Sequence[Switch]]) -> list[KillSwitch] | None:
     try:
-        return [_show(each) for each in await found]
+        return [_row(each) for each in await found]
     except AnchorWatchError:
         return None
 
 
 async def turn(
-    parts: Parts, workspace: str, wish: Kill, key: str | None, body: object
-) -> tuple[dict[str, Any], str]:
-    """Turn a switch; returns (how it stands, the request's key).
+    parts: Parts, workspace: str, wanted: TurnSwitch, key: str | None, body: object
+) -> TurnedSwitch:
+    """Turn a switch. ``body``: what the key is bound to.
 
     Raises:
-        BadInput: the scope needs a name, or has none. NotFound: there is no such session or agent. SessionDeleted.
+        BadInput: the scope needs a name, or takes none. NotFound: there is no such session or agent. SessionDeleted.
         Refused: it is so already. IdempotencyConflict, Fenced, Unavailable, Damaged.
     """
     key = key or secrets.token_urlsafe(18)
     control_id = input_id("c", workspace, "kill-switch", key)
     asked = Asked(control_id, by(), sha256_hex(canonical_json(body)))
-    told, joined = await parts.under_way.share(
-        (control_id, asked.body_sha256), lambda: _turn(parts, workspace, wish, asked)
+    (switch, replayed), joined = await parts.in_flight.run(
+        (control_id, asked.body_sha256), lambda: _turn(parts, workspace, wanted, asked)
     )
-    return {**told, "replayed": told["replayed"] or joined, "idempotency_key": key}, key
+    return TurnedSwitch(**dict(_row(switch)), replayed=replayed or joined, idempotency_key=key)
 
 
-async def _turn(parts: Parts, workspace: str, wish: Kill, asked: Asked) -> dict[str, Any]:
-    name = _name(wish)
+async def _turn(parts: Parts, workspace: str, wanted: TurnSwitch, asked: Asked) -> tuple[Switch, bool]:
+    name = _name(wanted)
     if not await parts.switches.was_turned(workspace, asked):
-        await _check_there(parts, workspace, wish.scope, name, on=wish.on)
-    wanted = Switch(workspace, wish.scope, name, wish.on, asked.by, parts.clock.now_ms(), wish.reason)
+        await _check_exists(parts, workspace, wanted.scope, name, on=wanted.on)
+    switch = Switch(workspace, wanted.scope, name, wanted.on, asked.by, parts.clock.now_ms(), wanted.reason)
     reached(Edge.GATEWAY_SWITCH_BEFORE)
-    switch, replayed = await parts.switches.turn(wanted, asked, deadline_s=parts.commit_deadline_s)
+    turned = await parts.switches.turn(switch, asked, deadline_s=parts.commit_deadline_s)
     reached(Edge.GATEWAY_SWITCH_AFTER)
-    return {**_show(switch), "replayed": replayed}
+    return turned
 
 
-def _name(wish: Kill) -> str:
-    if (wish.name is None) != (wish.scope == "workspace"):
+def _name(wanted: TurnSwitch) -> str:
+    if (wanted.name is None) != (wanted.scope == "workspace"):
         raise BadInput(
-            f"the kill switch of {'a workspace has no' if wish.name else f'a {wish.scope} needs a'} name",
+            f"the kill switch of {'a workspace takes no' if wanted.name else f'a {wanted.scope} needs a'} name",
             hint="name the session or the agent; the workspace is the request's",
         )
-    return WHOLE if wish.name is None else wish.name
+    return WHOLE if wanted.name is None else wanted.name
 
 
-async def _check_there(parts: Parts, workspace: str, scope: Scope, name: str, *, on: bool) -> None:
+async def _check_exists(parts: Parts, workspace: str, scope: Scope, name: str, *, on: bool) -> None:
     if scope == "agent":
         await parts.agents.get(workspace, name)
     elif scope == "session":
-        # One that was deleted has nothing to hold; a switch that was on before is turned off all the same.
+        # A switch of a deleted session can be turned off, but not on: there is nothing to hold.
         await (find_living if on else find)(parts, SessionRef(workspace, name))
 
 
-def _show(switch: Switch) -> dict[str, Any]:
-    return {
-        "scope": switch.scope,
-        "name": switch.name if switch.scope in ("session", "agent") else None,
-        "on": switch.on,
-        "by": switch.by,
-        "at": iso(switch.at_ms),
-        "reason": switch.reason,
-        "sequence": switch.sequence,
-    }
+def _row(switch: Switch) -> KillSwitch:
+    return KillSwitch(
+        scope=switch.scope,
+        name=switch.name if switch.scope in {"session", "agent"} else None,
+        on=switch.on,
+        by=switch.by,
+        at=iso(switch.at_ms),
+        reason=switch.reason,
+        sequence=switch.sequence,
+    )

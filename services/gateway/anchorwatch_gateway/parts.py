@@ -1,13 +1,16 @@
-"""What the endpoints work with."""
+"""What the routes work with: one object per gateway process, and the gateway's questions to other services."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 from anchorwatch.bus.port import Bus
-from anchorwatch.core.errors import BadSettings
+from anchorwatch.core.errors import AnchorWatchError, BadInput, BadSettings, NotFound, Unavailable
 from anchorwatch.journal.artifacts import ArtifactJournal
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.effects import EffectJournal
@@ -19,16 +22,61 @@ from anchorwatch.journal.switches import SwitchJournal
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import Clock, ServiceContext
 from anchorwatch.settings import Settings
+from anchorwatch.topology.subjects import RPC_MEMORY
 
-from anchorwatch_gateway.counters import Counters
-from anchorwatch_gateway.letter_book import LetterBook
-from anchorwatch_gateway.memory import MemoryClient
-from anchorwatch_gateway.seen import Seen
-from anchorwatch_gateway.streams import Streams
-from anchorwatch_gateway.under_way import UnderWay
+from anchorwatch_gateway.state import Counters, DeadLetterIndex, HighWaterMark, SingleFlight, StreamLimit
 
 COMMIT_DEADLINE_S = 10.0
-"""Shorter than clients wait: one that is told to try again knows more than one whose connection ended."""
+"""Shorter than clients wait: a client that gets 503 knows more than one whose connection timed out."""
+MEMORY_TIMEOUT_S = 5.0
+"""Longer than memory itself waits until it has read far enough."""
+
+_ERRORS: dict[str, type[AnchorWatchError]] = {
+    error.code: error for error in (BadInput, NotFound, Unavailable)
+}
+
+
+async def ask(
+    bus: Bus, subject: str, params: Mapping[str, Any], *, service: str, timeout_s: float
+) -> dict[str, Any]:
+    """The answer of ``service`` to a question over the bus, a JSON object.
+
+    Raises:
+        NotFound, BadInput: the service says so. Unavailable: it does not answer, or failed to.
+    """
+    try:
+        reply = await bus.request(subject, json.dumps(params).encode(), timeout_s)
+    except Unavailable:
+        raise Unavailable(
+            f"the {service} service does not answer",
+            hint=f"is the {service} service up? `anchorwatch status`",
+        ) from None
+    answer: dict[str, Any] = json.loads(reply)
+    if "error" in answer:
+        error = answer["error"]
+        raise _ERRORS.get(error["code"], Unavailable)(error["message"], hint=error["hint"])
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer of memory: ``result``, and the journal sequence up to which it is complete."""
+
+    result: dict[str, Any]
+    as_of: int
+
+
+class MemoryClient:
+    """Asks the memory service."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def ask(self, verb: str, params: Mapping[str, Any]) -> Answer:
+        """Raises as `ask`."""
+        subject = RPC_MEMORY.at(verb=verb)
+        answer = await ask(self._bus, subject, params, service="memory", timeout_s=MEMORY_TIMEOUT_S)
+        return Answer(answer["result"], answer["as_of"])
 
 
 @dataclass(frozen=True)
@@ -51,11 +99,11 @@ class Parts:
     paces: PaceJournal
     agents: AgentDirectory
     memory: MemoryClient
-    letters: LetterBook
+    letters: DeadLetterIndex
     counters: Counters = field(default_factory=Counters)
-    seen: Seen = field(default_factory=Seen)
-    streams: Streams = field(default_factory=Streams)
-    under_way: UnderWay = field(default_factory=UnderWay)
+    seen: HighWaterMark = field(default_factory=HighWaterMark)
+    streams: StreamLimit = field(default_factory=StreamLimit)
+    in_flight: SingleFlight = field(default_factory=SingleFlight)
     commit_deadline_s: float = COMMIT_DEADLINE_S
 
     @property
@@ -63,7 +111,7 @@ class Parts:
         """The bearer token.
 
         Raises:
-            BadSettings: there is none; an API that is open to anyone is never meant.
+            BadSettings: no token is set. The API never runs open to everyone.
         """
         token = self.settings.token.get_secret_value() if self.settings.token else ""
         if not token:
@@ -74,7 +122,7 @@ class Parts:
 
 
 async def assemble(context: ServiceContext) -> Parts:
-    """The parts, from what the service was given."""
+    """The parts of a gateway that runs in this service context."""
     committer, writer = context.committer, context.identity.execution_id
     journal = SessionJournal(context.bus, committer, writer)
     return Parts(
@@ -94,5 +142,5 @@ async def assemble(context: ServiceContext) -> Parts:
         paces=PaceJournal(context.bus, committer.stream, writer),
         agents=await AgentDirectory.open(context.bus),
         memory=MemoryClient(context.bus),
-        letters=LetterBook(context.bus),
+        letters=DeadLetterIndex(context.bus),
     )

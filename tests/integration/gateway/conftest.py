@@ -21,6 +21,7 @@ from anchorwatch.topology.streams import journal_stream
 
 from tests.support.in_process import Services, services_on
 from tests.support.nats_server import NatsServer
+from tests.support.openapi import check_answer
 from tests.support.sessions import now_ms
 
 TOKEN = "a token for tests"
@@ -33,7 +34,13 @@ AGENT = {
 
 
 def client_of(url: str, token: str = TOKEN) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=100.0)
+    """A client that compares every answer with the OpenAPI description."""
+    return httpx2.AsyncClient(
+        base_url=url,
+        headers={"Authorization": f"Bearer {token}"},
+        timeout=100.0,
+        event_hooks={"response": [check_answer]},
+    )
 
 
 @dataclass

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
-from anchorwatch_gateway.paging import PAGE_BYTES_MAX, page_of
-from anchorwatch_gateway.reading import Window
+from anchorwatch_gateway.requests import PAGE_BYTES_MAX, Window, page_of
 
 Order = Literal["asc", "desc"]
 

@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from anchorwatch.core.errors import BadSettings, Unavailable
-from anchorwatch_gateway.seen import Seen
-from anchorwatch_gateway.server import bind, url_of, write_address
-from anchorwatch_gateway.streams import Streams
+from anchorwatch.core.errors import BadSettings
+from anchorwatch_gateway.main import bind, url_of, write_address
 
 
 def test_port_zero_takes_a_free_one_and_tells_it(tmp_path: Path) -> None:
@@ -36,21 +34,3 @@ def test_a_port_that_is_taken_is_an_error_that_says_the_way_out() -> None:
         assert "ANCHORWATCH_PORT" in refused.value.hint
     with pytest.raises(BadSettings):
         bind("no such host.invalid", 0)
-
-
-def test_what_was_seen_only_grows() -> None:
-    seen = Seen()
-    for sequence in (3, 1, 7, 2):
-        seen.note(sequence)
-    assert seen.sequence == 7
-
-
-def test_live_streams_have_a_bound() -> None:
-    streams = Streams(at_once_max=2)
-    for _ in range(2):
-        streams.check()
-        streams.open()
-    with pytest.raises(Unavailable):
-        streams.check()
-    streams.close()
-    streams.check()

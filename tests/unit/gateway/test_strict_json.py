@@ -8,7 +8,7 @@ import json
 import pytest
 from anchorwatch.codec import canonical_json
 from anchorwatch.core.errors import BadInput
-from anchorwatch_gateway.strict_json import DEPTH_MAX, INTEGER_MAX, parse
+from anchorwatch_gateway.guard import INTEGER_MAX, JSON_DEPTH_MAX, parse_json
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,15 +25,15 @@ values = st.recursive(
 
 @given(values)
 def test_what_is_fine_is_read_as_it_is(value: object) -> None:
-    assert parse(json.dumps(value).encode()) == value
-    assert parse(json.dumps(value, ensure_ascii=False).encode()) == value
+    assert parse_json(json.dumps(value).encode()) == value
+    assert parse_json(json.dumps(value, ensure_ascii=False).encode()) == value
 
 
 @given(st.binary() | text.map(str.encode))
 def test_whatever_comes_is_read_or_refused(data: bytes) -> None:
     with contextlib.suppress(BadInput):
         # What is read can be bound to, recorded, and shown.
-        canonical_json(parse(data))
+        canonical_json(parse_json(data))
 
 
 @pytest.mark.parametrize(
@@ -55,16 +55,16 @@ def test_whatever_comes_is_read_or_refused(data: bytes) -> None:
         (b'"\\udc00"', 422),
         (b'{"a": ["\\ud83d"]}', 422),
         (b"[" * 5000 + b"]" * 5000, 422),
-        (b"[" * (DEPTH_MAX + 1) + b"]" * (DEPTH_MAX + 1), 422),
+        (b"[" * (JSON_DEPTH_MAX + 1) + b"]" * (JSON_DEPTH_MAX + 1), 422),
     ],
 )
 def test_what_cannot_be_kept_is_refused(data: bytes, status: int) -> None:
     with pytest.raises(BadInput) as refused:
-        parse(data)
+        parse_json(data)
     assert refused.value.http_status == status
 
 
 def test_the_bounds_themselves_are_fine() -> None:
-    assert parse(str(INTEGER_MAX).encode()) == INTEGER_MAX
-    parse(b"[" * DEPTH_MAX + b"]" * DEPTH_MAX)
-    assert parse(b'"\\ud83d\\ude00"') == "😀"
+    assert parse_json(str(INTEGER_MAX).encode()) == INTEGER_MAX
+    parse_json(b"[" * JSON_DEPTH_MAX + b"]" * JSON_DEPTH_MAX)
+    assert parse_json(b'"\\ud83d\\ude00"') == "😀"

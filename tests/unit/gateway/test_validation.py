@@ -11,20 +11,16 @@ import pytest
 import structlog
 from anchorwatch.core.names import NAME_PATTERN
 from anchorwatch.settings import Settings
-from anchorwatch_gateway import errors
-from anchorwatch_gateway.bodies import FORMS
-from anchorwatch_gateway.routes import agents, events, lists, operations, sessions, turns
+from anchorwatch_gateway.app import make
+from anchorwatch_gateway.requests import FORMS
 from fastapi import FastAPI
 
 
 @pytest.fixture
 def app() -> FastAPI:
-    """The routes alone: a request that is refused needs no part but the settings."""
-    made = FastAPI()
+    """The application without its guard: a refused request needs no part but the settings."""
+    made = make(structlog.stdlib.get_logger("test"))
     made.state.parts = SimpleNamespace(settings=Settings())
-    errors.install(made, structlog.stdlib.get_logger("test"))
-    for module in (sessions, turns, events, lists, agents, operations):
-        made.include_router(module.router)
     return made
 
 

@@ -1,1 +1,0 @@
-"""The endpoints, by what they are about. Each takes its arguments apart and leaves the work to a module above."""

@@ -1,0 +1,87 @@
+"""What the requests of one gateway share in memory."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from anchorwatch.core.errors import Refused, Unavailable
+from anchorwatch_gateway.state import HighWaterMark, SingleFlight, StreamLimit
+
+
+class Work:
+    """Something that takes until it is let go on, and counts how often it was begun."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.begun = 0
+        self.go_on = asyncio.Event()
+        self._error = error
+
+    async def do(self) -> int:
+        self.begun += 1
+        await self.go_on.wait()
+        if self._error:
+            raise self._error
+        return 7
+
+
+async def begun(flights: SingleFlight, work: Work, count: int, what: str = "k") -> list[asyncio.Task[object]]:
+    """So many that ask for the same thing, all of them waiting."""
+    tasks: list[asyncio.Task[object]] = [
+        asyncio.create_task(flights.run(what, work.do)) for _ in range(count)
+    ]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return tasks
+
+
+async def test_the_same_request_asked_while_it_is_flights_is_done_once_and_told_to_all() -> None:
+    flights, work = SingleFlight(), Work()
+    tasks = await begun(flights, work, 5)
+    other = await begun(flights, work, 1, "another")
+    work.go_on.set()
+    assert await asyncio.gather(*tasks, *other) == [(7, False), *[(7, True)] * 4, (7, False)]
+    assert work.begun == 2
+    assert await flights.run("k", work.do) == (7, False), "what is over is done anew"
+
+
+async def test_whoever_began_it_may_go_away_and_the_others_are_answered_all_the_same() -> None:
+    flights, work = SingleFlight(), Work()
+    first, second = await begun(flights, work, 2)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    work.go_on.set()
+    assert await second == (7, True)
+    assert work.begun == 1
+
+
+async def test_what_it_raises_is_told_to_all_and_the_next_one_asks_anew() -> None:
+    flights, work = SingleFlight(), Work(Refused("no"))
+    tasks = await begun(flights, work, 3)
+    work.go_on.set()
+    told = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [str(each) for each in told] == ["no"] * 3
+    assert await flights.run("k", _seven) == (7, False)
+
+
+async def _seven() -> int:
+    return 7
+
+
+def test_what_was_seen_only_grows() -> None:
+    seen = HighWaterMark()
+    for sequence in (3, 1, 7, 2):
+        seen.note(sequence)
+    assert seen.sequence == 7
+
+
+def test_live_streams_have_a_bound() -> None:
+    streams = StreamLimit(open_max=2)
+    for _ in range(2):
+        streams.check()
+        streams.open()
+    with pytest.raises(Unavailable):
+        streams.check()
+    streams.close()
+    streams.check()
