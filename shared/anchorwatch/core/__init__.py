@@ -1,1 +1,1 @@
-"""The pure core: records, the anchor, the session machine, the effect machine, policy and errors. No clock, no chance, no I/O."""
+"""The pure core: records, anchor, session machine, effect machine, policy, errors. No clock, no randomness, no I/O."""

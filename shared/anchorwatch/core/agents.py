@@ -1,7 +1,7 @@
 """An agent: a versioned definition, checked once, then trusted.
 
-Every number has bounds, since each becomes an instant, a duration or a count somewhere: one that no clock can hold would stop
-a turn in its middle.
+Every number is bounded, because it becomes an instant, a duration or a count: one that no clock can represent would stop
+a running turn (INV-1105).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ HEARTBEAT_S_MAX: Final = 30 * 86_400
 WAITING_MAX: Final = 1_000_000
 CONTEXT_TOKENS_MAX: Final = 10_000_000
 SPENT_MAX: Final = 1_000_000_000_000
-"""The highest bound on tokens, and on cost: far above what anything uses, far below what a record cannot hold."""
+"""Upper bound on tokens and on cost: far above any real use, far below what a record can hold."""
 
 
 class Limits(BaseModel):
-    """Named bounds of an agent. What only its pack knows stands in ``config``."""
+    """Named bounds of an agent. The pack's own limits are in ``config``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -44,25 +44,25 @@ class Limits(BaseModel):
         None,
         ge=0,
         le=3600,
-        description="turns that a session begins by itself; 0: no bound; none: the setting",
+        description="turns that a session starts by itself in an hour; 0: no bound; none: the setting",
     )
     agent_turns_per_hour: int | None = Field(
         None,
         ge=1,
         le=100_000,
-        description="turns that all its sessions together begin by themselves; none: no bound",
+        description="turns that all its sessions together start by themselves in an hour; none: no bound",
     )
     burst: int | None = Field(
         None, ge=1, le=1000, description="turns in a row before `turns_per_hour` counts; none: the setting"
     )
     min_interval_s: float | None = Field(
-        None, ge=0, le=86_400, description="between the beginnings of two turns; none: the setting"
+        None, ge=0, le=86_400, description="shortest time between the starts of two turns; none: the setting"
     )
     waiting_max: int | None = Field(
         None,
         ge=2,
         le=WAITING_MAX,
-        description="inputs that may wait in a session that is held; none: the setting",
+        description="inputs that may be pending in a held session; none: the setting",
     )
 
     turn_tokens_max: int | None = Field(
@@ -75,41 +75,41 @@ class Limits(BaseModel):
         None,
         gt=0,
         le=SPENT_MAX,
-        description="cost of a session in a day, in the unit of the prices that the settings give",
+        description="cost of a session in a day (UTC), in the currency of the configured prices",
     )
 
 
 def hint_of(faults: Iterable[Fault]) -> str:
-    """The way out for who named a limit that there is not; empty: nobody did."""
+    """The hint for an unknown limit; empty: all limits are known."""
     if not any(fault["type"] == "extra_forbidden" and "limits" in fault["loc"][:-1] for fault in faults):
         return ""
-    return f"the limits are {', '.join(Limits.model_fields)}; what only the pack knows stands in `config`"
+    return f"the limits are {', '.join(Limits.model_fields)}; limits of the pack belong in `config`"
 
 
 class AgentSpec(BaseModel):
-    """What an agent is: the content of an agent file (TOML) and of a version in the ``agents`` bucket."""
+    """An agent: the content of an agent file (TOML) and of a version in the ``agents`` bucket."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     name: Name
     pack: str
     model: Name = Field(
-        DEFAULT, description="`default` (as the settings say), `rules`, `openai`, or one of the models' file"
+        DEFAULT, description="`default` (the setting), `rules`, `openai`, or a model of the models' file"
     )
     fallbacks: tuple[Name, ...] = Field(
-        (), max_length=8, description="models that are asked in turn where `model` does not answer"
+        (), max_length=8, description="models to call, in this order, when `model` does not answer"
     )
     description: str = ""
     grants: tuple[str, ...] = Field((), description="tools that it may use; nothing is granted by default")
     subscriptions: tuple[str, ...] = Field(
-        (), description="event filters below aw.event.<workspace>., such as `fleet.>`"
+        (), description="event filters below aw.event.<workspace>., such as `rack7.>`"
     )
     heartbeat_s: float | None = Field(
         None,
         ge=1,
         le=HEARTBEAT_S_MAX,
         strict=True,
-        description="none: the setting; how often it looks without a reason",
+        description="longest time between two turns; none: the setting",
     )
     objectives: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
@@ -119,10 +119,10 @@ class AgentSpec(BaseModel):
 
     @classmethod
     def stored(cls, value: object) -> AgentSpec:
-        """A version as it is stored. What an earlier release let pass, and no bound allows any more, is put within the bounds.
+        """A stored version. A number that exceeds its bound is clamped.
 
         Raises:
-            pydantic.ValidationError: it is no definition.
+            pydantic.ValidationError: it is not a valid definition.
         """
         return within(cls, value)
 

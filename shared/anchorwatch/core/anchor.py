@@ -107,24 +107,24 @@ _ADAPTER: TypeAdapter[Anchor] = TypeAdapter(Anchor)
 
 
 def read_anchor(value: dict[str, Any]) -> Anchor:
-    """Check a stored anchor of this release's schema (`anchorwatch.codec.lift_anchor` knows the others).
+    """Check a stored anchor against the schema.
 
     Raises:
-        Damaged: it breaks the schema.
+        Damaged: it violates the schema.
     """
     try:
         return _ADAPTER.validate_python(value)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise Damaged(f"the anchor breaks its schema at {where or 'the top'}: {first['msg']}") from None
+        raise Damaged(f"the anchor violates its schema at {where or 'the top'}: {first['msg']}") from None
 
 
 def check_size(size_bytes: int) -> None:
     """Refuse an anchor above 16 KiB.
 
     Raises:
-        TooLarge: nothing is cut off silently.
+        TooLarge: the anchor exceeds the limit; it is never truncated.
     """
     if size_bytes > ANCHOR_BYTES_MAX:
         raise TooLarge(

@@ -1,4 +1,4 @@
-"""Reading what was accepted before its bounds were as narrow as they are now."""
+"""Reads stored values whose bounds have become narrower since they were stored."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _NO_NUMBER = ("finite_number", "float_type", "int_type")
 
 
 def within(model: type[M], value: object) -> M:
-    """``value`` as ``model``: a number above its bound is the bound, one that is none is left out, as an unknown name inside is.
+    """``value`` as ``model``: numbers are clamped to their bounds; invalid numbers and unknown names are dropped.
 
-    For what is stored already, and must go on; what a person gives is refused in place of that.
+    Only for stored values, which must stay usable; input from a person is refused instead.
 
     Raises:
-        ValidationError: it has another fault.
+        ValidationError: another error remains.
     """
     try:
         return model.model_validate(value)
     except ValidationError as error:
         mended = deepcopy(value)
         for fault in error.errors(include_url=False):
-            if not _mend(mended, fault):
+            if not _clamp(mended, fault):
                 raise
     return model.model_validate(mended)
 
 
-def _mend(value: Any, fault: Fault) -> bool:  # noqa: ANN401 - JSON
-    """Mend one fault in place; False: it is none of these."""
+def _clamp(value: Any, fault: Fault) -> bool:  # noqa: ANN401 - JSON
+    """Fix one error in place; False: it is of another kind."""
     *path, name = fault["loc"] or (None,)
     for part in path:
         value = value[part]
@@ -42,7 +42,7 @@ def _mend(value: Any, fault: Fault) -> bool:  # noqa: ANN401 - JSON
     if kind == "less_than_equal":
         value[name] = fault["ctx"]["le"]
         return True
-    # JSON has no infinity, so that one was stored as null.
+    # JSON has no infinity: it was stored as null.
     no_number = kind in _NO_NUMBER and (given is None or isinstance(given, float))
     if no_number or (kind == "extra_forbidden" and path):
         del value[name]

@@ -1,26 +1,26 @@
-"""The one tree of errors.
+"""The error tree.
 
     AnchorWatchError
-    ├── BadInput                  what was given cannot be taken
+    ├── BadInput                  the input is invalid
     │   ├── TooLarge
     │   └── BadSettings
     ├── NotFound
     ├── Conflict
-    │   └── IdempotencyConflict   same key, another body
-    ├── Refused                   understood, and not done
+    │   └── IdempotencyConflict   same key, different body
+    ├── Refused                   valid, but not allowed now
     │   ├── SessionDeleted
-    │   ├── TurnNotActive     the turn that was meant does not run (any more)
-    │   ├── ChangedSince      the session is not as it was when it was shown
-    │   └── SessionQuarantined    its journal is damaged; only a repair is taken
+    │   ├── TurnNotActive         the named turn is not running
+    │   ├── ChangedSince          the session changed after its preview
+    │   └── SessionQuarantined    its journal is damaged; only a repair is accepted
     ├── Denied                    credentials do not allow it
-    ├── Unavailable               try again: nothing is known to have happened
+    ├── Unavailable               no answer; retry
     ├── Fenced                    another writer was first; reload and decide again
-    ├── Damaged                   a record cannot be trusted
+    ├── Damaged                   a record is unreadable or altered
     │   └── NewerSchema
-    └── ConfigDiffers             a stream or bucket is not what this version needs
+    └── ConfigDiffers             a stream or bucket has another configuration
 
-Every error answers three questions: what (``message``), the way out (``hint``), and whether the same call may be
-tried again (``retryable``). ``code`` is stable: programs compare it, people search for it.
+Every error says what is wrong (``message``), what to do (``hint``), and whether a retry makes sense (``retryable``).
+``code`` is stable: programs compare it, people search for it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import ClassVar
 
 
 class AnchorWatchError(Exception):
-    """Something went wrong in Anchor Watch."""
+    """Base class of all errors of Anchor Watch."""
 
     code: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
@@ -46,7 +46,7 @@ class AnchorWatchError(Exception):
 
 
 class BadInput(AnchorWatchError):
-    """What was given cannot be taken."""
+    """The input is invalid."""
 
     code = "bad_input"
     http_status = 422
@@ -54,20 +54,20 @@ class BadInput(AnchorWatchError):
 
 
 class TooLarge(BadInput):
-    """What was given is larger than the limit."""
+    """The input exceeds its size limit."""
 
     code = "too_large"
     http_status = 413
 
 
 class BadSettings(BadInput):
-    """A setting has a value that cannot be used."""
+    """A setting has an invalid value."""
 
     code = "bad_settings"
 
 
 class NotFound(AnchorWatchError):
-    """There is nothing of that name."""
+    """Not found."""
 
     code = "not_found"
     http_status = 404
@@ -75,7 +75,7 @@ class NotFound(AnchorWatchError):
 
 
 class Conflict(AnchorWatchError):
-    """It exists already, and is not the same."""
+    """It already exists and differs."""
 
     code = "conflict"
     http_status = 409
@@ -83,7 +83,7 @@ class Conflict(AnchorWatchError):
 
 
 class IdempotencyConflict(Conflict):
-    """The idempotency key was used before with another body."""
+    """The idempotency key was used before with a different body."""
 
     code = "idempotency_conflict"
 
@@ -93,7 +93,7 @@ class IdempotencyConflict(Conflict):
 
 
 class Refused(AnchorWatchError):
-    """It was understood, and will not be done."""
+    """The request is valid, but not allowed in this state."""
 
     code = "refused"
     http_status = 409
@@ -108,13 +108,13 @@ class SessionDeleted(Refused):
 
 
 class TurnNotActive(Refused):
-    """The turn that was meant does not run."""
+    """The named turn is not running."""
 
     code = "turn_not_active"
 
 
 class ChangedSince(Refused):
-    """The session has changed since it was shown."""
+    """The session changed after its preview."""
 
     code = "changed_since"
 
@@ -134,7 +134,7 @@ class Denied(AnchorWatchError):
 
 
 class Unavailable(AnchorWatchError):
-    """A part that is needed did not answer in time."""
+    """A required part did not answer in time."""
 
     code = "unavailable"
     retryable = True
@@ -152,9 +152,9 @@ class Fenced(AnchorWatchError):
 
 
 class Damaged(AnchorWatchError):
-    """A record cannot be trusted.
+    """A record is unreadable or altered.
 
-    ``sequence``: where it stands in the journal (0: not said); ``register``: its kind of register.
+    ``sequence``: its journal sequence (0: unknown); ``register``: its kind of register.
     """
 
     code = "damaged"
@@ -168,7 +168,7 @@ class Damaged(AnchorWatchError):
 
 
 class NewerSchema(Damaged):
-    """A record was written by a newer version than this one."""
+    """A record was written by a newer version."""
 
     code = "newer_schema"
 

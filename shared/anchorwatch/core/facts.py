@@ -1,7 +1,7 @@
-"""Facts and observations: what is known of the world, and what is plainly unknown.
+"""Facts and observations: what is known about the real system, and what is unknown.
 
-A fact is a number, a text, a boolean, or `UNKNOWN`. Unknown is a value of its own: it equals nothing known, it
-is never zero and never false, and an invariant that needs an unknown fact refuses.
+A fact is a number, a text, a boolean, or `UNKNOWN`. Unknown is a separate value: it equals no known
+value, is never zero or false, and an invariant that needs an unknown fact refuses (INV-304).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Facts = Mapping[str, Fact]
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a pack's probes saw.
+    """The result of a pack's probes.
 
     ``text`` is for the model (a status line per instance); ``facts`` are the pack's named facts, each
-    possibly unknown; ``data`` is the structured detail (JSON), for rules models and tools. ``digest`` names
-    exactly this observation; commands cite it. ``at_ms`` Unix milliseconds; ``age_max_s``: how long a
+    possibly unknown; ``data`` is the structured detail (JSON), for rules models and tools. ``digest``
+    identifies this observation; commands cite it. ``at_ms`` Unix milliseconds; ``age_max_s``: how long a
     mutating command may rely on it.
     """
 
@@ -35,5 +35,5 @@ class Observation:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The names of the facts that are not known."""
+        """The names of the unknown facts."""
         return tuple(name for name, value in self.facts.items() if value is None)

@@ -1,4 +1,4 @@
-"""What is wrong with a value, in words for the person who wrote it: what is allowed, not how it was checked."""
+"""Explains validation errors to the person who wrote the value: what is allowed, not how it was checked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _shown(bound: float) -> str:
 
 _BY_TYPE: dict[str, str | Callable[[Mapping[str, Any]], str]] = {
     "missing": "is missing",
-    "extra_forbidden": "is none of the fields that there are",
+    "extra_forbidden": "is not a known field",
     "string_type": _TEXT,
     "int_type": _WHOLE,
     "int_parsing": _WHOLE,
@@ -49,23 +49,23 @@ _BY_TYPE: dict[str, str | Callable[[Mapping[str, Any]], str]] = {
     "string_too_long": lambda ctx: f"must have at most {ctx['max_length']} characters",
     "too_short": lambda ctx: f"must have {ctx['min_length']} entries or more",
     "too_long": lambda ctx: f"must have at most {ctx['max_length']} entries",
-    "value_error": lambda ctx: f"cannot be used: {ctx['error']}",
+    "value_error": lambda ctx: f"is invalid: {ctx['error']}",
 }
 
 
 def problem_of(fault: Fault, forms: Mapping[str, str] | None = None) -> str:
-    """What is wrong, to be said behind the field's name. ``forms``: for each pattern, the form that it stands for."""
+    """The problem, as the predicate of the field's name. ``forms``: a description of each pattern."""
     context = fault.get("ctx", {})
     if fault["type"] == "string_pattern_mismatch":
         known = {f"^{NAME_PATTERN}$": NAME_FORM, **(forms or {})}
         form = known.get(context["pattern"])
-        return f"must be {form}" if form else "has a form that cannot be taken"
+        return f"must be {form}" if form else "has an invalid form"
     words = _BY_TYPE.get(fault["type"])
     if words is None:
-        return f"cannot be taken: {fault['msg']}"
+        return f"is invalid: {fault['msg']}"
     return words if isinstance(words, str) else words(context)
 
 
 def place_of(fault: Fault, whole: str) -> str:
-    """The name of the field; ``whole`` where it is about all of them."""
+    """The name of the field; ``whole`` if the error concerns the whole value."""
     return ".".join(str(part) for part in fault["loc"]) or whole

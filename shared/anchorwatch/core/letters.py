@@ -1,11 +1,11 @@
-"""Dead letters. Pure: a message that its handler failed on is set aside, tried again, and at last shown to a person.
+"""Dead letters: a message whose handler failed is set aside, retried, and finally shown to a person. Pure.
 
     (nothing) ──fails──▶ failing ──fails `tries_max` times──▶ open ──retry──▶ retried ──fails as often──▶ open …
                             │                                  │                 │
                             └──────────── handled: done ◀──────┴─────────────────┘        any of them ──drop──▶ dropped
 
-`suspected` stands beside them: a message that was delivered more often than it may fail, and whose handler is about
-to be started on it. What ends its process writes nothing else down.
+`suspected` is the state of a message that was delivered more often than `tries_max`, just before its handler starts.
+A handler that ends its process leaves no other trace.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ LetterState = Literal["suspected", "failing", "open", "retried", "done", "droppe
 SHOWN: tuple[LetterState, ...] = get_args(LetterState)[1:]
 """The states that people see."""
 WAITING: frozenset[LetterState] = frozenset({"failing", "retried"})
-"""The states in which the message is to be handled again."""
+"""The states in which the message will be handled again."""
 CLOSED: frozenset[LetterState] = frozenset({"done", "dropped"})
 Verb = Literal["retry", "drop"]
 CRASHED = "crashed"
-"""The error of a handler that never came to an answer."""
+"""The error code of a handler that never returned."""
 
 PAUSE_S_MIN, PAUSE_S_MAX = 1.0, 60.0
 TEXT_CHARS_MAX = 500
@@ -34,10 +34,10 @@ ACTIONS_MAX = 16
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Which message, and whose. ``id`` is unique within workspace and service; ``session``: where it is of one.
+    """Identifies a message. ``id`` is unique within workspace and service; ``session``: empty if it concerns none.
 
-    ``handler`` says what failed on it, in a word: ``event``, ``command``, ``session``, ``record``. ``stream`` and
-    ``sequence`` say where the message stands, ``time_ms`` when it was stored there.
+    ``handler`` names what failed: ``event``, ``command``, ``session``, ``record``. ``stream`` and
+    ``sequence`` locate the message, ``time_ms`` is when it was stored.
     """
 
     workspace: str
@@ -52,7 +52,7 @@ class Address:
 
     @property
     def letter_id(self) -> str:
-        """As people name it: ``SERVICE-ID``."""
+        """The letter's id for people: ``SERVICE-ID``."""
         return f"{self.service}-{self.id}"
 
 
@@ -66,7 +66,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a person ordered. ``key`` is the idempotency key of the request."""
+    """A person's order. ``key`` is the idempotency key of the request."""
 
     verb: Verb
     by: str
@@ -77,10 +77,10 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One message that could not be handled, and how it stands.
+    """A message that could not be handled, and its state.
 
-    ``tries`` counts failures since it was set aside or last ordered again; ``starts`` those that gave no answer. It is
-    not to be handled before ``due_at_ms``. ``openings``: how often it was shown to people. Times are Unix milliseconds.
+    ``tries`` counts failures since it was set aside or last ordered again; ``starts`` counts starts without a result. The
+    next attempt is not before ``due_at_ms``. ``openings``: how often it was shown to people. Times are Unix milliseconds.
     """
 
     address: Address
@@ -96,22 +96,21 @@ class DeadLetter:
 
 
 def early_ms(letter: DeadLetter, now_ms: int) -> int:
-    """How long its message is still to be left alone."""
+    """Milliseconds until the next attempt."""
     return left_ms(letter.due_at_ms, now_ms, round(PAUSE_S_MAX * 1000))
 
 
 def fault_of(error: BaseException) -> Fault:
-    """What an error says of itself, in one line."""
+    """An error in one line."""
     if isinstance(error, AnchorWatchError):
         return Fault(error.code, _clip(str(error)))
     return Fault("internal", _clip(f"{type(error).__name__}: {error}"))
 
 
 def counts(error: BaseException) -> bool:
-    """Whether a failure is one of the message.
+    """Whether the message is to blame for a failure.
 
-    What may be tried again just so (a bus, a model that is away) is not; nor is what a newer release wrote, and a newer
-    process reads.
+    An outage (retryable) is not the message's failure (INV-1004), and neither is a record of a newer release.
     """
     return not (isinstance(error, NewerSchema) or (isinstance(error, AnchorWatchError) and error.retryable))
 
@@ -124,9 +123,9 @@ def failed(
     tries_max: int,
     spread: float = 0.0,
 ) -> DeadLetter | None:
-    """The letter after one more failure; None where it says all there is to say. ``spread`` as in `backoff_s`.
+    """The letter after another failure; None if nothing changes. ``spread`` as in `backoff_s`.
 
-    Other messages may lead to the same letter (a session has one): a failure before its time is none more.
+    Several messages may share a letter (a session has one): a failure before ``due_at_ms`` does not count again.
     """
     if letter is None or letter.state in ("suspected", "done"):
         opened = letter.openings if letter else 0
@@ -143,7 +142,7 @@ def failed(
 
 
 def shown(letter: DeadLetter | None, address: Address, fault: Fault, now_ms: int) -> DeadLetter | None:
-    """The letter opened at once, for a failure that would be the same again; None where it is open, or was dropped."""
+    """The letter opened at once, for a permanent failure; None if it is open or dropped already."""
     if letter is None or letter.state == "suspected":
         return _opened(DeadLetter(address, "failing", 1, now_ms, now_ms, now_ms, fault))
     if letter.state in ("open", "dropped"):
@@ -152,8 +151,8 @@ def shown(letter: DeadLetter | None, address: Address, fault: Fault, now_ms: int
 
 
 def started(letter: DeadLetter | None, address: Address, now_ms: int, tries_max: int) -> DeadLetter:
-    """The letter before a handler is started that may end its process: open when ``tries_max`` such starts gave no answer."""
-    fault = Fault(CRASHED, "its handler was started again and again, and never came to an answer")
+    """The letter before a start of a handler that may end its process; open after ``tries_max`` starts without a result."""
+    fault = Fault(CRASHED, "its handler was started repeatedly and never returned")
     if letter is None or letter.state == "done":
         letter = DeadLetter(address, "suspected", 0, now_ms, now_ms, now_ms, fault)
     if letter.starts >= tries_max:
@@ -162,22 +161,22 @@ def started(letter: DeadLetter | None, address: Address, now_ms: int, tries_max:
 
 
 def answered(letter: DeadLetter, now_ms: int) -> DeadLetter:
-    """The letter after a start that came to an answer which was no failure: the message waits for something."""
+    """The letter after a start that returned without a failure: the message waits for something."""
     return replace(letter, starts=0, last_at_ms=now_ms)
 
 
 def handled(letter: DeadLetter, now_ms: int) -> DeadLetter | None:
-    """The letter when its message was handled after all; None where nothing changes."""
+    """The letter after its message was handled; None if nothing changes."""
     if letter.state in CLOSED:
         return None
     return replace(letter, state="done", starts=0, last_at_ms=now_ms)
 
 
 def ordered(letter: DeadLetter, action: Action) -> DeadLetter | None:
-    """The letter after a person's order; None where that very order, or the same wish, stands already.
+    """The letter after a person's order; None if it has been carried out already.
 
     Raises:
-        IdempotencyConflict: the key was used for another order on it. Refused: it is closed.
+        IdempotencyConflict: the key was used for another order on this letter. Refused: the letter is closed.
     """
     for former in letter.actions:
         if former.key == action.key:
@@ -188,7 +187,9 @@ def ordered(letter: DeadLetter, action: Action) -> DeadLetter | None:
                 hint="use a new key for a new request",
             )
     if letter.state in CLOSED:
-        raise Refused(f"letter {letter.address.letter_id} is {_closed(letter)}", hint="nothing is left to do")
+        raise Refused(
+            f"letter {letter.address.letter_id} is {_closed(letter)}", hint="no further action is possible"
+        )
     actions = (*letter.actions, action)[-ACTIONS_MAX:]
     if action.verb == "drop":
         return replace(letter, state="dropped", actions=actions)
@@ -205,7 +206,7 @@ def _closed(letter: DeadLetter) -> str:
     dropped = next((each for each in reversed(letter.actions) if each.verb == "drop"), None)
     if letter.state == "dropped" and dropped is not None:
         return f"dropped, by {dropped.by}"
-    return "done: its message was handled after all"
+    return "done: its message was handled"
 
 
 def _clip(text: str) -> str:

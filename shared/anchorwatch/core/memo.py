@@ -1,4 +1,4 @@
-"""What was made of a value once, for when the very same value comes again."""
+"""Caches by identity, for large immutable values that recur."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Made = TypeVar("Made")
 
 
 class ByIdentity(Generic[Key, Made]):
-    """A pure function of values that nobody changes, which remembers its results by the value's identity.
+    """Caches a pure function of immutable values by the identity of the value.
 
-    For large values that stay as they are, such as the turns of a conversation: to compare them, or to hash
-    them, would cost what it is to spare. It knows the ``size_max`` values that came last, and at most as many others.
+    For large values such as the turns of a conversation, whose comparison or hash would cost as much as the function.
+    It keeps the last ``size_max`` values, and at most as many older ones.
     """
 
     def __init__(self, make: Callable[[Key], Made], size_max: int) -> None:
@@ -27,7 +27,7 @@ class ByIdentity(Generic[Key, Made]):
     def __call__(self, key: Key) -> Made:
         identity = id(key)
         known = self._recent.get(identity)
-        # It is held here, so its identity is nobody else's.
+        # The cache holds the value, so its id is not reused.
         if known is not None:
             return known[1]
         known = self._older.pop(identity, None) or (key, self._make(key))
@@ -39,18 +39,18 @@ class ByIdentity(Generic[Key, Made]):
 
 @dataclass(slots=True)
 class _Last(Generic[Key, Made]):
-    """The sequence with a certain end that was asked about last, and what was made of each of its values."""
+    """The last sequence with a given end, and the result for each of its values."""
 
     keys: tuple[Key, ...] = ()
     made: tuple[Made, ...] = ()
 
 
 class OfEach(Generic[Key, Made]):
-    """A pure function of each value of a sequence, for sequences of which most is what the one before had too.
+    """Caches a pure function of each value of a sequence that mostly repeats the previous sequence.
 
-    Such as a conversation: each turn adds its own at the end, and the oldest goes. What is new of it costs what it
-    costs, and all the rest next to nothing, where to ask a memo for each would cost more the longer it is. As `ByIdentity`
-    is for values that nobody changes; it knows the ``size_max`` ends of sequences that came last, and at most as many others.
+    For example a conversation: each turn is appended, and the oldest is dropped. Only new values are computed, and the
+    repeated part costs almost nothing, however long it is. Values must be immutable, as for `ByIdentity`; it keeps the
+    last ``size_max`` ends of sequences, and at most as many older ones.
     """
 
     def __init__(self, make: Callable[[Key], Made], size_max: int) -> None:
@@ -68,7 +68,7 @@ class OfEach(Generic[Key, Made]):
         return last.made
 
     def _made(self, keys: tuple[Key, ...], before: _Last[Key, Made]) -> tuple[Made, ...]:
-        # They are held there, so an identity is that of the same value.
+        # The entry holds the values, so an id belongs to the same value.
         shared = len(keys) - 1
         if 0 < shared <= len(before.keys) and all(map(is_, before.keys[-shared:], keys)):
             return (*before.made[-shared:], self._make(keys[-1]))

@@ -1,4 +1,4 @@
-"""Names that people choose, and how a command's identity is written."""
+"""Names that people choose, and the text form of a command's identity."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from anchorwatch.core.errors import BadInput
 
 NAME_PATTERN = r"[a-z0-9][a-z0-9-]{0,62}"
-NAME_FORM = "1-63 characters of a-z, 0-9 and '-', the first no '-'"
+NAME_FORM = "1-63 characters of a-z, 0-9 and '-', not starting with '-'"
 _NAME = re.compile(NAME_PATTERN)
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _CALL = re.compile(rf"({NAME_PATTERN})/(\d+)\.(\d+)\.(\d+)")
 
 
 def check_name(value: str, what: str = "name") -> str:
-    """Return ``value`` when it is a valid workspace, session, agent or pool name.
+    """Return ``value`` if it is a valid workspace, session, agent or pool name.
 
     Raises:
         BadInput: it does not match ``[a-z0-9][a-z0-9-]{0,62}``.
@@ -29,10 +29,10 @@ def check_name(value: str, what: str = "name") -> str:
 
 
 def check_token(value: str, what: str = "token") -> str:
-    """Return ``value`` when it can stand as one token of a subject.
+    """Return ``value`` if it is valid as one token of a subject.
 
     Raises:
-        BadInput: it is empty, longer than 128 characters, or holds anything but letters, digits, ``_`` and ``-``.
+        BadInput: it is empty, longer than 128 characters, or contains anything but letters, digits, ``_`` and ``-``.
     """
     if not _TOKEN.fullmatch(value):
         raise BadInput(f"{value[:80]!r} is not a valid {what}", hint="use letters, digits, '_' and '-'")
@@ -41,7 +41,7 @@ def check_token(value: str, what: str = "token") -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SessionRef:
-    """Which session: its shard, workspace and name."""
+    """The identity of a session: shard, workspace and name."""
 
     workspace: str
     session: str
@@ -67,7 +67,7 @@ class CallId:
         """Read ``RUN.STEP.N``.
 
         Raises:
-            BadInput: it is not three numbers with dots between.
+            BadInput: it is not three numbers separated by dots.
         """
         parts = text.split(".")
         if len(parts) != 3 or not all(part.isdecimal() for part in parts):  # noqa: PLR2004 - run, step, n
@@ -82,7 +82,7 @@ def parse_call(text: str) -> tuple[str, CallId]:
     """Read a printed call id ``SESSION/RUN.STEP.N``.
 
     Raises:
-        BadInput: it has another form.
+        BadInput: it has a different form.
     """
     match = _CALL.fullmatch(text)
     if match is None:

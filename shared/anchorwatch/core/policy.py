@@ -1,4 +1,4 @@
-"""May this command run? Grants, limits and invariants; the model's word is never enough. Pure: CEL is behind `Evaluate`."""
+"""Decides whether a command may run, by grants, limits and invariants. Pure: `Evaluate` evaluates CEL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Evaluate = Callable[[str, Mapping[str, Any]], object]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Allowed, refused, or asks a person; ``rule`` made the decision, ``reason`` says it in a sentence for model and people."""
+    """The decision, the ``rule`` that made it, and the ``reason`` in a sentence for model and people."""
 
     decision: Literal["allowed", "refused", "gate"]
     rule: str
@@ -28,7 +28,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the policy is asked."""
+    """The input of the policy."""
 
     tool: str
     args: Mapping[str, Any]
@@ -39,7 +39,7 @@ class Question:
 
 
 def judge(question: Question, invariants: Sequence[Invariant], evaluate: Evaluate) -> Verdict:
-    """The verdict on one command. Anything that cannot be evaluated refuses."""
+    """The verdict on one command. A rule that cannot be evaluated refuses."""
     if question.tool not in question.grants:
         return Verdict("refused", "grant", f"the agent has no grant for {question.tool}")
     command = {"tool": question.tool, "args": dict(question.args), "resource": question.resource}
@@ -50,7 +50,7 @@ def judge(question: Question, invariants: Sequence[Invariant], evaluate: Evaluat
 
 
 def needs_observation(tool: str, invariants: Sequence[Invariant]) -> bool:
-    """Whether judging a call of ``tool`` takes an observation."""
+    """Whether the verdict on a call of ``tool`` needs an observation."""
     return any(tool in invariant.tools for invariant in invariants)
 
 

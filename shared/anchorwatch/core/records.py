@@ -15,9 +15,9 @@ FORMAT = 1
 class Record:
     """One entry of the journal.
 
-    ``kind`` says what happened; ``at_ms`` (Unix milliseconds) and ``writer`` when, and who wrote it;
-    ``previous`` is the digest of the planner record before (planner records only, else empty). ``digest``
-    (hex SHA-256) covers all of these and the body; it is empty until the codec has made the bytes.
+    ``kind``: what happened; ``at_ms`` (Unix milliseconds): when; ``writer``: which process wrote it;
+    ``previous``: the digest of the previous planner record (planner records only, else empty). ``digest``
+    (hex SHA-256) covers all of these and the body; it is empty until the codec has encoded the record.
     """
 
     kind: str
@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
     # in
     INPUT = "input"
-    # p.anchor: the reason that the anchor changed
+    # p.anchor: why the anchor changed (core.session.transitions)
     CREATED = "created"
     ACQUIRED = "acquired"
     TAKEN_OVER = "taken_over"
@@ -64,12 +64,12 @@ class Kind(StrEnum):
     CLAIM = "claim"
     RELEASE = "release"
     OUTCOME = "outcome"
-    # the workspace's own
+    # registers of a workspace
     BLOCK = "block"
     SWITCH = "switch"
     PACE = "pace"
     SCHEDULE = "schedule"
-    # the rest
+    # other registers
     LATE = "late"
     ARTIFACT = "artifact"
     DELIVERY_CLAIMED = "delivery_claimed"

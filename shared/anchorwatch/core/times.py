@@ -1,4 +1,4 @@
-"""Instants as text and back, and waits. Machines hold Unix milliseconds; people and JSON get ISO 8601 in UTC."""
+"""Instants and delays. Machines hold Unix milliseconds; people and JSON get ISO 8601 in UTC."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MS_MAX: Final = 253_402_300_799_000
 
 
 def instant(at_ms: int) -> datetime:
-    """Unix milliseconds as an instant in UTC; what no calendar has is the first or the last instant that it does have."""
+    """Unix milliseconds as an instant in UTC, clamped to the years 1 to 9999."""
     return datetime.fromtimestamp(min(max(at_ms, MS_MIN), MS_MAX) / 1000, UTC)
 
 
 def left_ms(until_ms: int, now_ms: int, longest_ms: int) -> int:
-    """What is left of a wait that was to end at ``until_ms`` by the clock, and that is never longer than ``longest_ms``.
+    """The remaining milliseconds of a wait until ``until_ms`` that never lasts longer than ``longest_ms``.
 
-    What would be more was written down by a clock that has been set back since: nothing is left.
+    A longer remainder means that the clock was set back after ``until_ms`` was recorded: then the wait is over (INV-801).
     """
     left = until_ms - now_ms
     return left if 0 < left <= longest_ms else 0
@@ -51,13 +51,13 @@ def from_iso(text: str) -> int:
     """ISO 8601 with an offset, as Unix milliseconds.
 
     Raises:
-        BadInput: it is no such text, or has no offset.
+        BadInput: it is not an ISO 8601 instant, or has no offset.
     """
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
         raise BadInput(
-            f"{text[:80]!r} is no ISO 8601 instant", hint="for example 2026-03-17T18:56:43+00:00"
+            f"{text[:80]!r} is not an ISO 8601 instant", hint="for example 2026-03-17T18:56:43+00:00"
         ) from None
     if instant.tzinfo is None:
         raise BadInput(f"{text[:80]!r} has no offset from UTC", hint="add Z or +00:00")

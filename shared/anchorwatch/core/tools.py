@@ -1,4 +1,4 @@
-"""What a tool is, to the machines: its effect class, risk, limits and schema. Running it is a pack's work."""
+"""The specification of a tool: effect class, risk, limits and schema. The pack runs it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from enum import StrEnum
 
 
 class EffectClass(StrEnum):
-    """What may be done with a command whose outcome is not known.
+    """What the executor may do with a command whose outcome is unknown.
 
     - ``read``: run it again.
     - ``idempotent``: the provider honours the effect key; claim again, run again with the same key.
-    - ``reconcilable``: ask the provider what became of the effect key.
-    - ``irreversible``: nothing: the outcome is unknown until a person settles it.
+    - ``reconcilable``: ask the provider whether the effect key took effect.
+    - ``irreversible``: nothing; the outcome stays unknown until a person settles it.
     """
 
     READ = "read"
@@ -23,7 +23,7 @@ class EffectClass(StrEnum):
 
 
 class Risk(StrEnum):
-    """How much a call may hurt: ``none`` changes nothing, ``low`` is undone easily, ``high`` is not."""
+    """The possible harm of a call: ``none`` changes nothing, ``low`` is easily undone, ``high`` is not."""
 
     NONE = "none"
     LOW = "low"
@@ -35,12 +35,11 @@ class ToolSpec:
     """A tool as the planner offers it and the executor judges it.
 
     ``parameters`` is a JSON schema object. ``pool`` names the executors that run it.
-    ``observation_age_max_s``: a mutating call must cite an observation no older than this (`inf`: it need
-    not cite any, since it depends on none). ``ephemeral``: the result is not used after a resume.
-    ``intent`` names what a call with these arguments means to do, in one word; None: what the tool's own name says.
-    Two calls of a turn with one intent and one resource are told apart by their order alone. It is pure, and
-    must take whatever the model sends. ``example``: arguments of a call as it should be, shown with the description:
-    small models do by it what they do not do by a schema.
+    ``observation_age_max_s``: a mutating call must cite an observation no older than this (`inf`: none is
+    needed). ``ephemeral``: the result is not used after a resume.
+    ``intent`` returns the verb of a call with these arguments; None: the tool's name. Calls of a turn with the same
+    intent and resource differ by their order only. It is pure and must accept any arguments. ``example``: valid
+    arguments, shown with the description: small models follow an example better than a schema.
     """
 
     name: str

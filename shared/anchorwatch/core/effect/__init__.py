@@ -2,10 +2,9 @@
 
 - `state`: `EffectState`, folded from the command's family ``fx.<pool>.<run>.<step>.<n>.>``.
 - `intent`: the key that names an effect to its provider.
-- `blocking`: when what is not known of one effect keeps another command from running.
-- `resolve`: settling by hand what nobody can tell.
-- `decide`: what an executor does next with a command that it was handed, and what it may conclude from a claim
-without outcome.
+- `blocking`: when an unknown effect blocks another command.
+- `resolve`: settling an unknown effect by hand.
+- `decide`: the executor's next move on a command, and what it may conclude from a claim without an outcome.
 """
 
 from anchorwatch.core.effect.decide import next_action

@@ -1,9 +1,9 @@
-"""When what is not known of one effect keeps another command from running.
+"""When an unsettled effect blocks another command.
 
-A resource is touched by one command at a time, and by none while it is unknown what an earlier one did to it. Within a
-session the earlier commands are known from the record of the command. Across sessions the register of the resource names
-the effects that may touch it: each is entered before its claim, so of two that meet one is fenced. An effect that was begun,
-or is about to be, and has no outcome is waited for; one that is `unknown` blocks every command that is claimed after that.
+One command at a time touches a resource, and none while an earlier effect on it is `unknown` (INV-1302, INV-1303).
+Within a session the command's record names the earlier commands. Across sessions the register of the resource names
+the effects that may touch it: each is entered before its claim, so of two concurrent entries one is fenced. A command waits for an effect
+that has started, or is about to, and has no outcome; an `unknown` effect blocks every command that is claimed later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RULE = "resource_blocked"
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """Nothing stands in the way."""
+    """Nothing blocks the command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +31,21 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """What an effect did is not known. ``by`` names it (``SESSION/RUN.STEP.N``), ``tool`` what it called."""
+    """An effect with an unknown outcome blocks the command. ``by``: ``SESSION/RUN.STEP.N``; ``tool``: its tool."""
 
     by: str
     tool: str
 
     def say(self, resource: str) -> str:
-        """Why it is refused, and the way out."""
+        """The reason of the refusal, with what to do."""
         return (
-            f"{resource or 'its resource'} is blocked: what became of {self.by} ({self.tool}) is not known; "
-            f"find out, and settle it with `anchorwatch effects resolve {self.by} done|not-done`"
+            f"{resource or 'its resource'} is blocked: the outcome of {self.by} ({self.tool}) is unknown; "
+            f"settle it with `anchorwatch effects resolve {self.by} done|not-done`"
         )
 
 
 def before_claim(earlier: Iterable[tuple[str, EffectState]]) -> Clear | Waits | Blocked:
-    """What the commands before it, in the journal's order, say of a command that nobody has claimed. Each with its name."""
+    """Whether earlier commands, in journal order and each with its name, block an unclaimed command."""
     for name, state in earlier:
         if state.outcome is None:
             return Waits(name)
@@ -55,10 +55,10 @@ def before_claim(earlier: Iterable[tuple[str, EffectState]]) -> Clear | Waits | 
 
 
 def before_first_claim(others: Iterable[tuple[str, int, EffectState]]) -> Clear | Waits:
-    """What other effects in the register of its resource say of a command that was never begun.
+    """Whether other effects in the register of its resource block a command that was never started.
 
     Each with its name, and the number of the claim that it was entered for. A claim with that number that is not recorded
-    is on its way, or the journal has lost it.
+    is in flight, or the journal has lost it.
     """
     for name, attempt, state in others:
         if state.outcome is None and (state.first_claim or state.attempts < attempt):
@@ -67,10 +67,10 @@ def before_first_claim(others: Iterable[tuple[str, int, EffectState]]) -> Clear 
 
 
 def under_claim(mine: EffectState, others: Iterable[tuple[str, EffectState]]) -> Clear | Blocked:
-    """What other effects on its resource say of a command that is claimed.
+    """Whether other effects on its resource block a claimed command.
 
-    One that was `unknown` before the command's first claim blocks it, and whoever has claimed it has seen that: it has certainly
-    not run. One that became so later does not: the command had begun, and is settled as its class allows.
+    An effect that was `unknown` before the command's first claim blocks it: the claimant saw that, so the command has
+    certainly not run. One that became unknown later does not: the command had started, and is settled as its class allows.
     """
     for name, state in others:
         other_blocks = state.unknown and state.outcome_sequence < mine.first_claim

@@ -1,12 +1,11 @@
-"""What an executor does next with a command that it was handed.
+"""The executor's next move on a command that was delivered to it.
 
-The rule behind it all: a command whose claim has no outcome is never simply run again. What may be done depends
-on its effect class, and only once the claim's owner is proved dead: acks prove nothing, and a slow owner is not
-a dead one.
+A command whose claim has no outcome is never simply run again. Its effect class decides what may be done, and only after the
+claim's owner is proved dead: acks prove nothing, and a slow owner is not a dead one (INV-204).
 
 The order matters: claim first (fenced on the command's family), *then* read the anchor up to the claim's own sequence
-(`after_claim`). Either the executor sees the fence and refuses, or whoever raised the fence sees a first claim
-older than it.
+(`after_claim`). Either the executor sees the fence and refuses, or the writer that raised the fence sees a first
+claim older than the fence.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from anchorwatch.core.effect.state import EffectState, Owner
 from anchorwatch.core.tools import EffectClass
 
 Liveness = Literal["alive", "dead", "gone", "unknown"]
-"""Of a claim's owner. ``dead`` is proved; ``gone`` is silent for a lease: it may only be stopped, and go on."""
+"""Liveness of a claim's owner. ``dead`` is proved; ``gone`` is silent for a lease and may only be stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +28,14 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Not now: leave it to a later delivery."""
+    """Not now; a later delivery handles it."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Nobody has claimed it: ask the policy, then claim and run (a read runs without a claim)."""
+    """It is unclaimed: ask the policy, then claim and run (a read runs without a claim)."""
 
     claim: bool
 
@@ -45,8 +44,8 @@ class Judge:
 class ClaimAgain:
     """Its owner is dead or gone. Claim it again, and then ``run`` with the same key, or ``reconcile``.
 
-    ``doubt``: an owner of this command was not proved dead, and may go on; the claim records it. ``judged``: the policy
-    was asked before it was claimed first; where that claim may only have been lost, nobody can tell.
+    ``doubt``: an owner of this command was not proved dead, and may continue; the claim records it. ``judged``: the
+    policy gave its verdict before the first claim; if that claim may be lost, that is unknown.
     """
 
     then: Literal["run", "reconcile"]
@@ -56,7 +55,7 @@ class ClaimAgain:
 
 @dataclass(frozen=True, slots=True)
 class MarkUnknown:
-    """It may have happened and nobody can tell: a person decides."""
+    """It may have happened, and there is no proof either way: a person decides."""
 
     reason: str
 
@@ -65,13 +64,13 @@ Action = Nothing | Wait | Judge | ClaimAgain | MarkUnknown
 
 
 def next_action(state: EffectState, effect_class: EffectClass, me: Owner, owner_liveness: Liveness) -> Action:
-    """The executor's next move. ``owner_liveness`` is about the standing claim's owner (ignored without a claim)."""
+    """The executor's next move. ``owner_liveness``: of the current claim's owner (ignored without a claim)."""
     if state.outcome is not None:
         return Nothing()
     if effect_class is EffectClass.READ:
         return Judge(claim=False)
     if state.claim is None:
-        # A claim that was made after an owner's death and given back says nothing of what that owner did.
+        # A claim that was made after an owner's death and given back proves nothing about that owner.
         if not state.first_claim:
             return Judge(claim=True)
         found = _after_death(effect_class, "its owner", doubt=state.doubt)
@@ -101,7 +100,7 @@ class Proceed:
 
 @dataclass(frozen=True, slots=True)
 class FencedOff:
-    """The command's run is over. ``first``: under a first claim it can be refused; under a later one it may have happened."""
+    """The command's run has ended. ``first``: under a first claim it can be refused; under a later one it may have happened."""
 
     first: bool
 
@@ -114,9 +113,9 @@ class Deferred:
 
 
 def after_claim(state: EffectState, run: int, anchor: Anchor) -> Proceed | FencedOff | Deferred:
-    """What the anchor, read up to the claim's own sequence, says of the command that was just claimed."""
+    """The consequence of the anchor, read up to the claim's own sequence, for the command that was just claimed."""
     if anchor.status == "quarantined":
-        # Its fence may be higher than it had to be; what becomes of the command is said once a person has looked.
+        # Its fence may be higher than necessary; the repair decides about the command.
         return Deferred("the session is quarantined")
     if run < anchor.fence.run or anchor.status == "deleted":
         return FencedOff(first=state.claim is None or state.claim.sequence == state.first_claim)
@@ -128,12 +127,12 @@ def after_claim(state: EffectState, run: int, anchor: Anchor) -> Proceed | Fence
 def after_reconcile(
     found: Literal["done", "not_done", "unknown"], *, rejects_used_key: bool, settled: bool, doubt: bool
 ) -> Literal["record", "run", "wait", "unknown"]:
-    """What follows from the provider's word, asked under a claim that replaced another.
+    """The consequence of the provider's answer, requested under a claim that replaced another.
 
-    ``settled``: the tool's settle time has passed since the former claim; a request that is still on its
-    way would have arrived. ``doubt``: a former owner may only be stopped, and send its request yet. "Not
-    done" leads to a second run only where the provider rejects a used key, or once it is settled and beyond
-    doubt.
+    ``settled``: the tool's settle time has passed since the former claim; a request in flight
+    would have arrived. ``doubt``: a former owner may only be stopped and may still send its request. "Not
+    done" leads to a second run only if the provider rejects a used key, or after the settle time without
+    doubt (INV-302).
     """
     if found == "done":
         return "record"

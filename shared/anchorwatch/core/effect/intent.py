@@ -1,7 +1,7 @@
-"""The key that names an effect to its provider: from what is intended, never from how the model said it.
+"""The key that identifies an effect to its provider: derived from the intent, never from the model's wording (INV-1301).
 
-An intent is a verb on a resource, the k-th of its kind in its turn. A turn that is planned anew after a crash, in other words
-and with other arguments, arrives at the same keys.
+An intent is a verb on a resource, the k-th of its kind in its turn. A turn that is planned again after a crash, with other words
+and arguments, gets the same keys.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ _DIGEST_CHARS = 16
 
 
 def intent_key(workspace: str, session: str, turn: tuple[int, str], intent: tuple[str, str], k: int) -> str:
-    """The key of an intent, in every attempt, for ever.
+    """The key of an intent, the same in every attempt.
 
-    ``turn``: its run number, and the digest of the record that began it, which no other record has. ``intent``: verb and
-    resource. ``k``: how many commands of the same intent stand before it in its run.
+    ``turn``: its run number, and the unique digest of the record that started it. ``intent``: verb and
+    resource. ``k``: the number of earlier commands of the same intent in its run.
     """
     run, origin = turn
-    # As JSON: a model has a hand in the resource, and no text of its making may pass for another intent.
+    # As JSON: a model influences the resource, and must not be able to imitate another intent.
     identity = json.dumps([workspace, session, run, origin, *intent, k]).encode()
     return label(workspace, session, str(run), identity)
 
 
 def label(workspace: str, session: str, number: str, identity: bytes) -> str:
-    """A key of at most 63 of a-z, 0-9 and ``-``, so that any provider takes it as a label.
+    """A key of at most 63 of a-z, 0-9 and ``-``, so that any provider accepts it as a label.
 
-    The readable part may be cut; the digest of ``identity`` at its end tells apart what must be: also two meshes, or one that was
-    begun anew, that use one account and count the same runs.
+    The readable part may be truncated; the digest of ``identity`` at its end keeps keys distinct, also between two meshes, or
+    a recreated one, that share an account and count the same runs.
     """
     tail = f"-{number}-{sha256(identity).hexdigest()[:_DIGEST_CHARS]}"
     return f"aw-{workspace}-{session}"[: KEY_CHARS_MAX - len(tail)].rstrip("-") + tail

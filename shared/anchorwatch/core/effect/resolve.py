@@ -1,4 +1,4 @@
-"""Settling by hand what nobody can tell: once, and with who and when."""
+"""Settles an unknown effect by hand: once, with who and when."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _SAID = {"done": "it was done", "not_done": "it was not done"}
 def decide_resolve(
     call: str, state: EffectState, wanted: Resolution, by: str, me: Owner
 ) -> Sequence[EffectEvent]:
-    """The events that settle an `unknown` effect; none when this very request has settled it before.
+    """The events that settle an `unknown` effect; none if this request has settled it already.
 
-    The claim first replaces the one that stands: whoever held that has no say any more. ``call`` names it for people; ``me`` is
-    the process that acts for ``by``.
+    A claim replaces the current one first, so its owner can record nothing more. ``call`` names the effect for people;
+    ``me`` is the process that acts for ``by``.
 
     Raises:
-        Conflict: it is not `unknown`, or somebody else has settled it. IdempotencyConflict: the request's key was used
-            for this effect with another body.
+        Conflict: it is not `unknown`, or another request has settled it. IdempotencyConflict: the request's key was
+            used for this effect with a different body.
     """
     outcome = state.outcome
     if outcome is None:
-        raise Conflict(f"{call} has no outcome yet", hint="only an `unknown` effect is settled by hand; wait")
+        raise Conflict(f"{call} has no outcome yet", hint="only an `unknown` effect can be settled; wait")
     if outcome.state == "resolved":
         return _again(call, outcome, wanted)
     if outcome.state != "unknown":
         raise Conflict(
-            f"{call} is {outcome.state}, which is certain", hint="only an `unknown` effect is settled by hand"
+            f"{call} is {outcome.state}, which is certain", hint="only an `unknown` effect can be settled"
         )
     settled = replace(
         outcome,

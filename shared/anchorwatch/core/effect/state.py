@@ -1,4 +1,4 @@
-"""What is recorded about one command's effect."""
+"""The records of one command's effect, and the state folded from them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Owner:
 class Claimed:
     """``claim``: this process is about to run the command. ``attempt`` counts from 1.
 
-    ``doubt``: the owner before was silent, and not proved dead.
+    ``doubt``: the previous owner was silent and not proved dead.
     """
 
     owner: Owner
@@ -35,7 +35,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """``claim``: given back before anything was sent; as if it had never been claimed."""
+    """``claim``: released before anything was sent, as if it had never been claimed."""
 
     owner: Owner
     reason: str
@@ -43,7 +43,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What a person found out and when they said so. ``key`` and ``body_sha256`` bind it to their request (digests)."""
+    """A person's verdict and its time. ``key`` and ``body_sha256`` (digests) bind it to the request."""
 
     verdict: Verdict
     note: str
@@ -54,10 +54,10 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``done``: what the command did.
+    """``done``: the outcome of the command.
 
     ``rule``: the policy rule that refused it. ``by``: who settled it, for `resolved`, and ``resolution`` how. ``error``: a stable
-    code for what failed. ``claim_sequence``: the claim that it ran under (0: none was needed or made).
+    code for what failed. ``claim_sequence``: the claim under which it ran (0: no claim).
     """
 
     call: CallId
@@ -78,9 +78,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class GateAsked:
-    """``gate``: a person is asked. ``binding``: digest of exactly what was shown (arguments, target, observation, generation).
+    """``gate``: an approval is requested. ``binding``: digest of what was shown (arguments, target, observation, generation).
 
-    ``command``: sequence of the command's record, by which whoever reads the answer finds it.
+    ``command``: sequence of the command's record.
     """
 
     rule: str
@@ -91,7 +91,7 @@ class GateAsked:
 
 @dataclass(frozen=True, slots=True)
 class GateDecided:
-    """``gate``: a person answered, once."""
+    """``gate``: a person's decision, once."""
 
     approved: bool
     binding: str
@@ -103,7 +103,7 @@ EffectEvent = Claimed | Released | Outcome | GateAsked | GateDecided
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The claim that stands."""
+    """The current claim."""
 
     sequence: int
     at_ms: int
@@ -117,8 +117,8 @@ class EffectState:
     """A command's effect as recorded. ``head``: last sequence of the family, on which the next write is fenced (0: nothing yet).
 
     ``first_claim``: sequence of the first claim that was not given back; ``attempts``: claims made, given-back
-    ones too. ``doubt``: a former owner was never proved dead. ``outcome_sequence``: of the outcome that stands.
-    ``lost_claim``: where a claim may have stood before all that is recorded, which the journal has lost (0: nowhere).
+    ones too. ``doubt``: a former owner was never proved dead. ``outcome_sequence``: of the outcome.
+    ``lost_claim``: sequence of a claim that the journal may have lost before every recorded one (0: none).
     """
 
     head: int = 0
@@ -134,15 +134,15 @@ class EffectState:
 
     @property
     def unknown(self) -> bool:
-        """Whether it may have happened, and nobody has found out yet."""
+        """Whether its outcome is unknown and not settled."""
         return self.outcome is not None and self.outcome.state == "unknown"
 
 
 def with_holes(state: EffectState, decided_at: int, holes: Iterable[tuple[int, int]]) -> EffectState:
-    """The state, knowing which sequences (first, last) the journal has lost, in order; it was decided at ``decided_at``.
+    """The state with the ranges (first, last) that the journal has lost, in order; it was decided at ``decided_at``.
 
-    One of them may have been a claim, also the first. Whoever made it may have run the command, and nobody can say that they
-    are dead.
+    A lost record may have been a claim, also the first one. Its owner may have run the command and is not proved dead
+    (INV-906).
     """
     lost = next((max(first, decided_at + 1) for first, last in holes if last > decided_at), 0)
     if not lost or state.outcome is not None:
@@ -153,7 +153,7 @@ def with_holes(state: EffectState, decided_at: int, holes: Iterable[tuple[int, i
 
 
 def apply_effect(state: EffectState, sequence: int, at_ms: int, event: EffectEvent) -> EffectState:
-    """Fold one record of the family; it may not refuse."""
+    """Fold one record of the family; this never refuses."""
     if sequence <= state.head:
         return state
     state = replace(state, head=sequence)

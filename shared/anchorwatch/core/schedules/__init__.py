@@ -1,1 +1,1 @@
-"""Cron schedules of sessions, pure: `cron` names slots, `zones` maps them to instants, `machine` decides what is to be done."""
+"""Cron schedules, pure: `cron` finds slots, `zones` maps them to instants, `machine` decides what happens to each."""

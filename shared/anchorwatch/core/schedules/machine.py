@@ -1,8 +1,8 @@
-"""What is to be done about a schedule, given the time and what its session is doing.
+"""Decides what happens to a schedule's slots, given the time and the activity of its session.
 
-A slot is seen to once, for ever, since ``Schedule.after`` only grows. So a clock that is set back, a planner that is behind or a
-change of the zone's clocks cannot bring one again; and none is passed over, since what follows ``after`` is always looked at,
-and an order that moves ``after`` or ends the schedule first takes account of what had come by then.
+Each slot is handled once, because ``Schedule.after`` only grows (INV-805). So a clock that is set back, a slow planner or a clock
+change of the zone cannot repeat a slot. None is skipped, because every slot after ``after`` is considered, and an order that moves
+``after`` or ends the schedule first accounts for the slots until then.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from anchorwatch.core.schedules.schedule import Changed, Counts, Definition, Owe
 from anchorwatch.core.schedules.zones import instant_of, reached
 
 LATE_MS_MAX = 5 * 60_000
-"""What is made this long after its instant, or sooner, was not missed."""
+"""An occurrence at most this late was not missed."""
 COUNTED_MAX = 1_000
-"""Slots that were missed are counted up to here."""
-LATE = "nobody could see to it in time, and the schedule's policy for what is missed is skip"
+"""Missed slots are counted up to this number."""
+LATE = "it was handled too late, and the schedule's policy for missed slots is skip"
 RUNNING = "a turn was running, and the schedule's overlap policy is skip"
-WAITING = "an earlier occurrence of the schedule still waits"
+WAITING = "an earlier occurrence of the schedule is still pending"
 DAMAGED = "the session's journal is damaged"
 _WAYS_OUT: dict[ScheduleState, str] = {
-    "active": "nothing is left to do: it goes on by itself",
-    "paused": "nothing is left to do, until you resume or delete it",
-    "ended": "its session is gone; delete it, and its name can be used again",
-    "deleted": "make it anew: its name can be used again",
+    "active": "it is active",
+    "paused": "resume or delete it",
+    "ended": "its session was deleted; delete the schedule to reuse its name",
+    "deleted": "create it again: its name is free",
 }
 
 Settled = Literal["", "coalesced", "expired", "refused"]
@@ -36,9 +36,9 @@ Settled = Literal["", "coalesced", "expired", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What the session is doing: a turn runs (``running``), an earlier occurrence of this schedule has no turn yet (``waiting``).
+    """The session's activity: a turn runs (``running``), an earlier occurrence of this schedule is pending (``waiting``).
 
-    ``readable``: its journal can be read; where it cannot, neither of the others is known.
+    ``readable``: its journal can be read; otherwise the other two are unknown.
     """
 
     running: bool
@@ -48,9 +48,9 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """A slot that is due, and what becomes of it: an input that waits for a turn, or (``settled``) that has its disposition.
+    """A due slot and its result: an input for a turn, or (``settled``) an input that already has its disposition.
 
-    ``missed``: the slots before it that it stands for, counted up to `COUNTED_MAX`; ``first``: the first of these, or itself.
+    ``missed``: the earlier slots that it replaces, counted up to `COUNTED_MAX`; ``first``: the first of these, or itself.
     """
 
     slot: datetime
@@ -62,14 +62,14 @@ class Occurrence:
 
 
 def make(definition: Definition, schedule_id: str, zone: tzinfo, changed: Changed) -> Schedule:
-    """A new schedule: its first slot is the first one that has not come yet."""
+    """A new schedule, which starts with the next slot."""
     return Schedule(definition, schedule_id, "active", reached(changed.at_ms, zone), changed)
 
 
 def due(
     schedule: Schedule, cron: Cron, zone: tzinfo, now_ms: int, sight: Sight
 ) -> tuple[Occurrence, Schedule] | None:
-    """The occurrence that is to be made now, and the schedule behind it; None: nothing is due."""
+    """The occurrence due now, and the schedule after it; None: nothing is due."""
     came = _came(schedule, cron, zone, now_ms)
     if came is None or instant_of(came.slot, zone) > now_ms:
         return None
@@ -79,7 +79,7 @@ def due(
 
 
 def next_ms(schedule: Schedule, cron: Cron, zone: tzinfo) -> int | None:
-    """When something is due next; None: never, as things stand."""
+    """When the next occurrence is due; None: never in this state."""
     if schedule.owed is not None:
         return instant_of(schedule.owed.slot, zone)
     if schedule.state != "active":
@@ -89,7 +89,7 @@ def next_ms(schedule: Schedule, cron: Cron, zone: tzinfo) -> int | None:
 
 
 def upcoming(cron: Cron, zone: tzinfo, after: datetime, count: int) -> list[tuple[datetime, int]]:
-    """The next ``count`` occurrences: (slot, instant). Of slots that come at one instant the last one stands for all."""
+    """The next ``count`` occurrences: (slot, instant). Of slots with the same instant only the last is listed."""
     found: list[tuple[datetime, int]] = []
     for slot in cron.slots(after):
         at_ms = instant_of(slot, zone)
@@ -103,7 +103,7 @@ def upcoming(cron: Cron, zone: tzinfo, after: datetime, count: int) -> list[tupl
 
 
 def pause(schedule: Schedule, cron: Cron, zone: tzinfo, changed: Changed) -> Schedule:
-    """The schedule, paused. What came before, and was not seen to yet, it still owes.
+    """The paused schedule. It still owes earlier slots that were not handled.
 
     Raises:
         Refused: it is not active.
@@ -116,7 +116,7 @@ def pause(schedule: Schedule, cron: Cron, zone: tzinfo, changed: Changed) -> Sch
 
 
 def resume(schedule: Schedule, zone: tzinfo, changed: Changed) -> Schedule:
-    """The schedule, active again. What came while it was paused is not made up for; what it owes from before is.
+    """The resumed schedule. Slots during the pause are skipped; an owed slot from before is not.
 
     Raises:
         Refused: it is not paused.
@@ -128,7 +128,7 @@ def resume(schedule: Schedule, zone: tzinfo, changed: Changed) -> Schedule:
 
 
 def delete(schedule: Schedule, cron: Cron, zone: tzinfo, changed: Changed) -> Schedule:
-    """The schedule, deleted; an occurrence that was made already still has its turn. What came and was not seen to is missed.
+    """The deleted schedule. A pending occurrence still gets its turn; unhandled slots count as missed.
 
     Raises:
         Refused: it is deleted.
@@ -139,7 +139,7 @@ def delete(schedule: Schedule, cron: Cron, zone: tzinfo, changed: Changed) -> Sc
 
 
 def end(schedule: Schedule, cron: Cron, zone: tzinfo, changed: Changed) -> Schedule:
-    """The schedule, whose session is gone. What came and was not seen to is missed."""
+    """The schedule of a deleted session. Unhandled slots count as missed."""
     return _over(schedule, "ended", cron, zone, changed)
 
 
@@ -156,7 +156,7 @@ def _unfit(schedule: Schedule) -> Refused:
 
 
 def _came(schedule: Schedule, cron: Cron, zone: tzinfo, now_ms: int) -> Owed | None:
-    """What has come and was not seen to: its last slot, which stands for those before it."""
+    """The last unhandled slot, which replaces the earlier ones."""
     owed = schedule.owed
     slot = cron.at_or_before(reached(now_ms, zone)) if schedule.state == "active" else None
     if slot is None or slot <= schedule.after:
@@ -192,7 +192,7 @@ def _seen_to(schedule: Schedule, occurrence: Occurrence, settled: Settled) -> Sc
 
 
 def _before(cron: Cron, after: datetime, slot: datetime) -> tuple[datetime, int]:
-    """(the first slot behind ``after``, how many there are before ``slot``)."""
+    """(the first slot after ``after``, the number of slots before ``slot``)."""
     first, count = slot, 0
     for each in cron.slots(after):
         if each >= slot or count == COUNTED_MAX:

@@ -1,4 +1,4 @@
-"""What a schedule is: who is to be woken when, and how far that has been done."""
+"""Schedules: which session to wake when, and the progress so far."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LIVING: tuple[ScheduleState, ...] = ("active", "paused")
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What was asked for. ``text``: what the session is told at each occurrence.
+    """The request for a schedule. ``text``: the message to the session at each occurrence.
 
-    ``missed``: of what fell due while nobody could see to it, one occurrence is made up for, or none. ``overlap``: an occurrence
-    during a running turn is skipped, or waits for its end, one at a time.
+    ``missed``: whether missed slots become one occurrence or none. ``overlap``: whether an occurrence during a running turn
+    is skipped or waits for its end (one at a time).
     """
 
     workspace: str
@@ -35,9 +35,9 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What became of the slots so far.
+    """The results of the slots so far.
 
-    ``made``: inputs for a turn to take. ``missed``: another one stood for them, or none. ``skipped``: a turn ran, or one waited.
+    ``made``: inputs for a turn. ``missed``: replaced by another one, or dropped. ``skipped``: a turn ran, or one was pending.
     """
 
     made: int = 0
@@ -47,9 +47,9 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Owed:
-    """A slot that came while the schedule was active, and that nobody has seen to yet.
+    """A slot from before a pause that was not handled yet.
 
-    ``missed``: the slots before it that it stands for; ``first``: the first of these, or itself.
+    ``missed``: the earlier slots that it replaces; ``first``: the first of these, or itself.
     """
 
     slot: datetime
@@ -59,7 +59,7 @@ class Owed:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The last order about a schedule: who gave it, when and why."""
+    """The last order for a schedule: by whom, when and why."""
 
     by: str
     at_ms: int
@@ -68,11 +68,10 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A schedule as its last record says.
+    """A schedule, from its last record.
 
-    ``schedule_id`` is new with each making, also under a name that was used before. Every slot up to ``after`` has been seen to,
-    for ever: it only grows. ``owed``: but this one, which came before a pause, is still to be seen to. ``last_slot``: the last
-    one that was made an input. ``sequence``: of the record.
+    ``schedule_id`` is new for each creation, also under a reused name. Every slot up to ``after``, which only grows, was
+    handled, except ``owed``, from before a pause. ``last_slot``: the last one that became an input. ``sequence``: of the record.
     """
 
     definition: Definition
@@ -91,5 +90,5 @@ class Schedule:
 
     @property
     def living(self) -> bool:
-        """Whether it may ever come to an occurrence again."""
+        """Whether it can have another occurrence."""
         return self.state in LIVING

@@ -1,10 +1,10 @@
-"""When a wall-clock slot comes, in a zone that sets its clocks forward and back.
+"""Maps wall-clock slots to instants in a zone whose clocks change.
 
-The two functions are one relation, read from either side: `instant_of(slot) <= now` exactly when `slot <= reached(now)`. Both
-grow with their argument, whatever the clocks do:
+The two functions are inverses: `instant_of(slot) <= now` exactly when `slot <= reached(now)`. Both
+are monotonic, whatever the clocks do:
 
-- a slot in a *gap* (the clocks were set forward over it) comes at the first instant after the gap;
-- a slot in a *fold* (the clocks were set back, and its minute comes twice) comes the first time, and not again.
+- a slot in a *gap* (the clocks skip it) occurs at the first instant after the gap;
+- a slot in a *fold* (the clocks repeat it) occurs the first time only.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def read_slot(text: str) -> datetime:
     """A slot from its text.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a slot.
     """
     return datetime.strptime(text, SLOT_FORM)  # noqa: DTZ007 - a slot has no zone
 
 
 def instant_of(slot: datetime, zone: tzinfo) -> int:
-    """When the slot comes, Unix milliseconds."""
+    """The instant of the slot in Unix milliseconds."""
     before, after = (_offset(slot.replace(tzinfo=zone, fold=fold)) for fold in (0, 1))
     instant = slot.replace(tzinfo=UTC) - before
     if after > before:
@@ -41,9 +41,9 @@ def instant_of(slot: datetime, zone: tzinfo) -> int:
 
 
 def reached(now_ms: int, zone: tzinfo) -> datetime:
-    """The last wall-clock minute that has come by ``now_ms``.
+    """The last slot at or before ``now_ms``.
 
-    It is what the clock on the wall shows; while that shows minutes for the second time, the last one that it will show so.
+    It is the wall-clock minute; during a fold's repetition it is the last minute of the fold.
     """
     now = _EPOCH + timedelta(milliseconds=now_ms)
     local = now.astimezone(zone)
