@@ -124,6 +124,7 @@ def _past_body(past: PastTurn) -> dict[str, Any]:
         ],
         "tally": [list(each) for each in past.tally],
         "refused": past.refused,
+        "held_since": past.held_since,
     }
 
 
@@ -151,6 +152,7 @@ def _read_past(body: Body) -> PastTurn:
         ),
         tally=tuple((family, count) for family, count in body.get("tally", ())),
         refused=body.get("refused", 0),
+        held_since=body.get("held_since", 0),
     )
 
 

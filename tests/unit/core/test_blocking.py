@@ -93,5 +93,5 @@ def test_foreign_effect_that_is_not_at_work_is_not_waited_for() -> None:
 
 def test_the_refusal_names_the_effect_and_the_way_out() -> None:
     said = Blocked("fleet/15.2.1", "stop").say("instance/w-3")
-    assert "instance/w-3 is blocked: what became of fleet/15.2.1 (stop) is not known" in said
+    assert "instance/w-3 is blocked: the outcome of fleet/15.2.1 (stop) is unknown" in said
     assert "anchorwatch effects resolve fleet/15.2.1 done|not-done" in said

@@ -207,7 +207,7 @@ def test_an_order_that_does_not_fit_is_refused_with_the_way_out() -> None:
     for verb in verbs:
         with pytest.raises(Refused, match="deleted") as told:
             order(gone, verb, "2026-01-01T00:50")
-        assert "anew" in told.value.hint
+        assert "again" in told.value.hint
     assert order(schedule, "end", "2026-01-01T00:40").living is False
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from anchorwatch.core.errors import Fenced, NotFound, Refused, SessionDeleted
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState, apply
-from anchorwatch.core.session.apply import Recorded
+from anchorwatch.core.session.apply import Recorded, replay
 from anchorwatch.core.session.commands import (
     Acquire,
     CommitStep,
@@ -147,6 +148,30 @@ def test_takeover_keeps_the_run_and_withdraws_ephemeral_results() -> None:
     with pytest.raises(Fenced):
         decide(story.state, end(ME))
     assert decide(story.state, end(OTHER))
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_ephemeral_outcome_read_after_the_takeover_is_withdrawn(*, ended: bool) -> None:
+    """An outcome may be stored between a planner's read and its takeover, and be read only afterwards."""
+    story = created().input()
+    story.do(acquire(story)).do(step(1, "look"))
+    late = Recorded(
+        story.state.head + 1, OutcomeRecorded(CallId(1, 1, 1), "succeeded", "done", {}, durable=False)
+    )
+    (over,) = decide(story.state, TakeOver(OTHER, 7, 2_500, "its planner is gone"))
+    taken = Recorded(late.sequence + 1, over, "d", story.state.head_digest)
+    orders = [[late, taken], [taken, late]]
+    if ended:
+        known = replay(story.state, [late, taken])
+        (cancel,) = decide(known, Control(Kind.CANCELLED, "ann", 3_000))
+        gone = Recorded(taken.sequence + 1, cancel, "e", "d")
+        orders = [[late, taken, gone], [taken, gone, late]]
+    in_order, read_late = (
+        functools.reduce(apply, records, story.state)._replace(read_through=0) for records in orders
+    )
+    assert read_late == in_order
+    steps = in_order.history[-1].steps if in_order.turn is None else in_order.turn.steps
+    assert [call.state for call in steps[0].calls] == ["withdrawn"]
 
 
 def test_who_does_not_hold_the_session_commits_nothing() -> None:

@@ -35,7 +35,7 @@ SESSION = {"name": "fleet", "agent": "fleet"}
         ("events", {**EVENT, "type": "a..b"}, "type must be 1-8 words of letters, digits, '_' and '-' with dots between"),
         ("events", {**EVENT, "priority": "P9"}, "priority must be P0, P1 or P2"),
         ("events", {**EVENT, "id": "a b"}, "id must be 1-128 printable ASCII characters without a space"),
-        ("events", {**EVENT, "typo": 1}, "typo is none of the fields that there are"),
+        ("events", {**EVENT, "typo": 1}, "typo is not a known field"),
         ("events", {"source": "fleet"}, "type is missing"),
         ("sessions", {**SESSION, "name": "Fleet"}, "name must be 1-63 characters of a-z, 0-9 and '-'"),
         ("sessions", {**SESSION, "objectives": [""]}, "objectives.0 must not be empty"),

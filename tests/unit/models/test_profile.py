@@ -32,7 +32,7 @@ def test_one_that_is_not_there_is_said_with_those_that_are(name: str) -> None:
     ("value", "fault"),
     [
         ({"calls": "xml"}, "calls must be native or json-schema"),
-        ({"colour": "blue"}, "colour is none of the fields"),
+        ({"colour": "blue"}, "colour is not a known field"),
         ({"overflow": "silent"}, "context_tokens"),
         ({"extra": {"messages": []}}, "'messages' is set by the request itself"),
         ({"context_tokens": -1}, "context_tokens must be at least 0"),

@@ -1,9 +1,10 @@
 """When an unsettled effect blocks another command.
 
 One command at a time touches a resource, and none while an earlier effect on it is `unknown` (INV-1302, INV-1303).
-Within a session the command's record names the earlier commands. Across sessions the register of the resource names
-the effects that may touch it: each is entered before its claim, so of two concurrent entries one is fenced. A command waits for an effect
-that has started, or is about to, and has no outcome; an `unknown` effect blocks every command that is claimed later.
+Within a session
+the command's record names the earlier commands. Across sessions the register of the resource names the effects that may
+touch it: each is entered before its claim, so of two concurrent entries one is fenced. A command waits for an effect that
+has started, or is about to, and has no outcome; an `unknown` effect blocks every command that is claimed later.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Decides what happens to a schedule's slots, given the time and the activity of its session.
 
 Each slot is handled once, because ``Schedule.after`` only grows (INV-805). So a clock that is set back, a slow planner or a clock
-change of the zone cannot repeat a slot. None is skipped, because every slot after ``after`` is considered, and an order that moves
-``after`` or ends the schedule first accounts for the slots until then.
+change of the zone cannot repeat a slot. None is skipped, because every slot after ``after`` is considered, and an order
+that moves ``after`` or ends the schedule first accounts for the slots until then.
 """
 
 from __future__ import annotations

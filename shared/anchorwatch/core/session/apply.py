@@ -32,7 +32,7 @@ from anchorwatch.core.session.events import (
 )
 from anchorwatch.core.session.joining import named
 from anchorwatch.core.session.spending import DAY_MS, used
-from anchorwatch.core.session.state import Call, Input, SessionState, Step, Turn, Unsettled
+from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, Step, Turn, Unsettled
 from anchorwatch.core.session.transitions import ENDS_TURN, HOLDS_TURN
 
 
@@ -70,7 +70,7 @@ def apply(state: SessionState, record: Recorded) -> SessionState:
         case InputAccepted():
             return _accept(state, [event.input])
         case OutcomeRecorded():
-            return _settle(state, event)
+            return _settle(state, event, record.sequence)
         case AnchorChanged() | CommandDecided() | StepDecided() | SnapshotTaken() | Compacted():
             if record.sequence <= state.head:
                 return state
@@ -186,19 +186,17 @@ def _end_turn(state: SessionState, turn: Turn, event: AnchorChanged) -> SessionS
 
 
 def _withdraw_ephemeral(turn: Turn) -> Turn:
-    def withdraw(call: Call) -> Call:
-        if call.durable or call.state in ("pending", "rejected"):
-            return call
-        return replace(
-            call,
-            state="withdrawn",
-            text="this result was ephemeral and is gone since a restart; call again",
-            data={},
-        )
-
+    """The turn after a takeover: ephemeral results are not used any more (INV-505)."""
     return replace(
-        turn, steps=tuple(replace(step, calls=tuple(map(withdraw, step.calls))) for step in turn.steps)
+        turn, steps=tuple(replace(step, calls=tuple(map(_withdraw, step.calls))) for step in turn.steps)
     )
+
+
+def _withdraw(call: Call) -> Call:
+    if call.durable or call.state in ("pending", "rejected"):
+        return call
+    text = "this result was ephemeral and is gone since a restart; call again"
+    return replace(call, state="withdrawn", text=text, data={})
 
 
 def _step(head: StepHead, joined: tuple[Input, ...]) -> Step:
@@ -264,24 +262,25 @@ def _add_call(state: SessionState, event: CommandDecided, sequence: int) -> Sess
     return state._replace(turn=replace(state.turn, steps=steps))
 
 
-def _settle(state: SessionState, event: OutcomeRecorded) -> SessionState:
+def _settle(state: SessionState, event: OutcomeRecorded, sequence: int) -> SessionState:
     if event.state != "unknown" and any(each.call == event.call for each in state.unsettled):
         rest = tuple(each for each in state.unsettled if each.call != event.call)
         state = state._replace(unsettled=rest)
     turn = state.turn
     if turn is not None and turn.run_id == event.call.run:
-        return state._replace(turn=replace(turn, steps=_settled(turn.steps, event)))
-    return revise(
-        state, event.call.run, lambda steps: _settled(steps, replace(event, text=clip(event.text), data={}))
-    )
+        return state._replace(turn=replace(turn, steps=_settled(turn, event, sequence)))
+    shown = replace(event, text=clip(event.text), data={})
+    return revise(state, event.call.run, lambda past: _settled(past, shown, sequence))
 
 
-def _settled(steps: tuple[Step, ...], event: OutcomeRecorded) -> tuple[Step, ...]:
+def _settled(turn: Turn | PastTurn, event: OutcomeRecorded, sequence: int) -> tuple[Step, ...]:
+    """The steps with the outcome. One from before the turn was taken over may be read only after the takeover."""
+    outlived = not event.durable and sequence < turn.held_since
     return tuple(
-        replace(step, calls=tuple(_outcome(call, event) for call in step.calls))
+        replace(step, calls=tuple(_outcome(call, event, outlived=outlived) for call in step.calls))
         if step.number == event.call.step and any(_waits(call, event) for call in step.calls)
         else step
-        for step in steps
+        for step in turn.steps
     )
 
 
@@ -289,7 +288,12 @@ def _waits(call: Call, event: OutcomeRecorded) -> bool:
     return call.n == event.call.n and call.state in ("pending", "unknown")
 
 
-def _outcome(call: Call, event: OutcomeRecorded) -> Call:
+def _outcome(call: Call, event: OutcomeRecorded, *, outlived: bool) -> Call:
     if not _waits(call, event):
         return call
+    settled = _settled_call(call, event)
+    return _withdraw(settled) if outlived else settled
+
+
+def _settled_call(call: Call, event: OutcomeRecorded) -> Call:
     return replace(call, state=event.state, text=event.text, data=event.data, durable=event.durable)

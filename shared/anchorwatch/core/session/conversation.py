@@ -50,6 +50,7 @@ def past_turn(turn: Turn, outcome: RunOutcome, reason: str, last: Step | None) -
         steps=tuple(_past_step(turn.run_id, step) for step in steps),
         tally=tally(turn.inputs) if len(turn.inputs) > PAST_INPUTS_MAX else (),
         refused=turn.refused,
+        held_since=turn.held_since,
     )
 
 
@@ -84,19 +85,15 @@ def bring_back(state: SessionState) -> SessionState:
     return state._replace(summary=summary, archives=tuple(earlier))
 
 
-def revise(
-    state: SessionState, run_id: int, change: Callable[[tuple[Step, ...]], tuple[Step, ...]]
-) -> SessionState:
-    """What became of a turn's calls after it was over; nothing where the conversation does not reach back so far."""
+def revise(state: SessionState, run_id: int, change: Callable[[PastTurn], tuple[Step, ...]]) -> SessionState:
+    """The state after an outcome that arrived when its turn was over; unchanged if the conversation no longer shows the turn."""
 
     def revised(turns: tuple[PastTurn, ...]) -> tuple[PastTurn, ...]:
-        return tuple(
-            replace(each, steps=change(each.steps)) if each.run_id == run_id else each for each in turns
-        )
+        return tuple(replace(each, steps=change(each)) if each.run_id == run_id else each for each in turns)
 
     turns = (*state.history, *(each for hidden in state.archives for each in hidden.turns))
     past = next((each for each in turns if each.run_id == run_id), None)
-    if past is None or change(past.steps) == past.steps:
+    if past is None or change(past) == past.steps:
         return state
     archives = tuple(replace(each, turns=revised(each.turns)) for each in state.archives)
     return _bounded(state._replace(history=revised(state.history), archives=archives))

@@ -131,7 +131,8 @@ class Turn:
 class PastTurn:
     """A turn that ended, as far as the conversation still shows it. ``skipped`` inputs are counted, not shown.
 
-    ``tally``: where some were skipped, how many inputs it had of each kind (`wakes.tally`); ``refused``: as in `Turn`.
+    ``tally``: if some were skipped, the number of inputs of each kind (`wakes.tally`); ``refused`` and ``held_since``: as in
+    `Turn`.
     """
 
     run_id: int
@@ -142,6 +143,7 @@ class PastTurn:
     steps: tuple[Step, ...]
     tally: tuple[tuple[str, int], ...] = ()
     refused: int = 0
+    held_since: int = 0
 
 
 @dataclass(frozen=True, slots=True)
