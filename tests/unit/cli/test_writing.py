@@ -174,7 +174,7 @@ def test_an_unknown_limit_is_refused_with_the_known_ones(run: Run, remote: Gatew
     assert ran.code == 2
     assert "limits.turns_per_huor is not a known field" in ran.err
     assert "turns_per_hour" in ran.err
-    assert "stands in `config`" in ran.err
+    assert "belong in `config`" in ran.err
     assert remote.asked == []
 
 
