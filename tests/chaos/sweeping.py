@@ -11,7 +11,7 @@ from anchorwatch.edges import Edge
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.topology.streams import journal_stream
-from anchorwatch_planner.look import SNAPSHOT_AGE
+from anchorwatch_planner.turn import SNAPSHOT_AGE
 
 from tests.chaos.case import DEATH_S_MAX, Case
 from tests.chaos.scheduling import Daily

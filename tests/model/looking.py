@@ -15,9 +15,8 @@ from anchorwatch.core.session.events import AnchorChanged, StepHead
 from anchorwatch.core.session.joining import joining
 from anchorwatch.core.session.wakes import Due, Windows, due
 from anchorwatch.topology.subjects import SessionSubjects
-from anchorwatch_planner.evidence import Cause, holder, takeover_reason
-from anchorwatch_planner.reading import is_closed
-from anchorwatch_planner.verdict import left_to_holder
+from anchorwatch_planner.sessions import is_closed
+from anchorwatch_planner.takeover import Cause, holder, left_to_holder, takeover_reason
 
 from tests.model.journal import (
     Record,
@@ -48,7 +47,7 @@ def known(world: World, planner: Planner) -> SessionState:
 
 
 def look(setup: Setup, world: World, me: str, planner: Planner) -> Planner:
-    """What `Looker._round` does with the state that the planner knows."""
+    """What `TurnPlanner._round` does with the state that the planner knows."""
     state = known(world, planner)
     status = state.anchor.status if state.anchor else "none"
     if status == "idle" and isinstance(due(state, NEVER_MS - 1, Windows(0, 0)), Due):

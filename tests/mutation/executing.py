@@ -110,8 +110,8 @@ _ORDER = (
         (
             Edit(
                 "services/planner/anchorwatch_planner/mailbox.py",
-                "        verdict = await self._look_safely(",
-                "        _settle([*before, *arrived], Done())\n        verdict = await self._look_safely(",
+                "        result = await self._pass_safely(",
+                "        _settle([*before, *arrived], Done())\n        result = await self._pass_safely(",
             ),
         ),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutation.mutation import one
 
 _CORRECTED = "shared/anchorwatch/models/corrected.py"
-_ASKING = "services/planner/anchorwatch_planner/asking.py"
+_ASKING = "services/planner/anchorwatch_planner/step.py"
 _FRESHNESS = "services/planner/anchorwatch_planner/decision.py"
 
 MINDS = (

@@ -17,7 +17,7 @@ from tests.mutation.working import WORKING
 _JOURNAL = "tests/conformance/test_journal.py::"
 _FAULTS = "tests/sim/test_journal_faults.py::test_a_commit_that_was_answered_stands_exactly_once"
 _SESSION = "tests/unit/core/test_session_machine.py::"
-_EVIDENCE = "tests/unit/planner/test_evidence.py"
+_EVIDENCE = "tests/unit/planner/test_takeover.py"
 
 
 _COMMIT = "shared/anchorwatch/journal/commit.py"
@@ -27,7 +27,7 @@ _DECIDE = "shared/anchorwatch/core/session/decide.py"
 _TURN_END = "shared/anchorwatch/core/session/turn_end.py"
 _TRANSITIONS = "shared/anchorwatch/core/session/transitions.py"
 _APPLY = "shared/anchorwatch/core/session/apply.py"
-_TAKEOVER = "services/planner/anchorwatch_planner/evidence.py"
+_TAKEOVER = "services/planner/anchorwatch_planner/takeover.py"
 
 _WRITES = (
     _one(
@@ -136,7 +136,7 @@ _TURNS = (
 _HOLDERS = (
     _one(
         "a turn is taken back by what it was taken by before",
-        "services/planner/anchorwatch_planner/look.py",
+        "services/planner/anchorwatch_planner/turn.py",
         "                    evidence = []\n",
         "                    evidence = causes\n",
         "tests/sim/test_takeover.py",
@@ -144,14 +144,14 @@ _HOLDERS = (
     _one(
         "a planner answers for what another holds",
         "services/planner/anchorwatch_planner/mailbox.py",
-        "case Held(by=by) if 0 != by == cause.sequence:",
-        "case Held(by=by) if 0 > by == cause.sequence:",
+        "case LeftToHolder(by=by) if 0 != by == cause.sequence:",
+        "case LeftToHolder(by=by) if 0 > by == cause.sequence:",
         "tests/sim/test_takeover.py",
     ),
     _one(
         "the messages of a turn are acked at its end",
-        "services/planner/anchorwatch_planner/look.py",
-        "return Ended()",
+        "services/planner/anchorwatch_planner/turn.py",
+        "return TurnEnded()",
         "return Done()",
         "tests/sim/test_planner_reads.py::test_an_input_that_comes_while_a_turn_runs_is_taken_by_the_next",
     ),
@@ -164,7 +164,7 @@ _HOLDERS = (
     ),
     _one(
         "a turn is begun on a supposed state though an outcome may still come",
-        "services/planner/anchorwatch_planner/reading.py",
+        "services/planner/anchorwatch_planner/sessions.py",
         " or not is_closed(known)",
         "",
         "tests/sim/test_planner_reads.py::test_where_an_outcome_may_still_come_all_of_the_session_is_read",
@@ -178,7 +178,7 @@ _HOLDERS = (
     ),
     _one(
         "a check is told by the tick of one that was cleared",
-        "services/planner/anchorwatch_planner/look.py",
+        "services/planner/anchorwatch_planner/turn.py",
         'f"check-{runs + 1}-{at_ms}-{state.head}"',
         'f"check-{runs + 1}-{at_ms}"',
         "tests/sim/test_left_alone.py::test_a_check_that_a_person_has_cleared_comes_again",

@@ -16,18 +16,15 @@ from anchorwatch.core.session.state import Archive, Call, PastTurn, Step, Unsett
 from anchorwatch.core.session.wakes import Windows
 from anchorwatch.models.port import Situation, StepDecision
 from anchorwatch.packs import registry
-from anchorwatch.service.context import Identity
 from anchorwatch.service.worker import Done
 from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import LoopClock
 from anchorwatch.topology.streams import journal_stream
-from anchorwatch_planner.cache import Cache
-from anchorwatch_planner.evidence import Cause
-from anchorwatch_planner.mailbox import LINGER_S, Answer, Mailboxes
-from anchorwatch_planner.reading import Reading
-from anchorwatch_planner.slots import Slots
-from anchorwatch_planner.verdict import Ended, Verdict
+from anchorwatch_planner.mailbox import LINGER_S, Answer, FairSemaphore, Mailboxes
+from anchorwatch_planner.sessions import Assumed, SessionReader, StateCache
+from anchorwatch_planner.takeover import Cause
+from anchorwatch_planner.turn import PassResult, TurnEnded
 
 from tests.sim.test_planner import agent, mesh_test, obedient, once
 from tests.sim.test_takeover import planner
@@ -116,14 +113,14 @@ async def told(mesh: SimMesh, ref: SessionRef, what: str) -> Cause:
 
 def test_a_turn_takes_all_inputs_up_to_the_message_in_hand(tmp_path: Path) -> None:
     async def body(mesh: SimMesh, ref: SessionRef) -> None:
-        looker, thinker = planner(mesh, "planner-1")
-        thinker.told.set()
+        turns, steps = planner(mesh, "planner-1")
+        steps.told.set()
         first = await told(mesh, ref, "first")
-        assert await looker.look(ref, [first]) == Ended()
+        assert await turns.plan(ref, [first]) == TurnEnded()
         later = [await told(mesh, ref, f"m{number}") for number in range(5)]
         # Of these it hears of the last alone: the others went to another planner, which saw the session run.
-        assert await looker.look(ref, [first.seen_to(), later[-1]]) == Ended()
-        assert thinker.turns == [(first.sequence,), tuple(each.sequence for each in later)]
+        assert await turns.plan(ref, [first.after_turn(), later[-1]]) == TurnEnded()
+        assert steps.turns == [(first.sequence,), tuple(each.sequence for each in later)]
 
     outside(body, tmp_path)
 
@@ -133,13 +130,13 @@ def test_what_others_wrote_below_the_message_in_hand_is_seen(tmp_path: Path) -> 
         (one, slow), (two, slower) = planner(mesh, "planner-1"), planner(mesh, "planner-2")
         slow.told.set()
         slower.told.set()
-        assert await one.look(ref, [await told(mesh, ref, "first")]) == Ended()
-        assert await two.look(ref, [await told(mesh, ref, "second")]) == Ended()
+        assert await one.plan(ref, [await told(mesh, ref, "first")]) == TurnEnded()
+        assert await two.plan(ref, [await told(mesh, ref, "second")]) == TurnEnded()
         third = await told(mesh, ref, "third")
-        assert await one.look(ref, [third]) == Ended()
+        assert await one.plan(ref, [third]) == TurnEnded()
         assert slow.turns[1:] == [(third.sequence,)], "the second was taken by the other's turn"
         await mesh.control(ref, Kind.PAUSED, "pause")
-        assert await one.look(ref, [await told(mesh, ref, "fourth")]) == Done()
+        assert await one.plan(ref, [await told(mesh, ref, "fourth")]) == Done()
         anchor = await mesh.anchor(ref)
         assert (anchor.status, anchor.run_id, len(slow.turns)) == ("paused", 3, 2)
 
@@ -154,7 +151,7 @@ def past(call: Call) -> PastTurn:
 
 
 @pytest.mark.parametrize(
-    ("more", "supposed"),
+    ("more", "assumed"),
     [
         ({"history": (past(CALL),)}, True),
         ({"history": (past(replace(CALL, state="unknown")),)}, False),
@@ -164,17 +161,17 @@ def past(call: Call) -> PastTurn:
     ],
 )
 def test_where_an_outcome_may_still_come_all_of_the_session_is_read(
-    tmp_path: Path, more: dict[str, object], *, supposed: bool
+    tmp_path: Path, more: dict[str, object], *, assumed: bool
 ) -> None:
     async def body(mesh: SimMesh, ref: SessionRef) -> None:
-        cache, clock = Cache(8, "me:a"), LoopClock(mesh.server)
-        reading = Reading(mesh.sessions, cache, Identity("planner", "me", "a"), clock, Windows(0, 0))
+        cache, clock = StateCache(8, "me:a"), LoopClock(mesh.server)
+        reader = SessionReader(mesh.sessions, cache, "me:a", clock, Windows(0, 0))
         state = (await mesh.sessions.load(ref, 0))._replace(**more)  # type: ignore[arg-type]
         cache.put(ref, state)
         cause = await told(mesh, ref, "m")
-        found = await reading.supposed(ref, [cause])
-        assert (found is not None) == supposed
-        if found is not None:
+        found = await reader.open(ref, [cause])
+        assert isinstance(found, Assumed) == assumed
+        if isinstance(found, Assumed):
             assert [each.sequence for each in found.state.pending] == [cause.sequence]
             assert (found.state.read_through, cache.get(ref)) == (cause.sequence, state), (
                 "it is not proved yet"
@@ -185,18 +182,18 @@ def test_where_an_outcome_may_still_come_all_of_the_session_is_read(
 
 def test_the_messages_of_a_turn_stay_in_hand_until_somebody_has_looked_behind_its_end(tmp_path: Path) -> None:
     async def body(mesh: SimMesh, ref: SessionRef) -> None:
-        looks: list[list[Cause]] = []
+        passes: list[list[Cause]] = []
 
-        async def look(_: SessionRef, causes: list[Cause]) -> Verdict:
-            looks.append(causes)
-            return Ended() if len(looks) < 3 else Done()
+        async def plan(_: SessionRef, causes: list[Cause]) -> PassResult:
+            passes.append(causes)
+            return TurnEnded() if len(passes) < 3 else Done()
 
         async def left() -> int:
             await asyncio.sleep(LINGER_S / 4)
             return sum(not each.done() for each in in_hand)
 
         random = Random(0)
-        mailboxes = Mailboxes(look, structlog.get_logger(), slots=Slots(1, 1), random=random)
+        mailboxes = Mailboxes(plan, structlog.get_logger(), slots=FairSemaphore(1, 1), random=random)
         sequences, in_hand = [], list[asyncio.Task[Answer]]()
         for number in range(2):
             cause = await told(mesh, ref, f"m{number}")
@@ -206,9 +203,9 @@ def test_the_messages_of_a_turn_stay_in_hand_until_somebody_has_looked_behind_it
         await asyncio.sleep(LINGER_S)
         assert await left() == 0
         assert all(each.result() == Done() for each in in_hand)
-        one, two = ([(each.sequence, each.again) for each in causes] for causes in looks[1:])
+        one, two = ([(each.sequence, each.handled) for each in causes] for causes in passes[1:])
         assert one == [(sequences[0], True), (sequences[1], False)]
         assert two == [(sequences[1], True)]
-        assert all(each.stored is None for causes in looks for each in causes if each.again)
+        assert all(each.stored is None for causes in passes for each in causes if each.handled)
 
     outside(body, tmp_path)

@@ -28,15 +28,13 @@ from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import LoopClock
 from anchorwatch.topology.streams import journal_stream
-from anchorwatch_planner.cache import Cache
-from anchorwatch_planner.evidence import Cause
 from anchorwatch_planner.limits import Limits
-from anchorwatch_planner.look import Looker, Parts
-from anchorwatch_planner.mailbox import Mailboxes
-from anchorwatch_planner.slots import Slots
+from anchorwatch_planner.mailbox import FairSemaphore, Mailboxes
+from anchorwatch_planner.sessions import StateCache
 from anchorwatch_planner.step import StepRunner
 from anchorwatch_planner.switches import KillSwitches
-from anchorwatch_planner.verdict import Ended, Held, Verdict
+from anchorwatch_planner.takeover import Cause, LeftToHolder
+from anchorwatch_planner.turn import Parts, PassResult, TurnEnded, TurnPlanner
 from anchorwatch_planner.wakeups import WakeupTimers
 from anchorwatch_planner.workers import WAKES, WakeWorker
 
@@ -89,19 +87,30 @@ async def is_active(mesh: SimMesh, ref: SessionRef) -> bool:
     return (await mesh.anchor(ref)).status == "active"
 
 
-def planner(mesh: SimMesh, instance: str) -> tuple[Looker, Slow]:
+def planner(mesh: SimMesh, instance: str) -> tuple[TurnPlanner, Slow]:
     bus = mesh.server.connect(name=instance)
     identity = Identity("planner", instance, "a")
     committer = Committer(bus, journal_stream())
     sessions = SessionJournal(bus, committer, identity.execution_id)
-    thinker, clock = Slow(sessions, identity.execution_id), LoopClock(mesh.server)
-    limits = Limits(mesh.settings, Windows(0, 0), thinker.agent, PaceJournal(bus, committer.stream, "test"))
+    steps, clock = Slow(sessions, identity.execution_id), LoopClock(mesh.server)
+    limits = Limits(mesh.settings, Windows(0, 0), steps.agent, PaceJournal(bus, committer.stream, "test"))
+    log = structlog.get_logger()
     parts = Parts(
-        sessions, committer, Cache(8, identity.execution_id), WakeupTimers(bus, clock), thinker, Alive(), identity, clock, limits,
-        KillSwitches(bus, clock, structlog.get_logger()),
-        JournalGuard(bus, committer.stream, clock, structlog.get_logger()), structlog.get_logger(),
-    )  # fmt: skip
-    return Looker(parts), thinker
+        bus=bus,
+        sessions=sessions,
+        committer=committer,
+        cache=StateCache(8, identity.execution_id),
+        timers=WakeupTimers(bus, clock),
+        steps=steps,
+        peers=Alive(),
+        identity=identity,
+        clock=clock,
+        limits=limits,
+        switches=KillSwitches(bus, clock, log),
+        guard=JournalGuard(bus, committer.stream, clock, log),
+        log=log,
+    )
+    return TurnPlanner(parts), steps
 
 
 @pytest.mark.parametrize("attempts", [(1, 2), (2, 3)])
@@ -115,18 +124,18 @@ def test_a_planner_that_was_replaced_leaves_turn_and_message_to_who_holds_them(
         ref = await mesh.session("s", bench_agent(tmp_path))
         wake = await mesh.say(ref, "m")
         (one, slow), (two, slower) = planner(mesh, "planner-1"), planner(mesh, "planner-2")
-        first = asyncio.create_task(one.look(ref, [Cause("in", wake.sequence, attempts[0])]))
+        first = asyncio.create_task(one.plan(ref, [Cause("in", wake.sequence, attempts[0])]))
         await slow.thinking.wait()
-        second = asyncio.create_task(two.look(ref, [Cause("in", wake.sequence, attempts[1])]))
+        second = asyncio.create_task(two.plan(ref, [Cause("in", wake.sequence, attempts[1])]))
         await slower.thinking.wait()
         assert slow.seen is not None, "seen while the turn was acquired"
-        assert slower.seen is None, "who takes over looks for itself"
+        assert slower.seen is None, "a takeover observes again"
         slow.told.set()
         left = await first
-        assert isinstance(left, Held)
+        assert isinstance(left, LeftToHolder)
         assert left.by == wake.sequence
         slower.told.set()
-        assert await second == Ended()
+        assert await second == TurnEnded()
         kinds = [each["record"]["kind"] for each in await mesh.anchors(ref)]
         assert kinds == ["created", "acquired", "taken_over", "turn_ended"], "and it is not taken back"
 
@@ -143,21 +152,21 @@ def test_what_another_planner_holds_is_neither_acked_nor_asked_for_again(tmp_pat
         await mesh.say(ref, "other")
         spec = ConsumerSpec(journal_stream(), ("aw.journal.0.*.*.in.*",), "wakes", ack_wait_s=60.0)
         consumer = await mesh.bus.consumer(spec)
-        looked = asyncio.Event()
+        planned = asyncio.Event()
 
-        async def look(_: SessionRef, causes: list[Cause]) -> Verdict:
-            looked.set()
+        async def plan(_: SessionRef, causes: list[Cause]) -> PassResult:
+            planned.set()
             assert len(causes) == 2
-            return Held(held.sequence, delay_s=None)
+            return LeftToHolder(held.sequence, delay_s=None)
 
-        slots, context = Slots(1, 1), make_context(mesh.bus, "planner")
-        mailboxes = Mailboxes(look, structlog.get_logger(), slots=slots, random=context.random)
+        slots, context = FairSemaphore(1, 1), make_context(mesh.bus, "planner")
+        mailboxes = Mailboxes(plan, structlog.get_logger(), slots=slots, random=context.random)
         async with slots.of(ref.workspace):
             working = asyncio.create_task(WakeWorker(context, spec, mailboxes).run())
             await asyncio.sleep(1)
-            assert (await consumer.state()).ack_pending == 2, "both wait for the look"
-        await looked.wait()
-        await mailboxes.rest([ref], 1.0)
+            assert (await consumer.state()).ack_pending == 2, "both wait for the pass"
+        await planned.wait()
+        await mailboxes.wait_for([ref], 1.0)
         context.stopping.set()
         await working
         assert (await consumer.state()).ack_pending == 1

@@ -1,14 +1,22 @@
-"""The planner: decides. It turns wakes into turns, one at a time for each session, and commits what the model asks for.
+"""The planner: turns wake-ups into turns, one at a time for each session, and commits what the model decides.
 
-- `main`: the service.
-- `workers`, `mailbox`: the consumers, and one mailbox for each session; what arrives while a session is looked at waits there.
-- `look`: what a planner does with a session: is it time, whose turn is it, what is next.
-- `doubt`: a look that meets what it cannot read: quarantine.
-- `thinker`: what a looker asks of whoever thinks.
-- `think`: one step of a turn: observe, build the request, ask the model, commit.
-- `prompt`: the request, from state to messages. Pure.
-- `evidence`: may this planner take a turn over? Pure.
-- `schedules`: when to look again, kept by the server in ``TICKS``.
-- `timetable`: the schedules that people made; `clerk`: the messages about them.
-- `sweep`: finds sessions that nobody is watching.
+A wake-up's way through it: `workers` → `mailbox` → `turn` → `step`. Start reading with `turn`.
+
+- `main`: the service and its parts.
+- `workers`: the consumers of the journal and of the ticks.
+- `mailbox`: one mailbox for each session; fair slots for passes.
+- `turn`: one pass over a session: is a turn due, which planner runs it, what is its next step.
+- `takeover`: the causes of a pass, and when a turn of another planner may be taken over. Pure.
+- `sessions`: reads and writes the sessions, from cache where that is safe.
+- `limits`: when a turn is due under its agent's limits.
+- `step`: observes, calls the model, commits its decision.
+- `fitting`: fits the request into its token budget.
+- `decision`: which calls become commands, and when to check again. Pure.
+- `runtimes`: what each agent runs with, and what is known of its models.
+- `wakeups`: wake-up timers, kept by the server in ``TICKS``.
+- `schedules`: the schedules that people made.
+- `switches`: the kill switches that are on.
+- `sweep`: passes over sessions that no message wakes.
+- `failures`: the dead letters of sessions.
+- `rpc`: previews and replays of requests, and the list of models.
 """

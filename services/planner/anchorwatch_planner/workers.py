@@ -1,4 +1,4 @@
-"""The planner's workers: messages that wake sessions go to their mailboxes, those about schedules to the timetable."""
+"""The planner's workers: messages that wake sessions go to their mailboxes, messages about schedules to the runner."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from anchorwatch.topology.subjects import (
     parse_register,
 )
 
-from anchorwatch_planner.evidence import Cause, CauseKind
 from anchorwatch_planner.mailbox import Mailboxes
 from anchorwatch_planner.schedules import ScheduleRunner
-from anchorwatch_planner.wiring import SHARD
+from anchorwatch_planner.takeover import Cause, CauseKind
 
+SHARD = "0"
 WAKES_IN_HAND_MAX = 1_000
 SCHEDULES_AT_ONCE = 16
 _ANSWERS = (
@@ -48,7 +48,7 @@ WAKES = ConsumerSpec(
     ack_pending_max=WAKES_IN_HAND_MAX,
     filters_before=(*_ANSWERS, ANCHOR.filter(shard=SHARD)),
 )
-FALLEN_DUE = ConsumerSpec(TICKS, (TICK_FIRED.filter(),), "planner-ticks", ack_wait_s=ACK_WAIT_S)
+TICKS_FIRED = ConsumerSpec(TICKS, (TICK_FIRED.filter(),), "planner-ticks", ack_wait_s=ACK_WAIT_S)
 SCHEDULES = ConsumerSpec(
     journal_stream(SHARD), (SCHEDULE.filter(shard=SHARD),), "planner-schedules", ack_wait_s=ACK_WAIT_S
 )
@@ -58,7 +58,7 @@ _KINDS: dict[str, CauseKind] = {"in": "in", "fx.done": "done", "fx.gate": "gate"
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """A message that calls for a look at a session."""
+    """A message that causes a pass over a session."""
 
     ref: SessionRef
     cause: Cause
@@ -68,7 +68,7 @@ class Wake:
 class WakeWorker(Worker[Wake]):
     """Brings the messages of one consumer to their sessions' mailboxes, where they are ordered and merged.
 
-    It resumes nothing: a planner that starts looks at every session.
+    It resumes nothing: a planner that starts makes a pass over every session.
     """
 
     ack_edge = Edge.PLANNER_ACK_BEFORE
@@ -83,9 +83,9 @@ class WakeWorker(Worker[Wake]):
     def parse(self, stored: Stored) -> Wake:
         if (tick := TICK_FIRED.parse(stored.subject)) is not None:
             ref = SessionRef(tick["workspace"], tick["session"], tick["shard"])
-            return Wake(ref, Cause("tick", rang_ms=stored.time_ms), stored.sequence)
+            return Wake(ref, Cause("tick", fired_ms=stored.time_ms), stored.sequence)
         register = parse_register(stored.subject)
-        # The filters of an earlier release may have left another register in hand: a look does no harm.
+        # The filters of an earlier release may have left another register in hand: a pass does no harm.
         kind = _KINDS.get(register.kind, "control")
         if kind == "control" and _resumes(stored):
             kind = "resumed"
@@ -102,51 +102,51 @@ def _resumes(stored: Stored) -> bool:
     try:
         return Kind.RESUMED in decode(stored.payload).body.get("kinds", ())
     except Damaged:
-        # The look finds what is wrong with the session.
+        # The pass reports what is wrong with the session.
         return False
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleCalled:
-    """A schedule was changed; or, with ``rang_ms``, its timer fired, at this instant by the server's clock."""
+class ScheduleWake:
+    """A schedule was changed; or, with ``fired_ms``, its timer fired, at that instant by the server's clock."""
 
     workspace: str
     name: str
-    rang_ms: int | None = None
+    fired_ms: int | None = None
 
 
-class ScheduleWorker(Worker[ScheduleCalled]):
-    """Has the timetable look at the schedules that the messages of one consumer are about."""
+class ScheduleConsumer(Worker[ScheduleWake]):
+    """Checks the schedules that the messages of one consumer are about."""
 
     ack_edge = Edge.PLANNER_ACK_BEFORE
     resumes = False
     retry_s = 1.0
     retry_s_max = 8.0
 
-    def __init__(self, context: ServiceContext, spec: ConsumerSpec, timetable: ScheduleRunner) -> None:
+    def __init__(self, context: ServiceContext, spec: ConsumerSpec, schedules: ScheduleRunner) -> None:
         super().__init__(context, spec, concurrency=SCHEDULES_AT_ONCE)
-        self._timetable = timetable
+        self._schedules = schedules
 
-    def parse(self, stored: Stored) -> ScheduleCalled | Skip:
+    def parse(self, stored: Stored) -> ScheduleWake | Skip:
         if (tick := SLOT_FIRED.parse(stored.subject)) is not None:
-            return ScheduleCalled(tick["workspace"], tick["name"], stored.time_ms)
+            return ScheduleWake(tick["workspace"], tick["name"], stored.time_ms)
         if (changed := SCHEDULE.parse(stored.subject)) is not None:
-            return ScheduleCalled(changed["workspace"], changed["name"])
+            return ScheduleWake(changed["workspace"], changed["name"])
         return Skip()
 
-    def key(self, item: ScheduleCalled) -> tuple[str, str]:
+    def key(self, item: ScheduleWake) -> tuple[str, str]:
         return item.workspace, item.name
 
-    async def handle(self, item: ScheduleCalled, attempt: int) -> Result:  # noqa: ARG002
+    async def handle(self, item: ScheduleWake, attempt: int) -> Result:  # noqa: ARG002
         try:
-            if item.rang_ms is not None:
-                await self._timetable.on_fired(item.workspace, item.name, item.rang_ms)
+            if item.fired_ms is not None:
+                await self._schedules.on_fired(item.workspace, item.name, item.fired_ms)
             else:
-                await self._timetable.check(item.workspace, item.name)
+                await self._schedules.check(item.workspace, item.name)
         except NewerSchema:
             raise
         except Damaged as error:
             # A retry would fail in the same way; each sweep logs it.
             log = self.log.bind(workspace=item.workspace, schedule=item.name)
-            log.error("schedule.damaged", reason=str(error))  # noqa: TRY400 - its text says it all
+            log.error("schedule.damaged", reason=str(error))  # noqa: TRY400 - the traceback adds nothing
         return Done()

@@ -23,8 +23,8 @@ from anchorwatch.testing.bus.clock import EPOCH_MS, SimClock
 from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import Life
-from anchorwatch_planner import look
 from anchorwatch_planner import main as planner
+from anchorwatch_planner import turn
 
 from tests.sim.whole import model, provider, receivers
 from tests.sim.whole.judge import judge
@@ -238,8 +238,8 @@ def simulate(seed: int, log: structlog.stdlib.BoundLogger = SILENT) -> Report:
             await scene.mesh.close()
 
     # Few turns fit into a run; so that snapshots matter, some runs take them often.
-    often = random.Random(f"snapshots {seed}").choice((8, look.SNAPSHOT_AGE))
-    with patch.object(look, "SNAPSHOT_AGE", often):
+    often = random.Random(f"snapshots {seed}").choice((8, turn.SNAPSHOT_AGE))
+    with patch.object(turn, "SNAPSHOT_AGE", often):
         run_virtual(main(), seed, time_limit_s=LIMIT_S)
     return report
 

@@ -1,16 +1,16 @@
-"""Slots are shared out among workspaces."""
+"""FairSemaphore are shared out among workspaces."""
 
 from __future__ import annotations
 
 import asyncio
 
-from anchorwatch_planner.slots import Slots
+from anchorwatch_planner.mailbox import FairSemaphore
 
 
 class Desk:
     """Those who want a slot, and in which order they had one."""
 
-    def __init__(self, slots: Slots) -> None:
+    def __init__(self, slots: FairSemaphore) -> None:
         self._slots = slots
         self.had: list[str] = []
         self.may_go = asyncio.Event()
@@ -27,7 +27,7 @@ async def settle() -> None:
 
 
 async def test_one_workspace_leaves_room_for_another() -> None:
-    desk = Desk(Slots(4, 3))
+    desk = Desk(FairSemaphore(4, 3))
     tasks = [asyncio.create_task(desk.look(f"a/{n}")) for n in range(10)]
     await settle()
     assert desk.had == ["a/0", "a/1", "a/2"]
@@ -40,7 +40,7 @@ async def test_one_workspace_leaves_room_for_another() -> None:
 
 
 async def test_who_waits_is_served_workspace_by_workspace() -> None:
-    desk = Desk(Slots(1, 1))
+    desk = Desk(FairSemaphore(1, 1))
     wanted = [*(f"a/{n}" for n in range(4)), "b/0", "b/1", "c/0"]
     tasks = [asyncio.create_task(desk.look(name)) for name in wanted]
     await settle()
@@ -50,7 +50,7 @@ async def test_who_waits_is_served_workspace_by_workspace() -> None:
 
 
 async def test_who_gives_up_leaves_its_slot_to_others() -> None:
-    desk = Desk(Slots(1, 1))
+    desk = Desk(FairSemaphore(1, 1))
     holder, waiting, other = (asyncio.create_task(desk.look(name)) for name in ("a/0", "a/1", "a/2"))
     await settle()
     waiting.cancel()

@@ -10,11 +10,10 @@ from typing import Any
 import structlog
 from anchorwatch.core.names import SessionRef
 from anchorwatch.service.worker import Done
-from anchorwatch_planner.evidence import Cause
-from anchorwatch_planner.mailbox import Mailboxes
-from anchorwatch_planner.slots import Slots
+from anchorwatch_planner.mailbox import FairSemaphore, Mailboxes
 from anchorwatch_planner.sweep import AT_ONCE, sweep
-from anchorwatch_planner.verdict import Verdict
+from anchorwatch_planner.takeover import Cause
+from anchorwatch_planner.turn import PassResult
 
 SESSIONS = 50
 
@@ -36,7 +35,7 @@ async def test_a_wake_does_not_stand_behind_all_that_are_swept() -> None:
     looking = 0
     begun = asyncio.Event()
 
-    async def look(ref: SessionRef, causes: Sequence[Cause]) -> Verdict:
+    async def look(ref: SessionRef, causes: Sequence[Cause]) -> PassResult:
         nonlocal looking
         looking += 1
         at_once.append(looking)
@@ -46,7 +45,7 @@ async def test_a_wake_does_not_stand_behind_all_that_are_swept() -> None:
         order.append((ref.session, causes[0].kind))
         return Done()
 
-    mailboxes = Mailboxes(look, structlog.stdlib.get_logger(), slots=Slots(64, 64), random=Random(0))
+    mailboxes = Mailboxes(look, structlog.stdlib.get_logger(), slots=FairSemaphore(64, 64), random=Random(0))
     refs = [SessionRef("default", f"s{number:02}") for number in range(SESSIONS)]
     sweeping = asyncio.create_task(sweep(refs, mailboxes, starting=True))
     await begun.wait()

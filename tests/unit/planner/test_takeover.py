@@ -7,8 +7,14 @@ from anchorwatch.bus.port import Stored
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.session.state import Call, Step, Turn
 from anchorwatch.topology.subjects import DONE, SessionSubjects
-from anchorwatch_planner.evidence import Cause, holder, takeover_reason
-from anchorwatch_planner.verdict import REPLACED_RETRY_S, Held, left_to_holder
+from anchorwatch_planner.takeover import (
+    REPLACED_RETRY_S,
+    Cause,
+    LeftToHolder,
+    holder,
+    left_to_holder,
+    takeover_reason,
+)
 
 SETTLED = Step(1, "", (Call(1, "launch", {}, state="succeeded"),))
 WAITING = Step(1, "", (Call(1, "launch", {}, state="succeeded"), Call(2, "launch", {})))
@@ -31,9 +37,9 @@ def test_the_message_that_its_planner_holds_came_again() -> None:
         Cause("control", 11, attempt=3),
         Cause("tick", 0, attempt=2),
         Cause("sweep"),
-        Cause("in", 7, attempt=2).seen_to(),
-        Cause("done", 12).seen_to(),
-        Cause("resumed", 12).seen_to(),
+        Cause("in", 7, attempt=2).after_turn(),
+        Cause("done", 12).after_turn(),
+        Cause("resumed", 12).after_turn(),
     ],
 )
 def test_nothing_else_that_is_delivered_is_evidence(cause: Cause) -> None:
@@ -70,8 +76,8 @@ def test_what_was_seen_to_by_a_turn_that_has_ended_does_not_come_again_while_ano
     None
 ):
     again, done = Cause("in", 6, attempt=2), Cause("done", 12)
-    assert left_to_holder(turn(), [again, done]) == Held(7, REPLACED_RETRY_S)
-    assert left_to_holder(turn(), [again.seen_to(), done.seen_to()]) == Held(7, None)
+    assert left_to_holder(turn(), [again, done]) == LeftToHolder(7, REPLACED_RETRY_S)
+    assert left_to_holder(turn(), [again.after_turn(), done.after_turn()]) == LeftToHolder(7, None)
 
 
 def test_a_holder_that_is_gone() -> None:

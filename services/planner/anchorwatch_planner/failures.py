@@ -1,7 +1,7 @@
-"""Sessions that cannot be looked at: said once, in one dead letter for each, and looked at again and again.
+"""Sessions whose passes fail: each gets one dead letter, and further passes at each sweep.
 
-What fails is the session's fault and not its messages' (its pack is missing, say), so it has one letter however many of its
-messages fail. They are acked: its inputs stand in the journal, and wait there.
+The fault is the session's and not its messages' (its pack is missing, say), so there is one letter for any number of failed
+messages. They are acked: the inputs wait in the journal.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from anchorwatch.service.worker import Done, Result, RetryIn
 from anchorwatch.topology.streams import DEAD, journal_stream
 from anchorwatch.topology.subjects import DEAD_LETTER, SessionSubjects
 
-from anchorwatch_planner.evidence import Cause
+from anchorwatch_planner.takeover import Cause
 
 SERVICE = "planner"
 FAILURES_MAX = 2
-"""So many looks in a row may fail before it is written down: most faults are over at the next look."""
-TAKE_UP_S_MAX = 30.0
+"""How many passes in a row may fail before the dead letter is written: most faults are over at the next pass."""
+RETRY_S_MAX = 30.0
 AGAIN_S = 2.0
 PAGE = 256
 
 Post = Callable[[SessionRef, Cause], None]
-Rest = Callable[[Sequence[SessionRef], float], Awaitable[None]]
+Wait = Callable[[Sequence[SessionRef], float], Awaitable[None]]
 
 
-class Troubles:
-    """What this process knows of sessions that cannot be looked at."""
+class SessionFailures:
+    """The sessions with a dead letter, as far as this process knows."""
 
     def __init__(
         self, context: ServiceContext, letters: DeadLetters, sessions: SessionJournal, windows: Windows
@@ -50,7 +50,7 @@ class Troubles:
         self._letters = letters
         self._sessions = sessions
         self._windows = windows
-        # In a process whose former selves ended again and again, each first look at a session is a suspect.
+        # If earlier incarnations of this process crashed repeatedly, any first pass over a session may be the cause.
         self._suspicious = context.crashes > CRASHES_MAX
         self._failures: Counter[SessionRef] = Counter()
         self._known: set[SessionRef] = set()
@@ -58,7 +58,7 @@ class Troubles:
         self._through = 0
 
     async def refresh(self) -> None:
-        """Learn which sessions have a letter.
+        """Read which sessions have a letter.
 
         Raises:
             Unavailable.
@@ -75,7 +75,7 @@ class Troubles:
                 return
 
     def known(self) -> list[SessionRef]:
-        """The sessions with a letter. Each planner looks at them now and then: one of them may hold the turn."""
+        """The sessions with a letter. Every planner retries them, since any of them may hold the turn."""
         return sorted(self._known - self._parked)
 
     def _learn(self, letter: DeadLetter) -> None:
@@ -89,7 +89,7 @@ class Troubles:
 
     @contextlib.asynccontextmanager
     async def guard(self, ref: SessionRef) -> AsyncIterator[bool]:
-        """Around a look. Whether it may be begun: a session whose looks end their process is left alone until it is retried.
+        """Guard a pass. Yields whether it may start: a session whose passes crash their process waits until a person retries it.
 
         Raises:
             Unavailable.
@@ -104,7 +104,7 @@ class Troubles:
             yield admitted
 
     async def failed(self, ref: SessionRef, causes: Sequence[Cause], error: Exception) -> bool:
-        """A look failed. Whether that is written down, so that its messages may be acked."""
+        """A pass failed. Returns whether a dead letter holds the failure, so that the messages may be acked."""
         if not counts(error):
             return False
         self._failures[ref] += 1
@@ -115,25 +115,25 @@ class Troubles:
             self._known.add(ref)
         return written
 
-    async def rested(self, ref: SessionRef) -> None:
-        """A look came to rest. Where its session had a letter, that is done once the session has shown that it goes on."""
+    async def succeeded(self, ref: SessionRef) -> None:
+        """A pass ended well. If its session has a letter, close it once the session makes progress."""
         self._failures.pop(ref, None)
         if ref not in self._known:
             return
         with contextlib.suppress(AnchorWatchError):
-            if await self._goes_on(ref):
+            if await self._progresses(ref):
                 await self._close(ref)
 
-    async def take_up(self, letter: DeadLetter, post: Post, rest: Rest) -> Result:
-        """Have the session of a letter looked at. Done: it goes on."""
+    async def take_up(self, letter: DeadLetter, post: Post, wait: Wait) -> Result:
+        """Retry the session of a letter. `Done`: it makes progress."""
         ref = SessionRef(letter.address.workspace, letter.address.session)
         self._learn(letter)
         post(ref, Cause("retry"))
-        await rest([ref], TAKE_UP_S_MAX)
-        return Done() if await self._goes_on(ref) else RetryIn(AGAIN_S)
+        await wait([ref], RETRY_S_MAX)
+        return Done() if await self._progresses(ref) else RetryIn(AGAIN_S)
 
-    async def _goes_on(self, ref: SessionRef) -> bool:
-        """Whether no turn is due in it, or this process holds its turn and waits for outcomes.
+    async def _progresses(self, ref: SessionRef) -> bool:
+        """Whether no turn of it is due, or this process holds its turn and waits for outcomes.
 
         Raises:
             Unavailable. NewerSchema: a process of that release can read the session.
@@ -143,14 +143,14 @@ class Troubles:
         except NewerSchema:
             raise
         except Damaged:
-            # The quarantine reports the damage, and a repair ends it.
+            # The quarantine reports the damage, until a repair.
             return True
         match state.anchor.status if state.anchor else None:
             case "active":
                 mine = state.is_held_by(self._execution_id)
                 return mine and state.turn is not None and not state.turn.settled
             case "idle":
-                # What waits for the next check may wait for hours.
+                # Inputs that wait for the next check may wait for hours.
                 now_ms = self._clock.now_ms()
                 found = due(state, now_ms, self._windows)
                 return isinstance(found, NotBefore) and found.at_ms > now_ms
@@ -163,7 +163,7 @@ class Troubles:
         now_ms = self._clock.now_ms()
 
         def change(letter: DeadLetter | None) -> DeadLetter | None:
-            # Also one that was dropped: the session's next trouble is another.
+            # A dropped letter too: the session's next failure is another one.
             if letter is None or letter.state in ("suspected", "done"):
                 return None
             return replace(letter, state="done", starts=0, last_at_ms=now_ms)
@@ -174,7 +174,7 @@ class Troubles:
 
 
 def _address(ref: SessionRef, causes: Sequence[Cause]) -> Address:
-    """Of the session's one letter; it names the newest of the messages in hand, where there is one."""
+    """The address of the session's one letter. It names the newest message in hand, if there is one."""
     stored = max(
         (cause.stored for cause in causes if cause.stored is not None),
         key=lambda each: each.sequence,
