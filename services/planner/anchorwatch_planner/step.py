@@ -151,7 +151,6 @@ class Asker:
             self._noted(runtime)
 
 
-REBASES_MAX = 5
 OBSERVATION_CHARS_MAX = 16_000
 CUT = " [cut: the answer reached its limit of tokens]"
 
