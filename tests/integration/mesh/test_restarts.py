@@ -50,18 +50,22 @@ def test_the_nats_server_comes_back_on_its_port_with_its_data(mesh: SmallMesh) -
     assert mesh.mesh.nats_url == url
 
 
-def test_one_that_crashes_again_and_again_is_started_more_and_more_slowly(mesh: SmallMesh) -> None:
+def test_repeated_crashes_double_the_delay_of_the_restart(mesh: SmallMesh) -> None:
     mesh.up()
     took = []
     for _ in range(3):
         before = mesh.pid("planner")
-        os.kill(before, signal.SIGKILL)
         at = time.monotonic()
+        os.kill(before, signal.SIGKILL)
         until(lambda: before not in mesh.mesh.pids["planner"] and mesh.mesh.pids["planner"])  # noqa: B023
         took.append(time.monotonic() - at)
-    assert waits(mesh, "planner-1") == [0.0, 0.2, 0.4]
-    assert took[1] >= 0.2
-    assert took[2] >= 0.4
+    first, second, third = waits(mesh, "planner-1")
+    assert first == 0.0
+    # The spread shortens a wait by up to half.
+    assert 0.1 <= second <= 0.2
+    assert 0.2 <= third <= 0.4
+    assert took[1] >= second
+    assert took[2] >= third
 
 
 def test_a_mesh_file_that_cannot_be_written_ends_no_keeping_and_is_true_once_it_can(mesh: SmallMesh) -> None:
@@ -129,9 +133,7 @@ def test_an_orphan_that_is_left_at_the_end_is_ended(mesh: SmallMesh) -> None:
     assert not is_running(orphan)
 
 
-async def test_what_the_server_takes_away_of_the_journal_when_it_starts_is_kept_and_said(
-    mesh: SmallMesh,
-) -> None:
+async def test_what_the_server_cuts_off_is_kept_and_reported(mesh: SmallMesh) -> None:
     await asyncio.to_thread(mesh.up)
     bus = await jetstream.connect(
         mesh.mesh.nats_url, user="planner", password=mesh.secret("planner"), name="planner"
@@ -145,9 +147,13 @@ async def test_what_the_server_takes_away_of_the_journal_when_it_starts_is_kept_
     [block] = mesh.data.nats_store.rglob(f"streams/{journal_stream()}/msgs/1.blk")
     # As after a server that was killed: it has no index, and reads all.
     block.with_name("index.db").unlink(missing_ok=True)
-    content = block.read_bytes()
-    block.write_bytes(content.replace(b"record 1", b"record !"))
+    damaged = block.read_bytes().replace(b"record 1", b"record !")
+    block.write_bytes(damaged)
     await asyncio.to_thread(mesh.up)
-    [kept] = mesh.data.nats_aside.rglob("1.blk")
-    assert kept.stat().st_size == len(content) > block.stat().st_size
+    [copy] = mesh.data.nats_aside.rglob("1.blk")
+    assert copy.read_bytes() == damaged
+    left = block.read_bytes()
+    assert b"record 0" in left
+    assert b"record !" not in left
+    assert b"record 2" not in left
     assert "what the server stored is not whole" in (mesh.data.logs / "supervisor.log").read_text()
