@@ -108,7 +108,7 @@ async def _disturb(server: SimServer, chance: random.Random) -> None:
         else:
             (victim.cut if what == "cut" else victim.freeze)()
             await asyncio.sleep(chance.uniform(0.01, 6.0))
-            (victim.mend if what == "cut" else victim.thaw)()
+            (victim.reconnect if what == "cut" else victim.thaw)()
 
 
 async def _note_end(server: SimServer, report: Report) -> None:

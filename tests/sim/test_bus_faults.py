@@ -19,6 +19,7 @@ from anchorwatch.bus.port import (
 )
 from anchorwatch.core.errors import Unavailable
 from anchorwatch.testing.bus import FaultKind, Faults, SimBus, SimServer, run
+from anchorwatch.testing.bus.engine import Engine
 from anchorwatch.topology.streams import BucketSpec, Source, StreamSpec
 
 from tests.sim.contention import BY_CHANCE, play
@@ -50,7 +51,7 @@ def with_fault(kind: FaultKind, scenario: Scenario, *, seed: int = 1, struck: bo
     return server
 
 
-async def stored(server: SimServer) -> int:
+async def stored(server: Engine) -> int:
     return server.stream("J").state().messages
 
 
@@ -279,7 +280,7 @@ def test_a_lost_request_of_core_messages_is_a_timeout() -> None:
         async def echo(_subject: str, payload: bytes) -> bytes:
             return payload
 
-        await bus.server.connect(name="answers").subscribe("aw.rpc.echo", echo)
+        await bus.subscribe("aw.rpc.echo", echo)
         with pytest.raises(Unavailable):
             await bus.request("aw.rpc.echo", b"x", timeout_s=2)
         assert now_s() == pytest.approx(2)
@@ -335,13 +336,13 @@ def test_a_cut_fails_what_waits_and_holds_what_is_called_until_it_is_mended() ->
         assert not bus.connected
         assert await fetching == []
         assert now_s() < 2
-        asyncio.get_running_loop().call_later(3, bus.mend)
+        asyncio.get_running_loop().call_later(3, bus.reconnect)
         assert (await bus.publish(Message("j.a", b"x"), timeout_s=5)).sequence == 1
         assert 3 < now_s() < 5
         bus.cut()
         with pytest.raises(Disconnected):
             await bus.publish(Message("j.a", b"x"), timeout_s=2)
-        bus.mend()
+        bus.reconnect()
         (delivery,) = await consumer.fetch(1, 5)
         assert delivery.attempt == 1
         assert server.faults.counts == {FaultKind.CUT: 2}
@@ -364,7 +365,7 @@ def test_a_killed_client_can_do_nothing_more_and_its_deliveries_come_again() -> 
         await delivery.ack()  # says nothing, does nothing
         with pytest.raises(Disconnected):
             await bus.publish(Message("j.a", b"y"))
-        bus.mend()
+        bus.reconnect()
         with pytest.raises(Disconnected):
             await bus.last("J", ["j.>"])
         assert await stored(server) == 1

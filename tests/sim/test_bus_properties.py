@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from anchorwatch.bus.port import BatchRefused, Expect, Message, WrongLastSequence
 from anchorwatch.core.errors import Unavailable
 from anchorwatch.testing.bus import FaultKind, Faults, SimServer, run
-from anchorwatch.testing.bus.index import SubjectIndex, overlap
+from anchorwatch.testing.bus.stream import SubjectIndex, overlap
 from anchorwatch.topology.streams import StreamSpec
 from anchorwatch.topology.subjects import matches
 from hypothesis import given, settings

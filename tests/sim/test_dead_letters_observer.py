@@ -90,7 +90,7 @@ def test_an_outage_does_not_count_however_long_it_lasts(tmp_path: Path) -> None:
             await publish(mesh, f"e-{n}")
             observer.cut()
             await asyncio.sleep(120)
-            observer.mend()
+            observer.reconnect()
             await asyncio.sleep(20)
 
         async def all_through() -> bool:

@@ -148,7 +148,7 @@ def test_a_planner_that_is_cut_off_goes_on_and_drops_the_call_once_it_sees_why(t
         assert slow.dropped == [], "what it cannot see is no reason"
         await cancel(mesh, ref)
         await asyncio.sleep(10 * WATCH_S)
-        process.mend()
+        process.reconnect()
 
         async def dropped() -> bool:
             return bool(slow.dropped)

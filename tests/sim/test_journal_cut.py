@@ -57,7 +57,7 @@ def cut_at(mesh: SimMesh, ref: SessionRef, register: str) -> tuple[int, int]:
     first = [each for each in records_of(mesh, ref) if each.subject.endswith(register)][register == ANCHOR]
     store = mesh.server.stream(STREAM)
     before = store.last_sequence
-    store.cut(first.sequence - 1)
+    store.truncate(first.sequence - 1)
     return before, store.last_sequence
 
 
@@ -117,7 +117,7 @@ def test_a_living_service_holds_the_mesh_after_a_reconnect(tmp_path: Path) -> No
             process.cut()
         before, last = cut_at(mesh, ref, ANCHOR)
         for process in mesh.processes.values():
-            process.mend()
+            process.reconnect()
         await mesh.say(ref, "more", "are you there?")
         await asyncio.sleep(STILL_S)
         hold = await standing_hold(mesh.bus, STREAM)
@@ -155,7 +155,7 @@ def test_a_second_loss_is_accepted_with_the_first(tmp_path: Path) -> None:
         order = await confirmed(mesh)
         store = mesh.server.stream(STREAM)
         held = store.last_sequence
-        store.cut(held)
+        store.truncate(held)
         await hold_mesh(mesh.bus, STREAM, Proof(held + 7, "w"), "w")
         with pytest.raises(ChangedSince):
             await acceptance(mesh).accept(order, 60)
@@ -174,7 +174,7 @@ def test_an_acceptance_is_one_order_and_goes_on_where_it_ended(tmp_path: Path) -
         await kill_all(mesh)
         store = mesh.server.stream(STREAM)
         before, last = store.last_sequence, store.last_sequence - 2
-        store.cut(last)
+        store.truncate(last)
         await hold_mesh(mesh.bus, STREAM, Proof(before, "w"), "w")
         order = await confirmed(mesh)
         part = await acceptance(mesh).accept(order, -1)
@@ -201,7 +201,7 @@ def test_a_session_that_lost_nothing_is_not_named(tmp_path: Path) -> None:
         lost = await mesh.say(ref, "lost")
         store = mesh.server.stream(STREAM)
         [stored] = [each for each in records_of(mesh, ref) if each.sequence == lost.sequence]
-        store.cut(lost.sequence - 1)
+        store.truncate(lost.sequence - 1)
         known = LostRecord(lost.sequence, stored.subject)
         await hold_mesh(mesh.bus, STREAM, Proof(lost.sequence, "w", [known]), "w")
         shown = await acceptance(mesh).show()

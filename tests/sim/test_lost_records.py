@@ -24,7 +24,7 @@ from tests.sim.test_verify import examined
 
 
 def lose(mesh: SimMesh, sequence: int) -> None:
-    mesh.server.stream(journal_stream()).lose(sequence)
+    mesh.server.stream(journal_stream()).make_unreadable(sequence)
 
 
 def last_of_planner(mesh: SimMesh, ref: SessionRef) -> int:

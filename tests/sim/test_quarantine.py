@@ -77,7 +77,7 @@ def rot(mesh: SimMesh, stored: Stored) -> None:
     """One bit of the record, in its middle."""
     data = bytearray(stored.payload)
     data[len(data) // 2] ^= 1
-    mesh.server.stream(journal_stream()).rot(stored.sequence, bytes(data))
+    mesh.server.stream(journal_stream()).corrupt(stored.sequence, bytes(data))
 
 
 def last_of_kind(mesh: SimMesh, ref: SessionRef, kind: str) -> Stored:

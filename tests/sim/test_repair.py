@@ -328,7 +328,7 @@ def test_what_a_repair_accepted_and_then_changes_again_is_found(tmp_path: Path) 
         damaged = (await examined(mesh, ref)).open[0]
         await repairer(mesh).carry_out(ref, await confirm(mesh, ref))
         await runs_again(mesh, ref)
-        mesh.server.stream(journal_stream()).rot(damaged.sequence, b"something else")
+        mesh.server.stream(journal_stream()).corrupt(damaged.sequence, b"something else")
         assert [each.sequence for each in (await examined(mesh, ref)).open] == [damaged.sequence]
 
     mesh_test(12, body, **SETTINGS)

@@ -71,11 +71,11 @@ def test_one_altered_byte_anywhere_is_found_and_nothing_else(tmp_path: Path) -> 
         for stored in records_of(mesh, ref):
             changed = bytearray(stored.payload)
             changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
-            stream.rot(stored.sequence, bytes(changed))
+            stream.corrupt(stored.sequence, bytes(changed))
             found = await examined(mesh, ref)
             assert [each.sequence for each in found.open] == [stored.sequence]
             assert not found.to_json()["whole"]
-            stream.rot(stored.sequence, stored.payload)
+            stream.corrupt(stored.sequence, stored.payload)
         assert (await examined(mesh, ref)).findings == []
 
     mesh_test(1, body, **SETTINGS)

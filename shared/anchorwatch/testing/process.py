@@ -99,9 +99,9 @@ class Life:
         """Take its network away, and leave it running."""
         self.bus.cut()
 
-    def mend(self) -> None:
+    def reconnect(self) -> None:
         """Give the network back."""
-        self.bus.mend()
+        self.bus.reconnect()
 
     def die(self) -> None:
         """As SIGKILL: nothing of it runs any more, and it tells nobody."""
@@ -112,7 +112,7 @@ class Life:
         self.bus.kill()
         loop = asyncio.get_running_loop()
         for task in in_order(asyncio.all_tasks(loop)):
-            if isinstance(task, SimTask) and task.made_in.get(_life) is self:
+            if isinstance(task, SimTask) and task.created_in.get(_life) is self:
                 task.cancel()
 
     async def end(self) -> None:
@@ -182,10 +182,10 @@ class Process:
         if self.life is not None:
             self.life.cut()
 
-    def mend(self) -> None:
+    def reconnect(self) -> None:
         """Give the network back."""
         if self.life is not None:
-            self.life.mend()
+            self.life.reconnect()
 
     def _context(self, life: Life) -> ServiceContext:
         world = self._world

@@ -198,12 +198,12 @@ class Storm:
         self._zombies.append(life)
         await asyncio.sleep(self.chance.choice(BACK_S))
         self._zombies.remove(life)
-        life.mend()
+        life.reconnect()
 
     async def _zombie(self, life: Life) -> None:
         """Its instance is started once more while it is away; then it comes back."""
         self._note("zombie", life)
-        away, back = (life.cut, life.mend) if self.chance.random() < 0.5 else (life.stop, life.go_on)  # noqa: PLR2004 - a coin
+        away, back = (life.cut, life.reconnect) if self.chance.random() < 0.5 else (life.stop, life.go_on)  # noqa: PLR2004 - a coin
         away()
         self._zombies.append(life)
         await asyncio.sleep(self.chance.choice(BACK_S))
@@ -253,4 +253,4 @@ def _heal(life: Life) -> None:
         return
     life.go_on()
     while not life.bus.connected and life.bus.server.running:
-        life.mend()
+        life.reconnect()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from anchorwatch.bus.port import (
     Ack,
@@ -20,33 +18,28 @@ from anchorwatch.bus.port import (
     Subscription,
 )
 from anchorwatch.core.errors import BadInput, Denied, Unavailable
-from anchorwatch.testing.bus.calls import CALL_S, Caller
+from anchorwatch.testing.bus.calls import CALL_S, Caller, check_subject
+from anchorwatch.testing.bus.engine import Engine
 from anchorwatch.testing.bus.faults import FaultKind
 from anchorwatch.testing.bus.kv import SimKeyValue, SimObjectStore
-from anchorwatch.testing.bus.link import Link
+from anchorwatch.testing.bus.link import Link, SimUser
 from anchorwatch.testing.bus.reader import SimConsumer
 from anchorwatch.testing.bus.rpc import SimSubscription
-from anchorwatch.testing.bus.users import SimUser
 from anchorwatch.topology.streams import BucketSpec, StreamSpec
 
 BATCH_MESSAGES_MAX = 1000
-# Tokens between single dots, none of them a wildcard.
-_SUBJECT = re.compile(r"(?![*>](?:\.|$))[^.\s]+(?:\.(?![*>](?:\.|$))[^.\s]+)*")
-
-if TYPE_CHECKING:
-    from anchorwatch.testing.bus.server import SimServer
 
 
 class SimBus:
-    """One client. Made by `SimServer.connect`."""
+    """One client, from `SimServer.connect`. ``on_end`` is called when it was closed or killed."""
 
-    def __init__(self, server: SimServer, link: Link, user: SimUser) -> None:
+    def __init__(self, server: Engine, link: Link, user: SimUser, on_end: Callable[[SimBus], None]) -> None:
         self.server = server
         self.link = link
         self.user = user
         self.calls = Caller(server, link, user)
-        self._reached: dict[str, int] = {}
-        self.readers: dict[SimConsumer, None] = {}
+        self._on_end = on_end
+        self._readers: dict[SimConsumer, None] = {}
 
     @property
     def name(self) -> str:
@@ -61,27 +54,24 @@ class SimBus:
         return self.link.connections
 
     def reached(self, stream: str) -> int:
-        return self._reached.get(stream, 0)
+        return self.calls.reached(stream)
 
-    def _note(self, stream: str, sequence: int) -> None:
-        self._reached[stream] = max(sequence, self.reached(stream))
-
-    # What a test does to it.
+    # Faults on a test's order.
 
     def cut(self) -> None:
-        """Take its network away: what waits fails at once, what is called waits for `mend` until its timeout."""
-        self._happens(FaultKind.CUT)
+        """Break its connection: calls in flight fail at once, new ones wait for `reconnect` until their timeout."""
+        self._record(FaultKind.CUT)
         self.link.cut()
         self.leave_pulls()
 
-    def mend(self) -> None:
-        """Give the network back; a killed client stays dead, connect a new one."""
-        self.server.trace(f"{self.name} mend")
-        self.link.mend()
+    def reconnect(self) -> None:
+        """Undo a cut. A killed client stays dead: connect a new one."""
+        self.server.trace(f"{self.name} reconnect")
+        self.link.reconnect()
 
     def freeze(self) -> None:
         """Stop its process, as SIGSTOP does: nothing it awaits returns before `thaw`."""
-        self._happens(FaultKind.FREEZE)
+        self._record(FaultKind.FREEZE)
         self.link.freeze()
 
     def thaw(self) -> None:
@@ -89,25 +79,20 @@ class SimBus:
         self.link.thaw()
 
     def kill(self) -> None:
-        """End its process: every call of it fails from now on, and its deliveries come again after their ack wait."""
-        self._happens(FaultKind.KILL)
+        """End its process: each further call fails, and its deliveries come again after their ack wait."""
+        self._record(FaultKind.KILL)
         self.link.kill()
         self._end()
 
     def leave_pulls(self) -> None:
-        """The connection is gone: the server forgets what it asked for, or has not noticed yet."""
-        for reader in self.readers:
+        """The connection is lost: the server drops its pulls, or has not noticed yet."""
+        for reader in self._readers:
             reader.leave(orphaned=self.server.faults.strikes(FaultKind.ORPHANED_PULL))
 
-    # The contract.
+    # The port.
 
     async def publish(self, message: Message, timeout_s: float = CALL_S) -> Ack:
-        check_subject(message.subject)
-        ack = await self.calls.call(
-            message.subject, lambda server: server.publish(message), timeout_s, write=True
-        )
-        self._note(ack.stream, ack.sequence)
-        return ack
+        return await self.calls.publish(message, timeout_s)
 
     async def publish_batch(self, messages: Sequence[Message], timeout_s: float = CALL_S) -> Ack:
         if not messages or len(messages) > BATCH_MESSAGES_MAX:
@@ -116,19 +101,19 @@ class SimBus:
             check_subject(message.subject)
             if not self.user.may_publish(message.subject):
                 raise Denied(f"{self.user.name} may not publish to {message.subject}")
-        given = tuple(messages)
+        batch = tuple(messages)
         ack = await self.calls.call(
-            given[-1].subject, lambda server: server.publish_batch(given), timeout_s, write=True
+            batch[-1].subject, lambda server: server.publish_batch(batch), timeout_s, write=True
         )
-        self._note(ack.stream, ack.sequence)
+        self.calls.note(ack.stream, ack.sequence)
         return ack
 
     async def last(self, stream: str, filters: Sequence[str], timeout_s: float = CALL_S) -> Page:
-        given = tuple(filters)
+        wanted = tuple(filters)
         page = await self.calls.call(
-            f"$JS.API.DIRECT.GET.{stream}", lambda server: server.last(stream, given), timeout_s
+            f"$JS.API.DIRECT.GET.{stream}", lambda server: server.last(stream, wanted), timeout_s
         )
-        self._note(stream, page.up_to)
+        self.calls.note(stream, page.up_to)
         return page
 
     async def range(
@@ -148,7 +133,7 @@ class SimBus:
             timeout_s,
         )
         if page.messages:
-            self._note(stream, page.messages[-1].sequence)
+            self.calls.note(stream, page.messages[-1].sequence)
         return page
 
     async def consumer(self, spec: ConsumerSpec) -> SimConsumer:
@@ -156,9 +141,7 @@ class SimBus:
             f"$JS.API.CONSUMER.CREATE.{spec.stream}.{spec.durable or 'ephemeral'}",
             lambda server: server.consumers.ensure(spec),
         )
-        reader = SimConsumer(self, spec.stream, name, ephemeral=spec.durable is None)
-        self.readers[reader] = None
-        return reader
+        return SimConsumer(self.calls, self._readers, spec.stream, name, ephemeral=spec.durable is None)
 
     async def delete_consumer(self, stream: str, durable: str) -> None:
         await self.calls.call(
@@ -203,10 +186,10 @@ class SimBus:
         )
 
     async def bucket(self, name: str) -> KeyValue:
-        return SimKeyValue(self, name)
+        return SimKeyValue(self.calls, name)
 
     async def object_store(self, name: str) -> ObjectStore:
-        return SimObjectStore(self, name)
+        return SimObjectStore(self.calls, name)
 
     async def request(self, subject: str, payload: bytes, timeout_s: float) -> bytes:
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -216,17 +199,17 @@ class SimBus:
             if not answered.done() and not faults.strikes(FaultKind.LOST_ANNOUNCEMENT):
                 answered.set_result(data)
 
-        def late() -> None:
+        def expire() -> None:
             if not answered.done():
                 answered.set_exception(Unavailable(f"no answer on {subject} within {timeout_s:g} s"))
 
-        timer = self.server.clock.call_later(timeout_s, late)
+        timer = self.server.clock.call_later(timeout_s, expire)
         try:
             reached = await self.calls.call(
                 subject, lambda server: server.router.route(subject, payload, answer), timeout_s
             )
             if not reached:
-                raise Unavailable(f"nobody answers on {subject}")
+                raise Unavailable(f"no service answers on {subject}")
             return await self.link.wait(answered)
         finally:
             timer.cancel()
@@ -234,14 +217,14 @@ class SimBus:
                 answered.exception()
 
     async def announce(self, subject: str, payload: bytes) -> None:
-        def tell(server: SimServer) -> None:
+        def deliver(server: Engine) -> None:
             server.router.route(subject, payload)
-            # What is announced on a stream's subject is stored there, as on the real server.
+            # An announcement on a stream's subject is stored there, as on the real server.
             for store in server.streams.values():
                 if store.takes(subject):
                     store.append(subject, payload, {})
 
-        await self.calls.call(subject, tell)
+        await self.calls.call(subject, deliver)
 
     async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> Subscription:
         await self.link.up(CALL_S)
@@ -261,30 +244,15 @@ class SimBus:
             self._end()
         await asyncio.sleep(0)
 
-    def _happens(self, kind: FaultKind) -> None:
+    def _record(self, kind: FaultKind) -> None:
         self.server.faults.count(kind)
         self.server.trace(f"{self.name} {kind}")
 
     def _end(self) -> None:
         self.leave_pulls()
-        for reader in self.readers:
+        for reader in self._readers:
             reader.end()
-        self.server.forget(self)
-
-
-def check_subject(subject: str) -> str:
-    """Return ``subject`` when a message can be published to it.
-
-    Raises:
-        BadInput: it has an empty token, a wildcard or white space.
-    """
-    if not _SUBJECT.fullmatch(subject):
-        raise BadInput(f"cannot publish to {subject[:200]!r}")
-    return subject
-
-
-def void(_: object) -> None:
-    """Nothing, of anything."""
+        self._on_end(self)
 
 
 __all__ = ["SimBus", "check_subject"]

@@ -1,7 +1,7 @@
 """The simulation's time.
 
-It follows the running loop's clock, so `VirtualTimeLoop` moves it by jumps and a plain loop in real time. Under a plain
-loop `advance` moves it further, past every timer on the way. Nothing here reads a wall clock.
+It follows the running loop's clock: `VirtualTimeLoop` moves it by jumps, a plain loop in real time. Under a plain loop
+`advance` moves it further and fires every timer on the way. Nothing here reads a wall clock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RESOLUTION_S = 1e-6  # sums of floats: a timer must never be early by a rounding
 
 
 class Timer:
-    """A call that will happen; ``cancel`` it when it is no longer wanted."""
+    """A scheduled call."""
 
     __slots__ = ("callback", "due_s", "order")
 
@@ -60,11 +60,11 @@ class SimClock:
         return self._epoch_ms + self._stepped_ms + int(round(self.now_s() * 1000, 3))
 
     def reached(self, due_s: float) -> bool:
-        """Whether that moment is here."""
+        """Whether the clock has reached that time."""
         return due_s <= self.now_s() + RESOLUTION_S
 
     def step(self, seconds: float) -> None:
-        """Set the calendar forward or back, as NTP may. Waiting is not affected: it goes by `now_s`."""
+        """Set the calendar forward or back, as NTP may. Timers are not affected: they follow `now_s`."""
         self._stepped_ms += round(seconds * 1000)
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
@@ -74,7 +74,7 @@ class SimClock:
         return timer
 
     async def sleep(self, seconds: float) -> None:
-        """Wait; at 0, let the others run once."""
+        """Wait; at 0, let the other tasks run once."""
         if seconds <= 0:
             await asyncio.sleep(0)
             return
@@ -86,7 +86,7 @@ class SimClock:
             timer.cancel()
 
     async def advance(self, seconds: float) -> None:
-        """Let ``seconds`` pass, with everything that falls due on the way, and let it settle."""
+        """Let ``seconds`` pass, fire every timer on the way, and let the tasks settle."""
         target_s = self.now_s() + seconds
         if isinstance(self._loop, VirtualTimeLoop):
             await asyncio.sleep(seconds)
@@ -110,9 +110,9 @@ class SimClock:
         return self._loop
 
     def _fire(self) -> None:
-        """Run what is due."""
+        """Run the timers that are due."""
         if self._handle is not None:
-            self._handle.cancel()  # `advance` may have moved the moment that it stood for
+            self._handle.cancel()  # `advance` may have passed its time
             self._handle = None
         while self._timers and (self._timers[0].callback is None or self.reached(self._timers[0].due_s)):
             callback = heapq.heappop(self._timers).callback
@@ -121,7 +121,7 @@ class SimClock:
         self._arm()
 
     def _arm(self) -> None:
-        """One timer of the loop stands for the earliest of ours."""
+        """Set one timer of the loop for the earliest of ours."""
         loop = self._bound()
         if loop is None:
             raise RuntimeError("the simulation's timers need a running event loop")

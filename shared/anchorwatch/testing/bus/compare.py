@@ -1,4 +1,4 @@
-"""Whether a stream or a consumer that exists is what is wanted, in the real bus's words."""
+"""Compares an existing stream or consumer with the wanted spec, with the texts of the real bus."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from anchorwatch.core.errors import ConfigDiffers
 from anchorwatch.topology.streams import StreamSpec
 
 _Spec = TypeVar("_Spec", StreamSpec, ConsumerSpec)
-# A name, and how its value in a spec is shown; what is shown alike is alike.
+# A name, and the text of its value in a spec; equal texts are equal values.
 _Rows = tuple[tuple[str, Callable[[_Spec], str]], ...]
 
 
 def dedupe_window_s(spec: StreamSpec) -> float:
-    """The window as the server has it: not longer than the stream's age."""
+    """The server's dedupe window: not longer than the stream's maximum age."""
     return min(spec.dedupe_window_s, spec.age_max_s or spec.dedupe_window_s)
 
 
@@ -23,7 +23,7 @@ def _list(values: Iterable[str]) -> str:
     return ", ".join(sorted(values)) or "none"
 
 
-def _on(value: bool) -> str:  # noqa: FBT001 - it is the value that is shown
+def _on(value: bool) -> str:  # noqa: FBT001 - the value to show
     return "on" if value else "off"
 
 
@@ -55,7 +55,7 @@ def check_stream(found: StreamSpec, wanted: StreamSpec) -> None:
 
 
 def check_consumer(name: str, found: ConsumerSpec, wanted: ConsumerSpec) -> None:
-    """Compare what matters of two specs of one durable consumer; where it starts does not.
+    """Compare two specs of one durable consumer, without its start.
 
     Raises:
         ConfigDiffers: they differ; the message names each difference.

@@ -1,4 +1,4 @@
-"""A consumer as the server keeps it: what was delivered, what was acked, what comes again and when."""
+"""Consumers on the server: their deliveries, acks and redeliveries."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from anchorwatch.bus.port import ConsumerSpec, ConsumerState, Stored
+from anchorwatch.core.errors import BadInput, NotFound
 from anchorwatch.testing.bus.clock import RESOLUTION_S, SimClock, Timer
+from anchorwatch.testing.bus.compare import check_consumer
 from anchorwatch.testing.bus.faults import FaultKind, Faults
-from anchorwatch.testing.bus.stream import StreamStore
+from anchorwatch.testing.bus.stream import StreamStore, overlap
 from anchorwatch.topology.subjects import matches
 
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """One delivery: which message, and how often it was delivered with this one."""
+    """One delivery of a message; ``attempt`` counts its deliveries, this one included."""
 
     stored: Stored
     attempt: int
@@ -23,7 +25,7 @@ class Handed:
 
 @dataclass(slots=True)
 class _Pending:
-    """A message that was delivered and not acked; it comes again at ``due_s``."""
+    """A message that was delivered and not acked; it is delivered again at ``due_s``."""
 
     stored: Stored
     order: int
@@ -43,18 +45,18 @@ class Pull:
     future: asyncio.Future[list[Handed]] = field(repr=False)
 
     def orphan(self) -> None:
-        """Nobody waits any more, which the server does not know."""
+        """Detach the caller, which the server does not notice."""
         self.future = asyncio.get_running_loop().create_future()
-        # Nor does anybody learn that the consumer was deleted.
+        # Retrieves the failure of a deleted consumer: the future has no other reader.
         self.future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 class ConsumerDeleted(Exception):
-    """The consumer is gone while a pull waits."""
+    """The consumer was deleted while a pull waits."""
 
 
 class ConsumerCore:
-    """One consumer. Times in the clock's seconds."""
+    """One consumer on the server. Times are in the clock's seconds."""
 
     def __init__(
         self,
@@ -86,19 +88,19 @@ class ConsumerCore:
     # Pulling.
 
     def pull(self, limit: int, timeout_s: float) -> Pull:
-        """Ask for up to ``limit`` messages; the future has them as soon as there is one."""
+        """Request up to ``limit`` messages; the future gets them as soon as there is one."""
         pull = Pull(limit, self._clock.now_s() + timeout_s, asyncio.get_running_loop().create_future())
         self._pulls[pull] = None
         self.dispatch()
         return pull
 
     def drop(self, pull: Pull) -> None:
-        """The one who asked does not wait any more."""
+        """Remove a pull whose caller has stopped waiting."""
         self._pulls.pop(pull, None)
         self._arm()
 
-    def filter_anew(self, filters: tuple[str, ...]) -> None:
-        """Take other subjects from here on. What is pending stays so."""
+    def change_filters(self, filters: tuple[str, ...]) -> None:
+        """Deliver other subjects from now on. Pending messages stay pending."""
         self.spec = replace(self.spec, filters=filters)
         self._wanted.clear()
 
@@ -107,13 +109,13 @@ class ConsumerCore:
             self.dispatch()
 
     def on_removed(self, sequence: int) -> None:
-        """A message that is gone need not be acked any more."""
+        """A removed message needs no ack."""
         pending = self._pending.get(sequence)
         if pending is not None:
             self._forget(pending)
 
     def dispatch(self) -> None:
-        """Give what is there to those who wait, first come first served."""
+        """Deliver the available messages to the waiting pulls, first come, first served."""
         while self._pulls:
             pull = next(iter(self._pulls))
             if pull.future.done() or self._clock.now_s() > pull.expires_s + RESOLUTION_S:
@@ -134,7 +136,7 @@ class ConsumerCore:
         self._pulls.clear()
         self._arm()
 
-    # Answers of those who got a message. A late answer to an old delivery counts as any other.
+    # Acks. A late ack of an old delivery counts like any other.
 
     def ack(self, sequence: int) -> None:
         pending = self._pending.get(sequence)
@@ -145,7 +147,7 @@ class ConsumerCore:
             self._store.remove(sequence)  # which settles it
         elif not pending.duplicated or self._clock.reached(pending.due_s):
             self._forget(pending)
-        # Else it comes once more all the same.
+        # Otherwise it is delivered once more, in spite of the ack.
         self.dispatch()
 
     def nak(self, sequence: int, delay_s: float) -> None:
@@ -159,7 +161,7 @@ class ConsumerCore:
         self._postpone(sequence, self.spec.ack_wait_s)
         self._arm()
 
-    # Looking.
+    # State.
 
     def state(self) -> ConsumerState:
         waiting = sum(1 for pending in self._pending.values() if pending.attempt == 0)
@@ -170,10 +172,10 @@ class ConsumerCore:
             pending=self._store.count(self.spec.filters or (">",), self._cursor) + waiting,
         )
 
-    # Inside.
+    # Delivery.
 
     def _start(self) -> int:
-        """The first sequence to look at."""
+        """The first sequence to deliver."""
         state = self._store.state()
         first = max(1, state.first_sequence)
         if self.spec.start_sequence is not None:
@@ -198,7 +200,7 @@ class ConsumerCore:
         self._store.expire()
         now_s = self._clock.now_s()
         taken = [pending for pending in self._pending.values() if self._clock.reached(pending.due_s)]
-        # What was naked comes in the order of the naks, what was not acked in time in its own.
+        # Naked messages come in the order of their naks, unacked ones by sequence.
         taken.sort(key=lambda pending: (pending.due_s, pending.naks, pending.stored.sequence))
         del taken[limit:]
         while len(taken) < limit and len(self._pending) < self.spec.ack_pending_max:
@@ -213,7 +215,7 @@ class ConsumerCore:
         return handed
 
     def _next(self, now_s: float) -> _Pending | None:
-        """The next message that was never delivered; due later when it is held back."""
+        """The next message that was never delivered; a delayed one is due later."""
         while self._cursor <= self._store.last_sequence:
             stored = self._store.messages.get(self._cursor)
             self._cursor += 1
@@ -228,7 +230,7 @@ class ConsumerCore:
         return pending
 
     def _held_until(self, subject: str, now_s: float) -> float:
-        """When a message of this subject may come: those behind a delayed one wait with it."""
+        """When a message of this subject may be delivered: a delayed message delays its successors."""
         held_s = self._held.get(subject, now_s)
         if held_s <= now_s:
             self._held.pop(subject, None)
@@ -262,7 +264,7 @@ class ConsumerCore:
             self._floor, self._floor_order = oldest.stored.sequence - 1, oldest.order - 1
 
     def _arm(self) -> None:
-        """Wake up for the next redelivery, but only while somebody waits for it."""
+        """Set the timer of the next redelivery, but only while a pull waits."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -272,7 +274,7 @@ class ConsumerCore:
 
 
 def _reordered(handed: list[Handed], faults: Faults) -> list[Handed]:
-    """Shuffle, with each subject's own messages in their order."""
+    """Shuffle, but keep the order within each subject."""
     places = [each.stored.subject for each in handed]
     faults.rng.shuffle(places)
     queues: dict[str, list[Handed]] = {}
@@ -281,4 +283,98 @@ def _reordered(handed: list[Handed], faults: Faults) -> list[Handed]:
     return [queues[subject].pop(0) for subject in places]
 
 
-__all__ = ["ConsumerCore", "ConsumerDeleted", "Handed", "Pull"]
+class Consumers:
+    """The consumers of a server, by stream and name. ``stream`` returns a stream or raises `StreamMissing`."""
+
+    def __init__(
+        self,
+        stream: Callable[[str], StreamStore],
+        clock: SimClock,
+        faults: Faults,
+        trace: Callable[[str], None],
+    ) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._faults = faults
+        self._trace = trace
+        self._cores: dict[tuple[str, str], ConsumerCore] = {}
+        self._ephemerals = 0
+
+    def ensure(self, spec: ConsumerSpec) -> str:
+        """Make the consumer or find the durable one; returns its name.
+
+        Raises:
+            StreamMissing: the stream does not exist.
+            ConfigDiffers: it exists with other filters or another ack wait.
+            BadInput: another consumer of a work queue has some of the subjects.
+        """
+        store = self._stream(spec.stream)
+        name = spec.durable
+        if name is None:
+            self._ephemerals += 1
+            name = f"ephemeral-{self._ephemerals}"
+        existing = self.find(spec.stream, name)
+        if existing is not None:
+            if spec.filters_before and set(existing.spec.filters) == set(spec.filters_before):
+                existing.change_filters(spec.filters)
+            check_consumer(name, existing.spec, spec)
+            return name
+        if store.spec.work_queue:
+            self._check_alone(spec)
+        core = ConsumerCore(name, spec, store, self._clock, self._faults, self._trace)
+        self._cores[spec.stream, name] = core
+        store.on_stored.append(core.on_stored)
+        store.on_removed.append(core.on_removed)
+        return name
+
+    def find(self, stream: str, name: str) -> ConsumerCore | None:
+        return self._cores.get((stream, name))
+
+    def get(self, stream: str, name: str) -> ConsumerCore:
+        """The consumer ``name`` of ``stream``.
+
+        Raises:
+            NotFound: it does not exist, or was deleted.
+        """
+        core = self.find(stream, name)
+        if core is None:
+            raise NotFound(f"consumer {name} of {stream} does not exist")
+        return core
+
+    def delete(self, stream: str, name: str) -> None:
+        """Delete it; waiting fetches fail.
+
+        Raises:
+            NotFound: the consumer does not exist.
+        """
+        core = self.get(stream, name)
+        del self._cores[stream, name]
+        store = self._stream(stream)
+        store.on_stored.remove(core.on_stored)
+        store.on_removed.remove(core.on_removed)
+        core.delete()
+
+    def states(self, stream: str) -> dict[str, ConsumerState]:
+        """The state of each durable consumer of the stream.
+
+        Raises:
+            StreamMissing: the stream does not exist.
+        """
+        self._stream(stream)
+        return {
+            core.name: core.state()
+            for core in self._cores.values()
+            if core.spec.stream == stream and core.spec.durable is not None
+        }
+
+    def _check_alone(self, spec: ConsumerSpec) -> None:
+        for other in self._cores.values():
+            if other.spec.stream == spec.stream and any(
+                overlap(mine, theirs)
+                for mine in spec.filters or (">",)
+                for theirs in other.spec.filters or (">",)
+            ):
+                raise BadInput(f"consumer {other.name} already has subjects of this work queue")
+
+
+__all__ = ["ConsumerCore", "ConsumerDeleted", "Consumers", "Handed", "Pull"]

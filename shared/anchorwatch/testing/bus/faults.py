@@ -1,7 +1,7 @@
-"""What may go wrong, how often, and how often it did.
+"""The faults that the simulation injects: kinds, rates and counts.
 
-A `Faults` is handed to the server; it strikes by its own seeded chance and counts each strike by kind. Each kind is
-something that a real server, network or client was seen to do (the project's measured facts on JetStream).
+`Faults` decides by its own seeded random source and counts each fault by kind. Each kind was observed on a real server,
+network or client.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from enum import StrEnum
 
 
 class FaultKind(StrEnum):
-    """Kinds of faults. Those up to ``SLOW_SCHEDULE`` strike by chance; the rest are done by the test, and counted too."""
+    """Kinds up to ``SLOW_SCHEDULE`` occur at random; a test causes the rest, which are counted too."""
 
     LOST_REQUEST = "lost_request"
     """The request never arrives; the caller waits until its timeout."""
     LOST_ACK = "lost_ack"
-    """It was stored; the answer is lost, and the caller waits until its timeout."""
+    """The message is stored, the answer is lost, and the caller waits until its timeout."""
     ZOMBIE_WRITE = "zombie_write"
-    """The caller's timeout passes, and only then does the write reach the server."""
+    """The write reaches the server after the caller's timeout."""
     SPURIOUS_FENCE = "spurious_fence"
-    """A fence is refused although it holds (10164: another fenced write is said to be in flight)."""
+    """A fence is refused although it holds (10164: the server reports another fenced write in flight)."""
     SLOW_CALL = "slow_call"
-    """Request or answer take up to `Faults.slow_s`."""
+    """The request or the answer is delayed by up to `Faults.slow_s`."""
     STALE_READ = "stale_read"
     """`last` and `range` answer as of an earlier sequence, and say so in ``up_to``."""
     STALE_KEY = "stale_key"
@@ -31,15 +31,15 @@ class FaultKind(StrEnum):
     DUPLICATE_DELIVERY = "duplicate_delivery"
     """A message is delivered again although its ack wait has not passed, or it was acked."""
     DELAYED_DELIVERY = "delayed_delivery"
-    """A message, and those behind it on its subject, come after later ones of other subjects."""
+    """A message and its successors on its subject come after later messages of other subjects."""
     REORDERED_DELIVERY = "reordered_delivery"
     """The messages of one fetch come in another order, each subject's own order kept."""
     SLOW_FETCH = "slow_fetch"
-    """A fetch's messages are on their way while their ack wait runs."""
+    """The messages of a fetch are in transit while their ack wait runs."""
     LOST_DELIVERY_ACK = "lost_delivery_ack"
     """An ack, nak or extension is lost."""
     ORPHANED_PULL = "orphaned_pull"
-    """The pull of a client that is gone still takes messages, which come again only after their ack wait."""
+    """The pull of a client that has gone still takes messages; they come again only after their ack wait."""
     LOST_ANNOUNCEMENT = "lost_announcement"
     """A core message, request or reply is lost."""
     SLOW_SOURCE = "slow_source"
@@ -54,7 +54,7 @@ class FaultKind(StrEnum):
 
 
 class Faults:
-    """Strikes each kind with the probability given in ``rates`` (default none), by ``rng``."""
+    """Decides by ``rng`` whether a fault occurs; ``rates`` has the probability of each kind (default: 0)."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Faults:
         slow_s: float = 1.0,
         stale_sequences_max: int = 8,
     ) -> None:
-        self.rng = rng or random.Random("no faults")  # noqa: S311 - to repeat is the point
+        self.rng = rng or random.Random("no faults")  # noqa: S311 - repeatability is the purpose
         self.rates = dict(rates or {})
         self.slow_s = slow_s
         self.stale_sequences_max = stale_sequences_max
@@ -72,9 +72,9 @@ class Faults:
         self.enabled = True
 
     def strikes(self, kind: FaultKind) -> bool:
-        """Whether it happens now; counted when it does."""
+        """Whether the fault occurs now; if so, it is counted."""
         rate = self.rates.get(kind, 0.0)
-        # No draw for what cannot happen: a run without a kind does not depend on how often it was asked for.
+        # A kind without a rate draws no number: it must not change the run of a seed.
         if not self.enabled or rate <= 0 or self.rng.random() >= rate:
             return False
         self.count(kind)
@@ -84,7 +84,7 @@ class Faults:
         self.counts[kind] = self.counts.get(kind, 0) + 1
 
     def delay_s(self) -> float:
-        """A delay for what is slow: above 0, at most `slow_s`."""
+        """A random delay: above 0, at most `slow_s`."""
         return self.rng.uniform(0.001, 1.0) * self.slow_s
 
     def earlier(self, sequence: int) -> int:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from anchorwatch.bus.port import Entry, Expect, KeyExists, Message, Stored, WrongLastSequence
 from anchorwatch.core.errors import BadInput
-
-if TYPE_CHECKING:
-    from anchorwatch.testing.bus.bus import SimBus
+from anchorwatch.testing.bus.calls import Caller
 
 OPERATION_HEADER = "KV-Operation"
 KEYS_MAX = 1_000_000
@@ -17,7 +14,7 @@ _KEY = re.compile(r"[-/_=.a-zA-Z0-9]+")
 
 
 def check_key(key: str) -> str:
-    """Return ``key`` when it can be one.
+    """Return ``key`` if it is valid.
 
     Raises:
         BadInput: it has other characters, or an empty token.
@@ -32,8 +29,8 @@ def check_key(key: str) -> str:
 class SimKeyValue:
     """One bucket, as one client sees it."""
 
-    def __init__(self, bus: SimBus, name: str) -> None:
-        self._bus = bus
+    def __init__(self, calls: Caller, name: str) -> None:
+        self._calls = calls
         self._name = name
         self._stream = f"KV_{name}"
         self._prefix = f"$KV.{name}."
@@ -49,7 +46,7 @@ class SimKeyValue:
         try:
             return await self._write(key, value, 0, ttl_s)
         except KeyExists:
-            # A deleted key still has its marker, and is free all the same.
+            # A deleted key has a marker; it is free.
             stored = await self._stored(key)
             if stored is None or not _is_marker(stored):
                 raise
@@ -62,7 +59,7 @@ class SimKeyValue:
         await self._write(key, b"", revision, headers={OPERATION_HEADER: "DEL"})
 
     async def keys(self) -> list[str]:
-        page = await self._bus.calls.call(
+        page = await self._calls.call(
             f"$JS.API.CONSUMER.CREATE.{self._stream}",
             lambda server: server.stream(self._stream).lasts(
                 [self._prefix + ">"], server.stream(self._stream).last_sequence, KEYS_MAX
@@ -73,12 +70,14 @@ class SimKeyValue:
         )
 
     async def revision(self) -> int:
-        state = await self._bus.stream_state(self._stream)
-        return state.last_sequence
+        return await self._calls.call(
+            f"$JS.API.STREAM.INFO.{self._stream}",
+            lambda server: server.stream(self._stream).state().last_sequence,
+        )
 
     async def _stored(self, key: str) -> Stored | None:
         subject = self._prefix + key
-        return await self._bus.calls.call(
+        return await self._calls.call(
             f"$JS.API.DIRECT.GET.{self._stream}.{subject}", lambda server: server.key(self._stream, subject)
         )
 
@@ -94,7 +93,7 @@ class SimKeyValue:
         expect = None if revision is None else Expect(subject, revision)
         message = Message(subject, value, expect=expect, headers=headers or {}, ttl_s=ttl_s)
         try:
-            ack = await self._bus.publish(message)
+            ack = await self._calls.publish(message)
         except WrongLastSequence as error:
             raise KeyExists(f"key {key!r} of {self._name}: {error.message}") from error
         return ack.sequence
@@ -104,26 +103,26 @@ class SimKeyValue:
 
 
 class SimObjectStore:
-    """One object store, as one client sees it. A name is written once; the same bytes again are no error."""
+    """One object store, as one client sees it. A name is written once; writing the same bytes again succeeds."""
 
-    def __init__(self, bus: SimBus, name: str) -> None:
-        self._bus = bus
+    def __init__(self, calls: Caller, name: str) -> None:
+        self._calls = calls
         self._name = name
 
     async def put(self, name: str, data: bytes) -> None:
-        await self._bus.calls.call(
+        await self._calls.call(
             f"$O.{self._name}.M.{name}",
             lambda server: server.objects.put(self._name, name, bytes(data)),
             write=True,
         )
 
     async def get(self, name: str) -> bytes | None:
-        return await self._bus.calls.call(
+        return await self._calls.call(
             f"$JS.API.DIRECT.GET.OBJ_{self._name}", lambda server: server.objects.get(self._name, name)
         )
 
     async def delete(self, name: str) -> None:
-        await self._bus.calls.call(
+        await self._calls.call(
             f"$O.{self._name}.M.{name}",
             lambda server: server.objects.delete(self._name, name),
             write=True,

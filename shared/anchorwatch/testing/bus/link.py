@@ -1,21 +1,24 @@
-"""A client's connection to the simulated server: it can be cut, frozen and killed, and fails what waits on it."""
+"""A client's connection to the simulated server, and its permissions."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from anchorwatch.bus.port import Disconnected
 from anchorwatch.testing.bus.clock import SimClock
+from anchorwatch.topology.subjects import matches
 
 _T = TypeVar("_T")
 
-# How long a call on a dead connection takes to fail: above 0, so that a loop that only retries lets time pass.
+# How long a call on a dead connection takes to fail: above 0, so that time passes in a loop that only retries.
 DEAD_CALL_S = 0.05
 
 
 class Link:
-    """One connection. What waits when it is cut or killed fails at once with `Disconnected`."""
+    """One connection. A cut or kill fails every pending call with `Disconnected`."""
 
     def __init__(self, clock: SimClock, name: str) -> None:
         self.name = name
@@ -32,21 +35,21 @@ class Link:
     def connected(self) -> bool:
         return not (self._cuts or self.killed or self.closed)
 
-    # What a test does to it.
+    # Faults on a test's order.
 
     def cut(self) -> None:
-        """Break it. Cuts add up: it is whole again after as many `mend`."""
+        """Break the connection. Cuts add up: each needs its own `reconnect`."""
         self._cuts += 1
         self._fail(Disconnected("the connection was lost"))
 
-    def mend(self) -> None:
+    def reconnect(self) -> None:
         if self._cuts == 1:
             self.connections += 1
         self._cuts = max(0, self._cuts - 1)
         self._wake()
 
     def freeze(self) -> None:
-        """Stop the process behind it: what it waits for happens, and it takes note only after `thaw`."""
+        """Stop the client's process: its calls complete, but return only after `thaw`."""
         self._frozen = True
 
     def thaw(self) -> None:
@@ -54,7 +57,6 @@ class Link:
         self._wake()
 
     def kill(self) -> None:
-        """For ever."""
         self.killed = True
         self._frozen = False
         self._fail(Disconnected("the client was killed"))
@@ -65,13 +67,13 @@ class Link:
         self._fail(Disconnected("the bus was closed"))
         self._wake()
 
-    # What its client does.
+    # Calls of its client.
 
     async def up(self, timeout_s: float) -> None:
         """Wait until it is connected.
 
         Raises:
-            Disconnected: it is not, after ``timeout_s``; or the client was closed or killed.
+            Disconnected: it is not connected after ``timeout_s``, or the client was closed or killed.
         """
         await self._thawed()
         deadline_s = self._clock.now_s() + timeout_s
@@ -83,10 +85,10 @@ class Link:
             raise Disconnected(f"{self.name} has no connection")
 
     async def travel(self, seconds: float) -> None:
-        """Time on the way to the server or back; 0 lets the others run once.
+        """Let the time of one message pass; at 0, let the other tasks run once.
 
         Raises:
-            Disconnected: the connection broke meanwhile.
+            Disconnected: the connection broke during that time.
         """
         if seconds <= 0:
             await asyncio.sleep(0)
@@ -102,7 +104,7 @@ class Link:
             timer.cancel()
 
     async def wait(self, future: asyncio.Future[_T]) -> _T:
-        """The future's result; when the client was frozen meanwhile, only after it goes on.
+        """The future's result; a frozen client gets it only after `thaw`.
 
         Raises:
             Disconnected: the connection broke first.
@@ -114,14 +116,12 @@ class Link:
             del self._waiting[future]
             await self._thawed()
 
-    # Inside.
-
     async def _thawed(self) -> None:
         while self._frozen:
             await self._woken(None)
 
     async def _woken(self, timeout_s: float | None) -> None:
-        """Wait for a change of this connection."""
+        """Wait until the state of this connection changes."""
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         timer = None
         if timeout_s is not None:
@@ -147,4 +147,27 @@ class Link:
                 future.set_result(None)
 
 
-__all__ = ["DEAD_CALL_S", "Link"]
+@dataclass(frozen=True, slots=True)
+class SimUser:
+    """Allow lists of subjects; None allows everything.
+
+    A call other than a publish is checked by the API subject that the real bus sends it to. So a list that works here
+    has the right form.
+    """
+
+    name: str
+    publish: tuple[str, ...] | None = None
+    subscribe: tuple[str, ...] | None = None
+
+    def may_publish(self, subject: str) -> bool:
+        return _allows(self.publish, subject)
+
+    def may_subscribe(self, subject: str) -> bool:
+        return _allows(self.subscribe, subject)
+
+
+def _allows(patterns: Sequence[str] | None, subject: str) -> bool:
+    return patterns is None or any(matches(each, subject) for each in patterns)
+
+
+__all__ = ["DEAD_CALL_S", "Link", "SimUser"]

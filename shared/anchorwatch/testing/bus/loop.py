@@ -1,27 +1,28 @@
-"""An event loop whose time is a number: nothing waits, and one seed gives one run.
+"""An event loop in virtual time: one seed gives one run.
 
-When no callback is ready, the loop sets its clock to the next timer instead of waiting for it. So ``asyncio.sleep``,
-``asyncio.timeout`` and ``asyncio.wait_for`` work as ever, hours pass in milliseconds, and a run that waits for
-something that can no longer happen ends with `Deadlock` rather than never.
+When no callback is ready, the loop sets its clock to the next timer instead of waiting for it. ``asyncio.sleep``,
+``asyncio.timeout`` and ``asyncio.wait_for`` work as usual, and hours pass in milliseconds. A run in which every task
+waits and no timer is set ends with `Deadlock`.
 
-What makes a run repeat exactly: the order of ready callbacks is chosen by the seed; tasks have a hash of their own,
-since asyncio keeps them in sets, whose order would otherwise follow memory addresses; there is no selector (a socket
-cannot be opened), and what is sent to a thread runs at once, in the loop.
+A run repeats exactly for four reasons. The seed chooses the order of ready callbacks. Tasks are hashed by their order
+of creation: asyncio keeps them in sets, which would otherwise follow memory addresses. There is no selector, so no
+socket can be opened. Work for a thread runs at once in the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import gc
 import heapq
 import itertools
+import os
 import random
+import secrets
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
-
-from anchorwatch.testing.bus.chance import seeded_chance
 
 if TYPE_CHECKING:
     _AnyTask = asyncio.Task[Any]
@@ -34,28 +35,29 @@ TIME_LIMIT_S = 366 * 24 * 3600.0
 ROUNDS_WITHOUT_TIME_MAX = 100_000
 TASKS_SHOWN_MAX = 20
 CANCEL_ROUNDS_MAX = 10
+TOKEN_BYTES = 32
 
 
 class SimulationStuck(RuntimeError):
-    """The simulation cannot go on."""
+    """The simulation cannot continue."""
 
 
 class Deadlock(SimulationStuck):
-    """Every task waits for something that nothing will ever do."""
+    """Every task waits, and no timer is set."""
 
 
 class Livelock(SimulationStuck):
-    """Tasks wake each other without end, and time stands still."""
+    """Tasks wake each other without end, and time does not advance."""
 
 
 class TimeLimitReached(SimulationStuck):
-    """The main coroutine did not end within the simulated time it had."""
+    """The main coroutine did not end within the limit of simulated time."""
 
 
 class SimTask(_AnyTask):
-    """A task that sets order by when it was made, not by where it lies in memory. ``made_in``: the context that it runs in."""
+    """A task that sets order by its creation, not by its memory address. ``created_in``: the context that it runs in."""
 
-    made_in: contextvars.Context
+    created_in: contextvars.Context
     _order: int
 
     def __new__(cls, *_args: object, loop: VirtualTimeLoop, **_options: object) -> Self:
@@ -72,7 +74,7 @@ class SimTask(_AnyTask):
 
 
 class _NoSelector:
-    """Stands where asyncio expects its selector; moves the clock instead of waiting."""
+    """In place of asyncio's selector: it moves the clock instead of waiting."""
 
     def __init__(self, loop: VirtualTimeLoop) -> None:
         self._loop = loop
@@ -84,7 +86,7 @@ class _NoSelector:
 
 
 class VirtualTimeLoop(asyncio.BaseEventLoop):
-    """The loop. ``seed`` chooses among ready callbacks; ``shuffle`` False keeps asyncio's first in, first out.
+    """``seed`` chooses among ready callbacks; ``shuffle`` False keeps asyncio's order, first in, first out.
 
     Times in seconds; the clock starts at 0.
     """
@@ -98,7 +100,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self.set_debug(False)  # debug mode measures with the wall clock
         self.now_s = 0.0
         self._limit_s = time_limit_s
-        self._random = random.Random(f"loop {seed}")  # noqa: S311 - to repeat is the point
+        self._random = random.Random(f"loop {seed}")  # noqa: S311 - repeatability is the purpose
         self._shuffle = shuffle
         self._orders = itertools.count(1)
         self._idle_rounds = 0
@@ -116,8 +118,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         """Set the clock to the next timer.
 
         Raises:
-            Deadlock: there is none.
-            TimeLimitReached: it lies beyond the limit.
+            Deadlock: no timer is set.
+            TimeLimitReached: the next timer is beyond the limit.
         """
         if not self._scheduled:
             raise Deadlock("nothing is scheduled, and every task waits:\n" + self.waiting())
@@ -135,7 +137,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         func: Callable[..., _T],
         *args: object,
     ) -> asyncio.Future[_T]:
-        """Run ``func`` at once: a thread would bring an order that no seed can repeat."""
+        """Run ``func`` at once: a seed cannot repeat the order of threads."""
         future: asyncio.Future[_T] = self.create_future()
         try:
             future.set_result(func(*args))
@@ -149,18 +151,18 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         return self.call_soon(callback, *args, context=context)
 
     def _process_events(self, events: tuple[()]) -> None:
-        """Nothing comes from outside."""
+        """There are no events from outside."""
 
     def _write_to_self(self) -> None:
-        """Nobody waits in a selector."""
+        """There is no selector to wake."""
 
     def _run_once(self) -> None:
-        """One round: release what is due now, choose an order, and let asyncio run it."""
+        """One round: release the timers that are due, choose an order, and let asyncio run the callbacks."""
         self._idle_rounds += 1
         if self._idle_rounds > ROUNDS_WITHOUT_TIME_MAX:
             raise Livelock(f"{ROUNDS_WITHOUT_TIME_MAX} rounds without time passing:\n{self.waiting()}")
         ready, scheduled = self._ready, self._scheduled
-        # Timers due at this moment take part in the choice: on a real machine, too, either may come first.
+        # Timers due now take part in the choice: on a real machine, too, either may come first.
         while scheduled and not scheduled[0].cancelled() and scheduled[0].when() <= self.now_s:
             handle = heapq.heappop(scheduled)
             handle._scheduled = False  # type: ignore[attr-defined]  # noqa: SLF001 - as BaseEventLoop does
@@ -173,7 +175,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         super()._run_once()  # type: ignore[misc]  # not in typeshed
 
     def waiting(self) -> str:
-        """One line for each unfinished task: where it waits."""
+        """Where each unfinished task waits, one a line."""
         tasks = in_order(asyncio.all_tasks(self))
         lines = [f"  {_where(task)}" for task in tasks[:TASKS_SHOWN_MAX]]
         if len(tasks) > TASKS_SHOWN_MAX:
@@ -182,26 +184,48 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
 
 
 def in_order(tasks: Iterable[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
-    """Tasks of a `VirtualTimeLoop` in the order in which they were made."""
+    """Tasks of a `VirtualTimeLoop` in order of creation."""
     return sorted(tasks, key=hash)
+
+
+@contextlib.contextmanager
+def seeded_randomness(seed: int) -> Iterator[None]:
+    """Within the block, `secrets`, ``uuid.uuid4``, ``os.urandom`` and the functions of `random` follow ``seed``.
+
+    Services use them for nonces and tokens only; these must be the same in every run of a seed too.
+    """
+    source = random.Random(f"chance {seed}")  # noqa: S311 - repeatability is the purpose
+
+    def token_bytes(nbytes: int | None = None) -> bytes:
+        return source.randbytes(TOKEN_BYTES if nbytes is None else nbytes)
+
+    before = random.getstate(), secrets.token_bytes, os.urandom
+    random.seed(f"random {seed}")
+    # `token_hex` and `token_urlsafe` call the first, `uuid.uuid4` the second, in whatever way they were imported.
+    secrets.token_bytes, os.urandom = token_bytes, source.randbytes
+    try:
+        yield
+    finally:
+        secrets.token_bytes, os.urandom = before[1:]
+        random.setstate(before[0])
 
 
 def run(
     main: Coroutine[Any, Any, _T], seed: int = 0, *, shuffle: bool = True, time_limit_s: float = TIME_LIMIT_S
 ) -> _T:
-    """Run ``main`` in a loop of its own, in virtual time, with chance by seed; the same seed runs the same way.
+    """Run ``main`` in a new loop, in virtual time and with seeded randomness; the same seed gives the same run.
 
-    Tasks that are left when it ends are cancelled, and run to their end.
+    Tasks that are left at the end are cancelled and run to their end.
 
     Raises:
-        Deadlock, Livelock, TimeLimitReached: the run cannot go on; each says where every task waits.
+        Deadlock, Livelock, TimeLimitReached: the run cannot continue; the message says where each task waits.
     """
     loop = VirtualTimeLoop(seed, shuffle=shuffle, time_limit_s=time_limit_s)
     collecting = gc.isenabled()
-    # A collection closes forgotten generators, at a moment that depends on what ran before in this process.
+    # A collection closes forgotten generators at a time that depends on earlier runs in this process.
     gc.disable()
     try:
-        with seeded_chance(seed):
+        with seeded_randomness(seed):
             try:
                 return loop.run_until_complete(main)
             finally:
@@ -213,7 +237,7 @@ def run(
 
 
 def _finish(loop: VirtualTimeLoop) -> None:
-    """Cancel what is left and let it end; one that survives `CANCEL_ROUNDS_MAX` cancellations is a defect."""
+    """Cancel the tasks that are left and let them end; one that survives `CANCEL_ROUNDS_MAX` rounds is a defect."""
     for _ in range(CANCEL_ROUNDS_MAX):
         left = in_order(asyncio.all_tasks(loop))
         if not left:
@@ -227,13 +251,13 @@ def _finish(loop: VirtualTimeLoop) -> None:
 def _make_task(
     loop: asyncio.AbstractEventLoop,
     coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
-    **options: Any,  # noqa: ANN401 - what this Python's create_task hands over
+    **options: Any,  # noqa: ANN401 - the options of this Python's create_task
 ) -> asyncio.Task[Any]:
     context = options.pop("context", None)
     if context is None:
         context = contextvars.copy_context()
     task = SimTask(coro, loop=cast("VirtualTimeLoop", loop), context=context, **options)
-    task.made_in = context
+    task.created_in = context
     return task
 
 

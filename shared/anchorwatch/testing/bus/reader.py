@@ -1,26 +1,23 @@
-"""A client's end of a consumer: fetching, and answering what was fetched."""
+"""A client's side of a consumer: it fetches messages and acks them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from anchorwatch.bus.port import ConsumerState, Delivery, Disconnected, Stored
 from anchorwatch.core.errors import BadInput, Denied, NotFound
+from anchorwatch.testing.bus.calls import Caller
 from anchorwatch.testing.bus.consumers import ConsumerCore, ConsumerDeleted, Handed, Pull
 from anchorwatch.testing.bus.faults import FaultKind
 
-if TYPE_CHECKING:
-    from anchorwatch.testing.bus.bus import SimBus
-
-# How long a fetch waits before it returns empty when the connection is away.
+# How long a fetch waits before it returns empty while the connection is lost.
 AWAY_PAUSE_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class SimDelivery:
-    """A message in a client's hands."""
+    """A message that a client has fetched."""
 
     reader: SimConsumer
     handed: Handed
@@ -48,10 +45,14 @@ class SimDelivery:
 
 
 class SimConsumer:
-    """A pull consumer, as one client sees it."""
+    """A pull consumer, as one client sees it. It is in ``readers``, the client's, until it is closed."""
 
-    def __init__(self, bus: SimBus, stream: str, name: str, *, ephemeral: bool) -> None:
-        self._bus = bus
+    def __init__(
+        self, calls: Caller, readers: dict[SimConsumer, None], stream: str, name: str, *, ephemeral: bool
+    ) -> None:
+        self._calls = calls
+        self._readers = readers
+        readers[self] = None
         self._stream = stream
         self._name = name
         self._ephemeral = ephemeral
@@ -61,16 +62,16 @@ class SimConsumer:
     async def fetch(self, limit: int, timeout_s: float) -> list[Delivery]:
         if limit < 1:
             raise BadInput(f"cannot fetch {limit} messages")
-        if self not in self._bus.readers:
+        if self not in self._readers:
             raise Disconnected(f"consumer {self._name} of {self._stream} was closed here")
-        link, server = self._bus.link, self._bus.server
+        link, server = self._calls.link, self._calls.server
         try:
             self._check_open()
             await link.up(min(timeout_s, AWAY_PAUSE_S))
             await link.travel(server.latency())
             subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._name}"
-            if not self._bus.user.may_publish(subject):
-                raise Denied(f"{self._bus.user.name} may not publish to {subject}")
+            if not self._calls.user.may_publish(subject):
+                raise Denied(f"{self._calls.user.name} may not publish to {subject}")
             handed = await self._pull(limit, timeout_s)
             if handed:
                 slow = server.faults.strikes(FaultKind.SLOW_FETCH)
@@ -83,7 +84,7 @@ class SimConsumer:
         return [SimDelivery(self, each) for each in handed]
 
     async def state(self) -> ConsumerState:
-        return await self._bus.calls.call(
+        return await self._calls.call(
             f"$JS.API.CONSUMER.INFO.{self._stream}.{self._name}",
             lambda server: server.consumers.get(self._stream, self._name).state(),
         )
@@ -95,11 +96,11 @@ class SimConsumer:
                 pull.future.set_exception(Disconnected("the consumer was closed"))
         self.leave(orphaned=False)
         self.end()
-        self._bus.readers.pop(self, None)
+        self._readers.pop(self, None)
 
-    async def answer(self, what: str, act: Callable[[ConsumerCore], None]) -> None:
-        """Tell the server about a delivery; when it does not arrive, nobody is told."""
-        link, server = self._bus.link, self._bus.server
+    async def answer(self, word: str, act: Callable[[ConsumerCore], None]) -> None:
+        """Send an ack, nak or extension. A lost one raises nothing, as on the real bus."""
+        link, server = self._calls.link, self._calls.server
         try:
             await link.travel(server.latency())
         except Disconnected:
@@ -107,12 +108,12 @@ class SimConsumer:
         if server.faults.strikes(FaultKind.LOST_DELIVERY_ACK):
             return
         core = server.consumers.find(self._stream, self._name)
-        if core is not None and self._bus.user.may_publish(f"$JS.ACK.{self._stream}.{self._name}.1"):
-            server.trace(f"{self._bus.name} {what} {self._name}")
+        if core is not None and self._calls.user.may_publish(f"$JS.ACK.{self._stream}.{self._name}.1"):
+            server.trace(f"{self._calls.link.name} {word} {self._name}")
             act(core)
 
     def leave(self, *, orphaned: bool) -> None:
-        """The connection is gone: what it asked for is forgotten, or (``orphaned``) still takes messages."""
+        """Drop the pulls of a lost connection; ``orphaned``: they still take messages."""
         for pull, core in self._pulls.items():
             if orphaned:
                 pull.orphan()
@@ -121,8 +122,8 @@ class SimConsumer:
         self._pulls.clear()
 
     def end(self) -> None:
-        """The client is gone, and an ephemeral consumer with it."""
-        server = self._bus.server
+        """Delete the consumer if it is ephemeral: its client has ended."""
+        server = self._calls.server
         if self._ephemeral and server.consumers.find(self._stream, self._name) is not None:
             server.consumers.delete(self._stream, self._name)
 
@@ -131,14 +132,14 @@ class SimConsumer:
             raise Disconnected(f"consumer {self._name} of {self._stream} was closed here")
 
     async def _pull(self, limit: int, timeout_s: float) -> list[Handed]:
-        server = self._bus.server
+        server = self._calls.server
         core = server.consumers.get(self._stream, self._name)
         pull = core.pull(limit, timeout_s)
         self._pulls[pull] = core
         future = pull.future
         timer = server.clock.call_later(timeout_s, lambda: None if future.done() else future.set_result([]))
         try:
-            return await self._bus.link.wait(future)
+            return await self._calls.link.wait(future)
         except ConsumerDeleted:
             raise NotFound(f"consumer {self._name} of {self._stream} was deleted") from None
         finally:

@@ -1,4 +1,4 @@
-"""Messages that nobody stores: announcements, requests and their answers."""
+"""Messages that are not stored: announcements, requests and their answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Answer = Callable[[bytes], None]
 
 
 class SimSubscription:
-    """One subscription. As on the real bus, requests are handled side by side, announcements one after the other."""
+    """One subscription. As on the real bus, requests are handled concurrently, announcements one after the other."""
 
     def __init__(self, router: Router, link: Link, subject: str, queue: str, handler: Handler) -> None:
         self.link = link
@@ -25,34 +25,34 @@ class SimSubscription:
         self._router = router
         self._handler = handler
         self._announced: list[tuple[str, bytes]] = []
-        self._hearing = False
+        self._draining = False
         self._tasks: dict[asyncio.Task[None], None] = {}
-        # A handler belongs to the process that listens, not to the one that asks.
+        # A handler belongs to the subscriber's process, not to the caller's.
         self._context = contextvars.copy_context()
 
     def receive(self, subject: str, payload: bytes, answer: Answer | None) -> None:
-        """Take a message; tasks exist only while there is something to do, so an idle listener keeps nothing running."""
+        """Handle a message. Tasks exist only while there is work: an idle subscription keeps no task running."""
         if answer is not None:
             self._start(self._handle(subject, payload, answer))
             return
         self._announced.append((subject, payload))
-        if not self._hearing:
-            self._hearing = True
-            self._start(self._hear())
+        if not self._draining:
+            self._draining = True
+            self._start(self._drain())
 
     async def close(self) -> None:
         self.end()
         await asyncio.gather(*self._others(), return_exceptions=True)
 
     def end(self) -> None:
-        """No more messages, and what is being handled ends here."""
+        """Stop receiving, and cancel the handlers that run."""
         self._router.subscriptions.pop(self, None)
         self._announced.clear()
         for task in self._others():
             task.cancel()
 
     def _others(self) -> list[asyncio.Task[None]]:
-        """The handlers at work, but for the one that calls this."""
+        """The running handlers, without the calling one."""
         return [task for task in self._tasks if task is not asyncio.current_task()]
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
@@ -60,18 +60,18 @@ class SimSubscription:
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
-    async def _hear(self) -> None:
+    async def _drain(self) -> None:
         try:
             while self._announced:
                 await self._handle(*self._announced.pop(0), None)
         finally:
-            self._hearing = False
+            self._draining = False
 
     async def _handle(self, subject: str, payload: bytes, answer: Answer | None) -> None:
         try:
             await self.link.travel(0)
             reply = await self._handler(subject, payload)
-        except Exception as error:  # noqa: BLE001 - reported, and whoever asked sees no answer: as on the real bus
+        except Exception as error:  # noqa: BLE001 - reported; the caller gets no answer, as on the real bus
             self._router.handler_errors.append((self.subject, error))
             return
         if reply is not None and answer is not None and self.link.connected:
@@ -79,7 +79,7 @@ class SimSubscription:
 
 
 class Router:
-    """Who listens to what."""
+    """The subscriptions of all clients."""
 
     def __init__(self, faults: Faults, rng: random.Random) -> None:
         self.subscriptions: dict[SimSubscription, None] = {}
@@ -88,7 +88,7 @@ class Router:
         self._rng = rng
 
     def route(self, subject: str, payload: bytes, answer: Answer | None = None) -> int:
-        """Hand a message to every listener, and to one of each queue group; how many it reached."""
+        """Pass a message to every subscription, and to one of each queue group; returns the number that it matched."""
         groups: dict[str, list[SimSubscription]] = {}
         chosen: list[SimSubscription] = []
         for subscription in self.subscriptions:
@@ -104,7 +104,7 @@ class Router:
         return len(chosen)
 
     def drop(self, link: Link) -> None:
-        """A client is gone, and its subscriptions with it."""
+        """End the subscriptions of a client that was closed or killed."""
         for subscription in [each for each in self.subscriptions if each.link is link]:
             subscription.end()
 

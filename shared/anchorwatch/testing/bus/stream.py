@@ -1,4 +1,4 @@
-"""One stream: its messages, their order, and what makes them go away again."""
+"""One stream: its messages, their subjects, and their removal by age, count and purge."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 
-from anchorwatch.bus.port import MESSAGE_ID_HEADER, Page, Stored, StreamState, Unreadable, ranges
+from anchorwatch.bus.port import Page, Stored, StreamState, Unreadable, ranges
 from anchorwatch.core.errors import BadInput, TooLarge
 from anchorwatch.testing.bus.compare import dedupe_window_s
-from anchorwatch.testing.bus.index import SubjectIndex
 from anchorwatch.topology.streams import StreamSpec
 from anchorwatch.topology.subjects import matches
 
 LAST_SUBJECTS_MAX = 1024
 TAIL = 64
-"""The newest messages are few enough to be looked through one by one; most reads are of these."""
+"""The number of newest messages that a read scans one by one; most reads want only these."""
 
 
 def headers_bytes(headers: Mapping[str, str]) -> int:
@@ -31,14 +30,94 @@ def headers_bytes(headers: Mapping[str, str]) -> int:
 
 
 def message_bytes(stored: Stored) -> int:
-    """What a stored message counts in its stream's size."""
+    """The size of a stored message in its stream's byte count."""
     headers = headers_bytes(stored.headers)
-    # The rest is the file store's own: a header of 22 bytes, a checksum of 8, and the length of the headers.
+    # The file store adds a header of 22 bytes, a checksum of 8, and the length of the headers.
     return len(stored.subject) + len(stored.payload) + headers + 30 + (4 if headers else 0)
 
 
+class SubjectNode:
+    """One token in the tree of subjects. ``sequences``: of the messages with exactly this subject, ascending."""
+
+    __slots__ = ("children", "sequences")
+
+    def __init__(self) -> None:
+        self.children: dict[str, SubjectNode] = {}
+        self.sequences: list[int] = []
+
+
+class SubjectIndex:
+    """A tree of subjects by token. Dictionaries keep insertion order, so each walk is the same in every run."""
+
+    def __init__(self) -> None:
+        self._root = SubjectNode()
+
+    def add(self, subject: str, sequence: int) -> SubjectNode:
+        """Add a stored message; sequences only grow."""
+        node = self._root
+        for token in subject.split("."):
+            child = node.children.get(token)
+            if child is None:
+                child = node.children[token] = SubjectNode()
+            node = child
+        node.sequences.append(sequence)
+        return node
+
+    def discard(self, subject: str, sequence: int) -> None:
+        """Remove a message, and the branch that becomes empty."""
+        path = [self._root]
+        tokens = subject.split(".")
+        for token in tokens:
+            path.append(path[-1].children[token])
+        sequences = path[-1].sequences
+        del sequences[bisect_left(sequences, sequence)]
+        for token in reversed(tokens):
+            node = path.pop()
+            if node.children or node.sequences:
+                break
+            del path[-1].children[token]
+
+    def match(self, filter_: str) -> Iterator[list[int]]:
+        """The sequences of each matching subject. Change neither a list nor the index during the walk."""
+        nodes = [self._root]
+        tokens = filter_.split(".")
+        for token in tokens[:-1] if tokens[-1] == ">" else tokens:
+            if token == "*":
+                nodes = [child for node in nodes for child in node.children.values()]
+            else:
+                nodes = [child for node in nodes if (child := node.children.get(token)) is not None]
+            if not nodes:
+                return
+        if tokens[-1] == ">":
+            stack = [child for node in reversed(nodes) for child in reversed(node.children.values())]
+            while stack:
+                node = stack.pop()
+                if node.sequences:
+                    yield node.sequences
+                stack.extend(reversed(node.children.values()))
+            return
+        for node in nodes:
+            if node.sequences:
+                yield node.sequences
+
+    def last(self, filter_: str) -> int:
+        """The last sequence of all matching messages; 0 for none. A fence compares it."""
+        return max((sequences[-1] for sequences in self.match(filter_)), default=0)
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether some subject matches both patterns."""
+    mine, theirs = one.split("."), other.split(".")
+    for left, right in zip(mine, theirs, strict=False):
+        if ">" in (left, right):
+            return True
+        if left != right and "*" not in (left, right):
+            return False
+    return len(mine) == len(theirs)
+
+
 class StreamStore:
-    """What the server keeps of a stream. ``now_ms`` is the server's clock; expiry happens when it is looked at."""
+    """The server's state of a stream. ``now_ms`` is the server's clock; a read or write expires messages first."""
 
     def __init__(self, spec: StreamSpec, now_ms: Callable[[], int]) -> None:
         self.spec = spec
@@ -46,8 +125,8 @@ class StreamStore:
         self.messages: OrderedDict[int, Stored] = OrderedDict()
         self.on_stored: list[Callable[[Stored], None]] = []
         self.on_removed: list[Callable[[int], None]] = []
-        self.unreadable: dict[int, Stored] = {}  # counted, and damaged on the disk
-        self.replaced: dict[str, Stored] = {}  # what stood at a subject before, for stale reads
+        self.unreadable: dict[int, Stored] = {}  # counted, but damaged on disk
+        self.replaced: dict[str, Stored] = {}  # the previous message of a subject, for stale reads
         self._now_ms = now_ms
         self._index = SubjectIndex()
         self._bytes = 0
@@ -59,7 +138,7 @@ class StreamStore:
     def append(
         self, subject: str, payload: bytes, headers: Mapping[str, str], ttl_s: int | None = None
     ) -> Stored:
-        """Store a message that was checked, and tell whoever follows the stream."""
+        """Store a checked message and announce it to the followers of the stream."""
         stored = self.insert(subject, payload, headers, ttl_s)
         self.announce(stored)
         return stored
@@ -67,7 +146,7 @@ class StreamStore:
     def insert(
         self, subject: str, payload: bytes, headers: Mapping[str, str], ttl_s: int | None = None
     ) -> Stored:
-        """Store without telling: the messages of a batch are told when all are there."""
+        """Store without an announcement: the messages of a batch are announced when all are stored."""
         now_ms = self._now_ms()
         self.last_sequence += 1
         stored = Stored(subject, self.last_sequence, now_ms, payload, dict(headers))
@@ -77,7 +156,7 @@ class StreamStore:
         if ttl_s is not None:
             heapq.heappush(self._expiries, (now_ms + ttl_s * 1000, stored.sequence))
         if (message_id := stored.message_id) is not None:
-            self._ids.pop(message_id, None)  # a new entry stands last: the window is read from its old end
+            self._ids.pop(message_id, None)  # a new entry goes to the end: the window is read from its start
             self._ids[message_id] = (stored.sequence, now_ms)
         if self.spec.per_subject_max > 0:
             for sequence in node.sequences[: -self.spec.per_subject_max]:
@@ -86,43 +165,43 @@ class StreamStore:
         return stored
 
     def restore(self, stored: Stored) -> None:
-        """Store a message as it stood elsewhere, at its own sequence and time, and tell whoever follows.
+        """Store a message of another server, with its sequence and time, and announce it.
 
         Raises:
-            BadInput: its sequence is not behind the last one.
+            BadInput: its sequence is not above the last one.
         """
         if stored.sequence <= self.last_sequence:
-            raise BadInput(f"sequence {stored.sequence} is not behind {self.last_sequence}")
+            raise BadInput(f"sequence {stored.sequence} is not above {self.last_sequence}")
         self.last_sequence = stored.sequence
         self.messages[stored.sequence] = stored
         self._bytes += message_bytes(stored)
         self._index.add(stored.subject, stored.sequence)
         self.announce(stored)
 
-    def rot(self, sequence: int, payload: bytes) -> None:
-        """Have other bytes stand at a sequence, as a disk that fails unseen does; nobody is told."""
+    def corrupt(self, sequence: int, payload: bytes) -> None:
+        """Replace the bytes at a sequence, as a silent disk fault does."""
         stored = self.messages[sequence]
         self.messages[sequence] = replace(stored, payload=payload)
         self._bytes += len(payload) - len(stored.payload)
 
-    def lose(self, sequence: int) -> None:
-        """Have the disk damage a message so that the server cannot read it; it counts it all the same."""
+    def make_unreadable(self, sequence: int) -> None:
+        """Damage a message so that the server cannot read it; the server still counts it."""
         self.unreadable[sequence] = self.messages.pop(sequence)
-        for tell in self.on_removed:
-            tell(sequence)
+        for callback in self.on_removed:
+            callback(sequence)
 
-    def cut(self, last: int) -> None:
-        """Have the server lose all that is after ``last``, as one does that starts on a damaged block: it says nothing of it."""
+    def truncate(self, last: int) -> None:
+        """Lose every message after ``last`` without a report, as a server that starts on a damaged block does."""
         for sequence in [each for each in self.messages if each > last]:
             self.remove(sequence)
         self.last_sequence = last
 
     def announce(self, stored: Stored) -> None:
-        for tell in self.on_stored:
-            tell(stored)
+        for callback in self.on_stored:
+            callback(stored)
 
     def duplicate_of(self, message_id: str | None) -> int | None:
-        """The sequence of the message with this id within the dedupe window. A retry does not lengthen the window."""
+        """The sequence of the message with this id in the dedupe window. A retry does not extend the window."""
         if message_id is None:
             return None
         horizon_ms = self._now_ms() - round(dedupe_window_s(self.spec) * 1000)
@@ -139,11 +218,11 @@ class StreamStore:
         if stored is not None:
             self._bytes -= message_bytes(stored)
             self._index.discard(stored.subject, sequence)
-            for tell in self.on_removed:
-                tell(sequence)
+            for callback in self.on_removed:
+                callback(sequence)
 
     def expire(self) -> None:
-        """Remove what is past its time to live or the stream's age."""
+        """Remove messages older than their time to live or the stream's maximum age."""
         now_ms = self._now_ms()
         while self._expiries and self._expiries[0][0] <= now_ms:
             self.remove(heapq.heappop(self._expiries)[1])
@@ -156,7 +235,7 @@ class StreamStore:
                 self.remove(first.sequence)
 
     def purge(self, filter_: str, keep_from: int | None) -> int:
-        """Remove what matches and lies below ``keep_from``; how many."""
+        """Remove the matching messages below ``keep_from``; returns their number."""
         doomed = [
             sequence
             for sequences in self._index.match(filter_)
@@ -174,17 +253,18 @@ class StreamStore:
         return any(matches(pattern, subject) for pattern in self.spec.subjects)
 
     def last_of(self, filter_: str) -> int:
-        """The last sequence of what matches, 0 for none."""
+        """The last sequence of all matching messages, 0 for none."""
         self.expire()
         last = self._index.last(filter_)
-        # The real server takes a last message that it cannot read for none.
+        # The real server reports 0 if it cannot read the last message.
         return 0 if last in self.unreadable else last
 
     def lasts(self, filters: Iterable[str], up_to: int, subjects_max: int = LAST_SUBJECTS_MAX) -> Page:
         """The last message up to ``up_to`` of every subject that matches.
 
         Raises:
-            TooLarge: more than ``subjects_max`` subjects match. Unreadable: one of them is.
+            TooLarge: more than ``subjects_max`` subjects match.
+            Unreadable: the server cannot read the last message of a subject.
         """
         self.expire()
         found: set[int] = set()
@@ -201,10 +281,10 @@ class StreamStore:
         return Page(tuple(self.messages[sequence] for sequence in sorted(found)), up_to)
 
     def check_quiet(self, filter_: str, from_sequence: int) -> None:
-        """As the real bus finds out that nothing follows: by the last message of each subject, from a sequence on.
+        """Read what the real bus reads to prove that nothing follows: each subject's last message from a sequence on.
 
         Raises:
-            Unreadable: one of them is.
+            Unreadable: the server cannot read one of them.
         """
         if self.unreadable:
             lasts = (sequences[-1] for sequences in self._index.match(filter_))
@@ -217,7 +297,7 @@ class StreamStore:
             )
 
     def range(self, filter_: str, from_sequence: int, limit: int, up_to: int) -> Page:
-        """Matching messages in order, from a sequence on, as far as ``up_to``."""
+        """Matching messages in order, from a sequence up to ``up_to``."""
         self.expire()
         chosen: list[Stored] = []
         for sequence in self._sequences(filter_, from_sequence):
@@ -231,11 +311,11 @@ class StreamStore:
         return Page(tuple(chosen), up_to)
 
     def is_wide(self, filter_: str) -> bool:
-        """Whether more subjects match than the server says the last messages of."""
+        """Whether more subjects match than one answer with last messages may have."""
         return any(True for _ in islice(self._index.match(filter_), LAST_SUBJECTS_MAX, None))
 
     def count(self, filters: Iterable[str], from_sequence: int) -> int:
-        """How many messages match, from a sequence on."""
+        """The number of matching messages from a sequence on."""
         self.expire()
         found: set[int] = set()
         for filter_ in filters:
@@ -250,15 +330,15 @@ class StreamStore:
         return StreamState(first, self.last_sequence, count, self._bytes)
 
     def holes(self) -> list[tuple[int, int]]:
-        """The sequences up to the last that are not there, as ranges."""
+        """The missing sequences up to the last one, as ranges."""
         self.expire()
         return ranges(set(range(1, self.last_sequence + 1)) - self.messages.keys() - self.unreadable.keys())
 
     def counts(self, filter_: str) -> dict[str, int]:
-        """How many messages each subject that matches has."""
+        """The number of messages of each matching subject."""
         self.expire()
-        there = self.messages | self.unreadable
-        return dict(Counter(there[at].subject for at in self._sequences(filter_, 1)))
+        counted = self.messages | self.unreadable
+        return dict(Counter(counted[at].subject for at in self._sequences(filter_, 1)))
 
     def _sequences(self, filter_: str, from_sequence: int) -> Iterator[int]:
         if self.last_sequence - from_sequence < TAIL:
@@ -270,4 +350,4 @@ class StreamStore:
         )
 
 
-__all__ = ["LAST_SUBJECTS_MAX", "MESSAGE_ID_HEADER", "StreamStore", "headers_bytes", "message_bytes"]
+__all__ = ["LAST_SUBJECTS_MAX", "StreamStore", "SubjectIndex", "headers_bytes", "message_bytes", "overlap"]
