@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from anchorwatch.bus.port import Bus
+from anchorwatch.bus.port import Bus, Stored
 from anchorwatch.codec import canonical_json, sha256_hex
 from anchorwatch.core.errors import IdempotencyConflict
 from anchorwatch.core.names import SessionRef
-from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.commit import DEADLINE_S, Committer
 from anchorwatch.journal.inputs import Receipt, accept
 from anchorwatch.journal.mapping import input_body
 from anchorwatch.topology.streams import StreamSpec
@@ -17,18 +17,29 @@ from tests.conformance.worlds import World
 WINDOW_S = 0.5
 
 
+class JournalBeside(Committer):
+    """Writes to a stream with a short window, whose subjects are not the journal's."""
+
+    async def write_once(
+        self, subject: str, payload: bytes, deadline_s: float = DEADLINE_S
+    ) -> tuple[Stored, bool]:
+        return await super().write_once(f"{self.stream}.{subject}", payload, deadline_s)
+
+
 async def say(bus: Bus, ref: SessionRef, stream: str, at_ms: int, text: str = "hello") -> Receipt:
     """As a gateway does that has just started and knows nothing."""
     body = input_body("message", 0, text=text, body_sha256=sha256_hex(canonical_json(text)))
-    return await accept(Committer(bus, stream), ref, "k-1", body, at_ms=at_ms, writer=f"gateway at {at_ms}")
+    return await accept(
+        JournalBeside(bus, stream), ref, "k-1", body, at_ms=at_ms, writer=f"gateway at {at_ms}"
+    )
 
 
 async def test_beyond_the_dedupe_window_and_from_another_process_a_key_has_its_first_receipt(
     bus: Bus, world: World
 ) -> None:
     stream = world.stream("J")
-    ref = SessionRef("default", "fleet", world.stream("shard"))
-    spec = StreamSpec(stream, (f"aw.journal.{ref.shard}.>",), dedupe_window_s=WINDOW_S, atomic_batches=True)
+    ref = SessionRef("default", "fleet")
+    spec = StreamSpec(stream, (f"{stream}.>",), dedupe_window_s=WINDOW_S, atomic_batches=True)
     await bus.ensure_stream(spec)
     first = await say(bus, ref, stream, 1_000)
     for n in range(2, 5):

@@ -86,6 +86,16 @@ async def test_the_whole_topology_can_be_made_and_is_then_as_wanted(bus: Bus) ->
             await bus.ensure_object_store(store)
 
 
+async def test_a_stream_keeps_the_metadata_that_it_was_made_with(world: World, bus: Bus) -> None:
+    await bus.ensure_stream(spec(world, metadata={"format": "1"}))
+    await bus.ensure_stream(spec(world, metadata={"format": "2"}))
+    assert await bus.stream_metadata(world.stream()) == {"format": "1"}
+    await bus.ensure_stream(StreamSpec(world.stream("T"), (world.subject("t.a"),)))
+    assert await bus.stream_metadata(world.stream("T")) == {}
+    with pytest.raises(StreamMissing):
+        await bus.stream_metadata(world.stream("U"))
+
+
 async def test_per_subject_limits_keep_the_newest(world: World, bus: Bus) -> None:
     await bus.ensure_stream(spec(world, per_subject_max=2))
     for payload in (b"1", b"2", b"3"):

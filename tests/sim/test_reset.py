@@ -19,6 +19,7 @@ from anchorwatch.models.port import Situation, StepDecision
 from anchorwatch.testing.checks.evidence import Evidence
 from anchorwatch.testing.checks.wakes import check_wakes, ledger_of
 from anchorwatch.testing.mesh import SimMesh
+from anchorwatch.topology.subjects import SessionSubjects
 
 from tests.sim.test_control import in_flight
 from tests.sim.test_planner import agent, mesh_test, obedient, once
@@ -34,7 +35,7 @@ async def reset(mesh: SimMesh, ref: SessionRef, key: str) -> Any:
 
 
 def history_of(mesh: SimMesh, ref: SessionRef) -> Any:
-    prefix = f"aw.journal.{ref.shard}.{ref.workspace}.{ref.session}."
+    prefix = SessionSubjects(ref).everything.removesuffix(">")
     return read_history([each for each in mesh.journal() if each.subject.startswith(prefix)])
 
 

@@ -208,7 +208,7 @@ def test_a_bell_that_is_lost_is_set_again(tmp_path: Path) -> None:
         await mesh.until_rest(ref, 1)
         await schedule(mesh, ref, "5 * * * *")
         await asyncio.sleep(2)
-        bell = SLOT_SCHEDULE.at(shard="0", workspace=WORKSPACE, name="n")
+        bell = SLOT_SCHEDULE.at(workspace=WORKSPACE, name="n")
         assert (await mesh.bus.last(TICKS, [bell])).messages
         await mesh.bus.purge(TICKS, bell)
         await asyncio.sleep(310)

@@ -38,7 +38,6 @@ from anchorwatch_gateway.sessions import find, find_living
 
 router = APIRouter(prefix="/api/kill-switches", tags=["controls"])
 
-SHARD = "0"
 SESSIONS_CHECKED_MAX = 100
 SUBJECTS_MAX = 1_000
 
@@ -106,7 +105,7 @@ async def over_event(parts: Parts, workspace: str, event: str) -> list[KillSwitc
 
 
 async def _over_event(parts: Parts, workspace: str, event: str) -> list[Switch]:
-    whole = SWITCH.at(shard=SHARD, workspace=workspace, scope="workspace", name=WHOLE)
+    whole = SWITCH.at(workspace=workspace, scope="workspace", name=WHOLE)
     subjects = {whole: None}
     for spec, sessions in await parts.agents.subscribers(workspace):
         if subscribed(spec, event):

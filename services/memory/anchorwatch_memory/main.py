@@ -14,7 +14,7 @@ from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.letters import DeadLetters
 from anchorwatch.service.retries import DeadLetterRetrier
 from anchorwatch.topology.streams import journal_stream
-from anchorwatch.topology.subjects import MEMORY_CONSUMER, RPC_MEMORY
+from anchorwatch.topology.subjects import JOURNAL_ALL, MEMORY_CONSUMER, RPC_MEMORY
 
 from anchorwatch_memory.answers import Answers
 from anchorwatch_memory.faults import SERVICE, Faults
@@ -24,8 +24,6 @@ from anchorwatch_memory.port import InThreads, Projections
 from anchorwatch_memory.rebuilding import Rebuilding
 from anchorwatch_memory.tools import MemoryTools
 
-SHARD = "0"
-EVERYTHING = f"aw.journal.{SHARD}.>"
 QUEUE = "memory"
 CONCURRENCY = 16
 
@@ -39,11 +37,11 @@ async def run(context: ServiceContext) -> None:
 async def run_on(context: ServiceContext, projections: Projections) -> None:
     """As `run`, on projections that are given."""
     letters = DeadLetters(context)
-    faults = Faults(context.bus, journal_stream(SHARD), projections, letters)
+    faults = Faults(context.bus, journal_stream(), projections, letters)
     follower = Follower(
         context.bus,
-        journal_stream(SHARD),
-        EVERYTHING,
+        journal_stream(),
+        JOURNAL_ALL,
         f"{MEMORY_CONSUMER}{context.identity.instance}",
         projections,
         context.clock,
@@ -69,7 +67,7 @@ async def run_on(context: ServiceContext, projections: Projections) -> None:
 
 
 async def _pool(context: ServiceContext, projections: Projections, follower: Follower) -> PoolRunner:
-    stream = journal_stream(SHARD)
+    stream = journal_stream()
     artifacts = ArtifactJournal(context.bus, context.committer, context.identity.execution_id)
     tools = MemoryTools(context.bus, stream, projections, follower, artifacts)
 

@@ -20,19 +20,18 @@ from anchorwatch.topology.subjects import ANCHOR, DEAD_LETTER, DONE, EFFECT, GAT
 from anchorwatch_notifier.notices import Notice, read_notice
 from anchorwatch_notifier.sender import Sender
 
-SHARD = "0"
 SERVICE = "notifier"
 CONCURRENCY = 128
 RETRY_S_MIN, RETRY_S_MAX = 0.1, 60.0
 _SESSIONS = (
-    ANCHOR.filter(shard=SHARD),
-    EFFECT.filter(shard=SHARD, register=DONE),
-    EFFECT.filter(shard=SHARD, register=GATE),
-    LATE.filter(shard=SHARD),
+    ANCHOR.filter(),
+    EFFECT.filter(register=DONE),
+    EFFECT.filter(register=GATE),
+    LATE.filter(),
 )
 CONSUMER = ConsumerSpec(
-    stream=journal_stream(SHARD),
-    filters=(*_SESSIONS, SWITCH.filter(shard=SHARD)),
+    stream=journal_stream(),
+    filters=(*_SESSIONS, SWITCH.filter()),
     filters_before=_SESSIONS,
     durable="notifier",
     ack_wait_s=ACK_WAIT_S,

@@ -180,7 +180,7 @@ def _address(ref: SessionRef, causes: Sequence[Cause]) -> Address:
         key=lambda each: each.sequence,
         default=None,
     )
-    stream = journal_stream(ref.shard)
+    stream = journal_stream()
     if stored is None:
         where = (stream, 0, SessionSubjects(ref).anchor, 0)
     else:

@@ -20,7 +20,7 @@ from anchorwatch.core.schedules.zones import slot_text
 from anchorwatch.core.session.wakes import SCHEDULE_SOURCE
 from anchorwatch.edges import Edge, around
 from anchorwatch.journal.schedule_records import read_schedule
-from anchorwatch.journal.schedules import SHARD, ScheduleJournal, session_of
+from anchorwatch.journal.schedules import ScheduleJournal, session_of
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.service.context import Clock, Identity
 from anchorwatch.zones import zone_of
@@ -52,7 +52,7 @@ class ScheduleRunner:
 
     async def on_fired(self, workspace: str, name: str, server_ms: int) -> None:
         """The timer of a schedule fired, at ``server_ms`` by the server's clock: as `check`."""
-        self._timers.on_fired(timer_of_schedule(SHARD, workspace, name), server_ms)
+        self._timers.on_fired(timer_of_schedule(workspace, name), server_ms)
         await self.check(workspace, name)
 
     async def check(self, workspace: str, name: str) -> None:
@@ -107,7 +107,7 @@ class ScheduleRunner:
             schedule = await self._run_slot(schedule, cron, zone)
             next_ms = machine.next_ms(schedule, cron, zone)
         if next_ms is not None:
-            timer = timer_of_schedule(SHARD, definition.workspace, definition.name)
+            timer = timer_of_schedule(definition.workspace, definition.name)
             await self._timers.ensure(timer, next_ms)
 
     async def _run_slot(self, schedule: Schedule, cron: Cron, zone: tzinfo) -> Schedule:

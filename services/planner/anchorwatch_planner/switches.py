@@ -18,8 +18,7 @@ from anchorwatch.topology.streams import journal_stream
 from anchorwatch.topology.subjects import SWITCH
 
 BATCH, WAIT_S, AGAIN_S = 32, 20.0, 1.0
-SHARD = "0"
-FILTER = SWITCH.filter(shard=SHARD)
+FILTER = SWITCH.filter()
 
 
 class KillSwitches:
@@ -39,7 +38,7 @@ class KillSwitches:
         Raises:
             Unavailable: the bus is not available.
         """
-        page = await self._bus.last(journal_stream(SHARD), [FILTER])
+        page = await self._bus.last(journal_stream(), [FILTER])
         self._take(page.messages)
         self._through = max(self._through, page.up_to)
 
@@ -82,7 +81,7 @@ class KillSwitches:
         self._turned_off = bool(before - set(self._on))
 
     async def _attach(self) -> Consumer:
-        spec = ConsumerSpec(journal_stream(SHARD), (FILTER,), durable=None, start_sequence=self._through + 1)
+        spec = ConsumerSpec(journal_stream(), (FILTER,), durable=None, start_sequence=self._through + 1)
         return await self._bus.consumer(spec)
 
     def _take(self, messages: list[Stored] | tuple[Stored, ...]) -> None:

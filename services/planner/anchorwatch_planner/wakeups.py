@@ -42,9 +42,9 @@ def timer_of_session(ref: SessionRef) -> WakeupTimer:
     return WakeupTimer(subjects.tick_schedule, subjects.tick_fired)
 
 
-def timer_of_schedule(shard: str, workspace: str, name: str) -> WakeupTimer:
+def timer_of_schedule(workspace: str, name: str) -> WakeupTimer:
     """The timer of a schedule that a person made."""
-    tokens = {"shard": shard, "workspace": workspace, "name": name}
+    tokens = {"workspace": workspace, "name": name}
     return WakeupTimer(SLOT_SCHEDULE.at(**tokens), SLOT_FIRED.at(**tokens))
 
 

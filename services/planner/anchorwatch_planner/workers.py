@@ -31,27 +31,24 @@ from anchorwatch_planner.mailbox import Mailboxes
 from anchorwatch_planner.schedules import ScheduleRunner
 from anchorwatch_planner.takeover import Cause, CauseKind
 
-SHARD = "0"
 WAKES_IN_HAND_MAX = 1_000
 SCHEDULES_AT_ONCE = 16
 _ANSWERS = (
-    INPUT.filter(shard=SHARD),
-    EFFECT.filter(shard=SHARD, register=DONE),
-    EFFECT.filter(shard=SHARD, register=GATE),
+    INPUT.filter(),
+    EFFECT.filter(register=DONE),
+    EFFECT.filter(register=GATE),
 )
 WAKES = ConsumerSpec(
-    journal_stream(SHARD),
+    journal_stream(),
     # The anchors themselves are mostly written by planners.
-    (*_ANSWERS, CONTROL.filter(shard=SHARD)),
+    (*_ANSWERS, CONTROL.filter()),
     "planner",
     ack_wait_s=ACK_WAIT_S,
     ack_pending_max=WAKES_IN_HAND_MAX,
-    filters_before=(*_ANSWERS, ANCHOR.filter(shard=SHARD)),
+    filters_before=(*_ANSWERS, ANCHOR.filter()),
 )
 TICKS_FIRED = ConsumerSpec(TICKS, (TICK_FIRED.filter(),), "planner-ticks", ack_wait_s=ACK_WAIT_S)
-SCHEDULES = ConsumerSpec(
-    journal_stream(SHARD), (SCHEDULE.filter(shard=SHARD),), "planner-schedules", ack_wait_s=ACK_WAIT_S
-)
+SCHEDULES = ConsumerSpec(journal_stream(), (SCHEDULE.filter(),), "planner-schedules", ack_wait_s=ACK_WAIT_S)
 SLOTS = ConsumerSpec(TICKS, (SLOT_FIRED.filter(),), "planner-slots", ack_wait_s=ACK_WAIT_S)
 _KINDS: dict[str, CauseKind] = {"in": "in", "fx.done": "done", "fx.gate": "gate", "ctl": "control"}
 
@@ -82,7 +79,7 @@ class WakeWorker(Worker[Wake]):
 
     def parse(self, stored: Stored) -> Wake:
         if (tick := TICK_FIRED.parse(stored.subject)) is not None:
-            ref = SessionRef(tick["workspace"], tick["session"], tick["shard"])
+            ref = SessionRef(tick["workspace"], tick["session"])
             return Wake(ref, Cause("tick", fired_ms=stored.time_ms), stored.sequence)
         register = parse_register(stored.subject)
         # The filters of an earlier release may have left another register in hand: a pass does no harm.

@@ -368,6 +368,14 @@ class Bus(Protocol):
     async def ensure_bucket(self, spec: BucketSpec) -> None: ...
     async def ensure_object_store(self, name: str) -> None: ...
     async def stream_state(self, stream: str) -> StreamState: ...
+    async def stream_metadata(self, stream: str) -> Mapping[str, str]:
+        """What was stored with the stream when it was made (`StreamSpec.metadata`).
+
+        Raises:
+            StreamMissing: there is no such stream.
+        """
+        ...
+
     async def holes(self, stream: str) -> Sequence[tuple[int, int]]:
         """The sequences up to the stream's last that it does not hold, as ranges (first, last), in order.
 

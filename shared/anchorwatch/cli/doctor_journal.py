@@ -16,7 +16,7 @@ from anchorwatch.journal.integrity.findings import lost_id
 from anchorwatch.journal.integrity.losses import Losses, losses
 from anchorwatch.journal.integrity.repair import RECEIPT
 from anchorwatch.journal.truncation import Gap, standing_hold
-from anchorwatch.topology.streams import ANCHORS_BUCKET, JOURNAL_SHARDS, journal_stream
+from anchorwatch.topology.streams import ANCHORS_BUCKET, journal_stream
 from anchorwatch.topology.subjects import CONTROL, SessionSubjects, parse_register
 
 NAME = "journal"
@@ -26,9 +26,9 @@ Hole = tuple[int, int]
 
 
 async def examine(bus: Bus) -> list[Check]:
-    """Whether each shard's journal ends where it must, and every loss in it was looked at by a person."""
+    """Whether the journal ends where it must, and every loss in it was looked at by a person."""
     try:
-        return [await _examine(bus, journal_stream(shard)) for shard in JOURNAL_SHARDS]
+        return [await _examine(bus, journal_stream())]
     except AnchorWatchError as error:
         return [failed(NAME, error.message, error.hint)]
 

@@ -83,7 +83,7 @@ async def _sessions(bus: Bus) -> Check:
 async def _why_stuck(bus: Bus, ref: SessionRef) -> str:
     """Why a session is not well; empty: it is, or a person holds it."""
     try:
-        page = await bus.last(journal_stream(ref.shard), [SessionSubjects(ref).planner_family])
+        page = await bus.last(journal_stream(), [SessionSubjects(ref).planner_family])
     except Damaged as damage:
         return await _why_unread(bus, ref, damage)
     found = {stored.subject: stored for stored in page.messages}
@@ -109,24 +109,24 @@ async def _why_stuck(bus: Bus, ref: SessionRef) -> str:
 async def _why_unread(bus: Bus, ref: SessionRef, damage: Damaged) -> str:
     """Why a session is not well of which the server cannot read all that it has; empty: a repair stands behind that."""
     try:
-        page = await bus.last(journal_stream(ref.shard), [SessionSubjects(ref).anchor])
+        page = await bus.last(journal_stream(), [SessionSubjects(ref).anchor])
         anchor, record = decode_anchor(page.messages[0].payload)
     except Damaged:
         return f"{session(ref)}: {damage.message}"
     if anchor.status == "quarantined":
         return f"{session(ref)} is quarantined: {record.body.get('reason', '')}"
-    head = await head_of(bus, journal_stream(ref.shard), SessionSubjects(ref).planner_family)
+    head = await head_of(bus, journal_stream(), SessionSubjects(ref).planner_family)
     return f"{session(ref)}: {damage.message}" if head.damage else ""
 
 
 async def _newest_effect(bus: Bus, ref: SessionRef, run_id: int, behind: Stored) -> Stored | None:
-    effects = EFFECT.filter(shard=ref.shard, workspace=ref.workspace, session=ref.session, run=run_id)
-    found = await _lasts(bus, journal_stream(ref.shard), effects, behind.sequence + 1)
+    effects = EFFECT.filter(workspace=ref.workspace, session=ref.session, run=run_id)
+    found = await _lasts(bus, journal_stream(), effects, behind.sequence + 1)
     return max(found, key=lambda each: each.sequence, default=None)
 
 
 async def _is_held(bus: Bus, ref: SessionRef, anchor: Anchor) -> bool:
-    page = await bus.last(journal_stream(ref.shard), subjects_of(ref, anchor.agent))
+    page = await bus.last(journal_stream(), subjects_of(ref, anchor.agent))
     return first_on(page.messages) is not None
 
 

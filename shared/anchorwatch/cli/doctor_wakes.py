@@ -115,7 +115,7 @@ def _schedules(late: Sequence[str]) -> Check:
 async def _neglected(bus: Bus, directory: AgentDirectory, refs: Sequence[SessionRef]) -> list[Neglected]:
     found = []
     for ref in refs:
-        page = await bus.last(journal_stream(ref.shard), [SessionSubjects(ref).anchor])
+        page = await bus.last(journal_stream(), [SessionSubjects(ref).anchor])
         if not page.messages:
             continue
         try:
@@ -149,7 +149,7 @@ async def _heartbeat_s(directory: AgentDirectory, anchor: Anchor) -> float | Non
 
 async def _is_held(bus: Bus, ref: SessionRef, anchor: Anchor) -> bool:
     """Whether a kill switch holds the session."""
-    page = await bus.last(journal_stream(ref.shard), subjects_of(ref, anchor.agent))
+    page = await bus.last(journal_stream(), subjects_of(ref, anchor.agent))
     return first_on(page.messages) is not None
 
 

@@ -17,6 +17,7 @@
     ├── Fenced                    another writer was first; reload and decide again
     ├── Damaged                   a record is unreadable or altered
     │   └── NewerSchema
+    ├── OtherStoreFormat          the store was made by a release with another format
     └── ConfigDiffers             a stream or bucket has another configuration
 
 Every error says what is wrong (``message``), what to do (``hint``), and whether a retry makes sense (``retryable``).
@@ -171,6 +172,14 @@ class NewerSchema(Damaged):
     """A record was written by a newer version."""
 
     code = "newer_schema"
+
+
+class OtherStoreFormat(AnchorWatchError):
+    """The store was made by a release whose format this release does not read."""
+
+    code = "other_store_format"
+    http_status = 409
+    exit_code = 5
 
 
 class ConfigDiffers(AnchorWatchError):

@@ -41,11 +41,10 @@ def check_token(value: str, what: str = "token") -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SessionRef:
-    """The identity of a session: shard, workspace and name."""
+    """The identity of a session: workspace and name."""
 
     workspace: str
     session: str
-    shard: str = "0"
 
     def __str__(self) -> str:
         return f"{self.workspace}/{self.session}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anchorwatch.core.agents import AgentSpec
-from anchorwatch.core.effect.intent import label
 from anchorwatch.core.effect.state import Claim, EffectState, Outcome, OutcomeState
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.session.events import CommandDecided
@@ -62,21 +61,9 @@ def tool_of(pack: Pack, agent: AgentSpec, job: Job) -> ToolSpec | None:
     return next((tool for tool in tools if tool.name == job.command.tool), None)
 
 
-def effect_key(job: Job) -> str:
-    """The key that names the command's effect to its provider, the same in every attempt.
-
-    The first release wrote none into the record, and derived it from the record itself.
-    """
-    if job.command.effect_key:
-        return job.command.effect_key
-    ref, call = job.ref, job.call
-    identity = "\x1f".join((ref.shard, ref.workspace, ref.session, str(call), job.digest))
-    return label(ref.workspace, ref.session, f"{call.run}-{call.step}-{call.n}", identity.encode())
-
-
 def resource_of(job: Job, pack: str) -> Resource:
     """The resource that the command works on; its ``name`` is empty if it names none."""
-    return Resource(job.ref.workspace, pack, job.command.resource, job.ref.shard)
+    return Resource(job.ref.workspace, pack, job.command.resource)
 
 
 def entry_of(job: Job, attempt: int = 0) -> Entry:
@@ -120,7 +107,7 @@ def context_of(
         call=job.call,
         turn_id=job.command.turn_id,
         agent=equipment.agent,
-        effect_key=state.claim.effect_key if state.claim else effect_key(job),
+        effect_key=state.claim.effect_key if state.claim else job.command.effect_key,
         attempt=state.claim.attempt if state.claim else job.attempt,
         deadline_s=equipment.tool.timeout_s,
         now_ms=now_ms,

@@ -19,7 +19,6 @@ from anchorwatch.service.keepalive import ACK_WAIT_S
 from anchorwatch.topology.streams import journal_stream
 from anchorwatch.topology.subjects import COMMAND, EFFECT, GATE, parse_register
 
-SHARD = "0"
 SERVICE = "executor"
 """The service that dead letters of commands name, whichever service runs the pool."""
 # Commands of a paused session wait here, and must not keep out those of other sessions.
@@ -29,10 +28,10 @@ ACK_PENDING_MAX = 4096
 def pool_consumer(pool: str) -> ConsumerSpec:
     """The consumer that all executors of a pool share."""
     return ConsumerSpec(
-        stream=journal_stream(SHARD),
+        stream=journal_stream(),
         filters=(
-            COMMAND.filter(shard=SHARD, pool=pool),
-            EFFECT.filter(shard=SHARD, pool=pool, register=GATE),
+            COMMAND.filter(pool=pool),
+            EFFECT.filter(pool=pool, register=GATE),
         ),
         durable=f"executor-{pool}",
         ack_wait_s=ACK_WAIT_S,
@@ -64,7 +63,7 @@ class Message:
         """The address of the command's one dead letter."""
         ref, call, stored = self.ref, self.call, self.stored
         id_ = f"{ref.session}-{call.run}-{call.step}-{call.n}"
-        where = (journal_stream(ref.shard), stored.sequence, stored.subject, stored.time_ms)
+        where = (journal_stream(), stored.sequence, stored.subject, stored.time_ms)
         return Address(ref.workspace, SERVICE, id_, "command", *where, session=ref.session)
 
 

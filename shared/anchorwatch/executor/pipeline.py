@@ -62,7 +62,6 @@ from anchorwatch.executor.job import (
     Equipment,
     Job,
     context_of,
-    effect_key,
     entry_of,
     outcome,
     resource_of,
@@ -352,7 +351,7 @@ async def claim(ctx: Executor, state: Judged) -> Claimed | Stop:
                     return _wait_for(ctx, job, on)
                 case Clear():
                     pass
-        key = effect.claim.effect_key if effect.claim else effect_key(job)
+        key = effect.claim.effect_key if effect.claim else job.command.effect_key
         event = ClaimRecord(ctx.me, effect.attempts + 1, key, state.doubt)
         effect = await ctx.recorder.append(job, effect, event)
     return Claimed(job, effect, state.equipment, state.claims, state.doubt)
@@ -383,7 +382,7 @@ async def _enter_register(ctx: Executor, state: Judged) -> Clear | Waits:
 
 
 async def _effect_of(ctx: Executor, job: Job, entry: Entry, reach: int) -> EffectState:
-    ref = SessionRef(job.ref.workspace, entry.session, job.ref.shard)
+    ref = SessionRef(job.ref.workspace, entry.session)
     return await ctx.effects.look(ref, entry.pool, entry.call, reach)
 
 

@@ -16,7 +16,7 @@ from anchorwatch.edges import Edge
 from anchorwatch.executor import pipeline
 from anchorwatch.executor.dead_letters import CommandLetters
 from anchorwatch.executor.job import Job
-from anchorwatch.executor.message import SERVICE, SHARD, Message, RedeliveryGuard, pool_consumer, read_message
+from anchorwatch.executor.message import SERVICE, Message, RedeliveryGuard, pool_consumer, read_message
 from anchorwatch.executor.pipeline import Executor, RuntimeFor
 from anchorwatch.executor.recorder import Recorder
 from anchorwatch.journal.artifacts import ArtifactJournal
@@ -60,10 +60,10 @@ class PoolRunner(Worker[Message]):
     ) -> None:
         letters = DeadLetters(context)
         super().__init__(context, pool_consumer(pool), concurrency=concurrency, letters=letters)
-        self._redelivery = RedeliveryGuard(context.bus, journal_stream(SHARD), self.intake)
+        self._redelivery = RedeliveryGuard(context.bus, journal_stream(), self.intake)
         self._executor = _make_executor(context, agents, runtime_for, load_pack)
         self._command_letters = _make_command_letters(context, self._executor)
-        self._journal_guard = JournalGuard(context.bus, journal_stream(SHARD), context.clock, context.log)
+        self._journal_guard = JournalGuard(context.bus, journal_stream(), context.clock, context.log)
         self._retrier = DeadLetterRetrier(
             context,
             letters,
@@ -137,7 +137,7 @@ class PoolRunner(Worker[Message]):
         if state.gate is None:
             raise Damaged(f"sequence {reach}: an answer to a gate that is not there", sequence=reach)
         subject = SessionSubjects(message.ref).command(message.pool)
-        page = await self.context.bus.range(journal_stream(SHARD), subject, state.gate.command, limit=1)
+        page = await self.context.bus.range(journal_stream(), subject, state.gate.command, limit=1)
         if not page.messages or page.messages[0].sequence != state.gate.command:
             raise Damaged(f"sequence {reach}: its command is not at {state.gate.command}", sequence=reach)
         record = decode(page.messages[0].payload)

@@ -19,7 +19,7 @@ from anchorwatch.core.effect.state import Claimed, EffectState, Outcome, Owner, 
 from anchorwatch.core.errors import Fenced, TooLarge, Unavailable
 from anchorwatch.edges import Edge, around
 from anchorwatch.executor.attempts import Ran
-from anchorwatch.executor.job import Job, effect_key, entry_of, outcome, resource_of
+from anchorwatch.executor.job import Job, entry_of, outcome, resource_of
 from anchorwatch.journal.artifacts import ArtifactJournal, Kept, Provenance
 from anchorwatch.journal.blocks import BlockJournal
 from anchorwatch.journal.effects import EffectJournal
@@ -131,7 +131,7 @@ class Recorder:
     async def _keep(self, job: Job, name: str, media_type: str, data: bytes) -> Kept:
         command = job.command
         origin = Provenance(
-            maker=effect_key(job),
+            maker=job.command.effect_key,
             acting_as=f"{command.agent} by {self.identity}",
             run_id=job.call.run,
             call=str(job.call),

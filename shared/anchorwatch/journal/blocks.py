@@ -32,13 +32,12 @@ class Resource:
     workspace: str
     pack: str
     name: str
-    shard: str = "0"
 
     @property
     def subject(self) -> str:
         """Its register. A digest, since a resource may hold what no subject can."""
         digest = sha256(json.dumps([self.pack, self.name]).encode()).hexdigest()[:_DIGEST_CHARS]
-        return BLOCK.at(shard=self.shard, workspace=self.workspace, resource=digest)
+        return BLOCK.at(workspace=self.workspace, resource=digest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,7 +147,6 @@ class EffectJournal:
             Unavailable: no answer reached up to ``reach``.
         """
         family = EFFECT_FAMILY.filter(
-            shard=ref.shard,
             workspace=ref.workspace,
             session=ref.session,
             run=call.run,

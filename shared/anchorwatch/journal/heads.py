@@ -104,7 +104,7 @@ async def check_effects(bus: Bus, stream: str, ref: SessionRef, run: int, calls:
     Raises:
         Damaged: it cannot, or is of a command that the journal does not hold. Unavailable.
     """
-    filter_ = EFFECT.filter(shard=ref.shard, workspace=ref.workspace, session=ref.session, run=run)
+    filter_ = EFFECT.filter(workspace=ref.workspace, session=ref.session, run=run)
     with contextlib.suppress(TooLarge):
         for stored in (await bus.last(stream, [filter_])).messages:
             register = parse_register(stored.subject)

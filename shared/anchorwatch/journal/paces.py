@@ -47,7 +47,7 @@ class PaceJournal:
         Raises:
             Unavailable.
         """
-        subject = PACE.at(shard=ref.shard, workspace=ref.workspace, agent=agent)
+        subject = PACE.at(workspace=ref.workspace, agent=agent)
         page = await self._bus.last(self._stream, [subject])
         if not page.messages:
             return Account(subject, rate, None, 0)

@@ -29,21 +29,20 @@ from anchorwatch.journal.reading import newest
 from anchorwatch.journal.schedule_records import occurrence_body, occurrence_id, read_schedule, schedule_body
 from anchorwatch.topology.subjects import SCHEDULE, SCHEDULED, SessionSubjects
 
-SHARD = "0"
 SCHEDULES_MAX = 500
 """Schedules in a workspace that were not deleted."""
 NAMES_MAX = 1_000
 """Names that a workspace ever gives to schedules: a register stays for ever, and one read (of 1,024) must see them all."""
 
 
-def schedule_subject(workspace: str, name: str, shard: str = SHARD) -> str:
+def schedule_subject(workspace: str, name: str) -> str:
     """The register of a schedule."""
-    return SCHEDULE.at(shard=shard, workspace=workspace, name=name)
+    return SCHEDULE.at(workspace=workspace, name=name)
 
 
 def session_of(schedule: Schedule) -> SessionRef:
     """The session that it wakes."""
-    return SessionRef(schedule.definition.workspace, schedule.definition.session, SHARD)
+    return SessionRef(schedule.definition.workspace, schedule.definition.session)
 
 
 class ScheduleJournal:
@@ -57,7 +56,7 @@ class ScheduleJournal:
 
     async def standing(self, workspace: str) -> tuple[Stored, ...]:
         """The last record of every schedule that the workspace ever had, for `read_schedule`."""
-        filter_ = SCHEDULE.filter(shard=SHARD, workspace=workspace)
+        filter_ = SCHEDULE.filter(workspace=workspace)
         return (await self._bus.last(self._committer.stream, [filter_])).messages
 
     async def find(self, workspace: str, name: str) -> Schedule:
@@ -171,7 +170,7 @@ class ScheduleJournal:
 
 
 def _receipt(workspace: str, asked: Asked) -> str:
-    return SCHEDULED.at(shard=SHARD, workspace=workspace, control_id=asked.control_id)
+    return SCHEDULED.at(workspace=workspace, control_id=asked.control_id)
 
 
 def _check_room(standing: Sequence[Stored], *, is_new: bool) -> None:

@@ -33,7 +33,7 @@ PAGE = 512
 
 
 class SessionJournal:
-    """Reads and writes sessions of one shard. ``writer`` names the process in the records."""
+    """Reads and writes sessions. ``writer`` names the process in the records."""
 
     def __init__(self, bus: Bus, committer: Committer, writer: str) -> None:
         self._bus = bus

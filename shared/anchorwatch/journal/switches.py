@@ -54,10 +54,9 @@ def subjects_of(ref: SessionRef, agent: str) -> list[str]:
         "agent": agent.partition("@")[0],
         "workspace": WHOLE,
     }
-    return [
-        SWITCH.at(shard=ref.shard, workspace=ref.workspace, scope=scope, name=name)
-        for scope, name in names.items()
-    ] + [MESH_HOLD]
+    return [SWITCH.at(workspace=ref.workspace, scope=scope, name=name) for scope, name in names.items()] + [
+        MESH_HOLD
+    ]
 
 
 def read_switch(stored: Stored) -> Switch:
@@ -92,10 +91,10 @@ class SwitchJournal:
         self._registers = OrderedRegisters(bus, committer)
         self._writer = writer
 
-    async def all(self, workspace: str | None = None, shard: str = "0") -> list[Switch]:
+    async def all(self, workspace: str | None = None) -> list[Switch]:
         """Every switch of a workspace (None: of all of them) that was ever turned, by scope and name."""
         named = {} if workspace is None else {"workspace": workspace}
-        page = await self._bus.last(self._stream, [SWITCH.filter(shard=shard, **named)])
+        page = await self._bus.last(self._stream, [SWITCH.filter(**named)])
         return sorted(map(read_switch, page.messages), key=lambda each: (each.scope, each.name))
 
     async def mesh(self) -> Switch | None:
@@ -115,24 +114,22 @@ class SwitchJournal:
         page = await self._bus.last(self._stream, subjects)
         return [switch for switch in map(read_switch, page.messages) if switch.on]
 
-    async def was_turned(self, workspace: str, asked: Asked, shard: str = "0") -> bool:
+    async def was_turned(self, workspace: str, asked: Asked) -> bool:
         """Whether a request under this key has turned a switch.
 
         Raises:
             Unavailable.
         """
-        return await self._registers.was_ordered(_receipt(workspace, asked, shard))
+        return await self._registers.was_ordered(_receipt(workspace, asked))
 
-    async def turn(
-        self, wanted: Switch, asked: Asked, shard: str = "0", deadline_s: float = DEADLINE_S
-    ) -> tuple[Switch, bool]:
+    async def turn(self, wanted: Switch, asked: Asked, deadline_s: float = DEADLINE_S) -> tuple[Switch, bool]:
         """Turn a switch as ``wanted`` says: (what stands, whether the same request had done so before).
 
         Raises:
             Refused: it is so already. IdempotencyConflict: the key was used for another request. Fenced. Unavailable.
         """
-        subject = SWITCH.at(shard=shard, workspace=wanted.workspace, scope=wanted.scope, name=wanted.name)
-        receipt = _receipt(wanted.workspace, asked, shard)
+        subject = SWITCH.at(workspace=wanted.workspace, scope=wanted.scope, name=wanted.name)
+        receipt = _receipt(wanted.workspace, asked)
         body = {"on": wanted.on, "by": asked.by, "reason": wanted.reason, "control": asked.control_id}
 
         def change(found: Stored | None) -> Record:
@@ -148,5 +145,5 @@ class SwitchJournal:
         return read_switch(stored), replayed
 
 
-def _receipt(workspace: str, asked: Asked, shard: str) -> str:
-    return SWITCHED.at(shard=shard, workspace=workspace, control_id=asked.control_id)
+def _receipt(workspace: str, asked: Asked) -> str:
+    return SWITCHED.at(workspace=workspace, control_id=asked.control_id)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from anchorwatch.core.errors import OtherStoreFormat
 from anchorwatch.mesh import ports
 from anchorwatch.mesh.control import ControlServer, socket_path
 from anchorwatch.mesh.credentials import Credentials
@@ -17,7 +19,9 @@ from anchorwatch.mesh.roster import Roster, check_count, default_services
 from anchorwatch.mesh.state import Remembered, remove_mesh
 from anchorwatch.mesh.supervisor import Supervisor, Tell
 from anchorwatch.service import logs
+from anchorwatch.service.made import check_marker
 from anchorwatch.settings import Settings
+from anchorwatch.topology.streams import journal_stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ def supervise(options: StartOptions, tell: Tell) -> int:
     """Run a mesh until it is told to stop; returns the exit code.
 
     Raises:
-        Refused: one is running already, or a port is taken.
+        Refused: one is running already, or a port is taken. OtherStoreFormat: nothing was written to the store.
         StartFailed: a part did not become ready. Everything has been stopped again.
     """
     data = options.data
@@ -50,6 +54,11 @@ def supervise(options: StartOptions, tell: Tell) -> int:
     # A crashed supervisor leaves its own.
     remove_mesh(data)
     log = logs.configure(options.settings, service="supervisor")
+    try:
+        check_store(data)
+    except OtherStoreFormat as error:
+        log.error("store.refused", code=error.code, reason=error.message)  # noqa: TRY400 - its text says it all
+        raise
     roster, remembered = _prepare(options, tell)
     for secret in (*roster.credentials.passwords.values(), roster.credentials.token):
         logs.hide(secret)
@@ -61,6 +70,21 @@ def supervise(options: StartOptions, tell: Tell) -> int:
         return await supervisor.run(ControlServer(control_path, supervisor.answer))
 
     return asyncio.run(run())
+
+
+def check_store(data: DataDir) -> None:
+    """Check the format of the store before its server starts. A file that cannot be read is left to the server and the services.
+
+    Raises:
+        OtherStoreFormat: the journal in it was made with another format.
+    """
+    for path in data.nats_store.glob(f"jetstream/*/streams/{journal_stream()}/meta.inf"):
+        try:
+            config = json.loads(path.read_bytes())
+            found = dict(config.get("metadata") or {})
+        except (OSError, ValueError, AttributeError):
+            continue
+        check_marker(found)
 
 
 def _prepare(options: StartOptions, tell: Tell) -> tuple[Roster, Remembered]:

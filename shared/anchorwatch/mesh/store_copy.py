@@ -23,14 +23,13 @@ from anchorwatch.journal.truncation import Proof, hold_mesh
 from anchorwatch.mesh.files import DataDir
 from anchorwatch.mesh.store_tail import Tail, read_tail
 from anchorwatch.service.made import KEPT
-from anchorwatch.topology.streams import JOURNAL_SHARDS, journal_stream
+from anchorwatch.topology.streams import journal_stream
 
 _FULL = b"cmp"
 """How a block begins that is full, and that the server therefore replaces, and never writes into."""
 _STARTING = "starting"
 _AGAIN_S = 0.5
 WRITER = "supervisor"
-_JOURNALS = frozenset(map(journal_stream, JOURNAL_SHARDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ class StoreGuard:
 
     async def behind(self) -> None:
         """It has become ready."""
-        lost = [stream for stream in _JOURNALS if await self._check_end(stream)]
+        lost = [stream for stream in (journal_stream(),) if await self._check_end(stream)]
         self._tell(lambda: self._copy.compare(lost))
 
     async def _check_end(self, stream: str) -> bool:
@@ -181,7 +180,7 @@ def _is_less(block: Path, copy: Path) -> bool:
 
     What is old goes by itself, as long as there is anything left of its stream; but for the journal, which keeps all.
     """
-    lets_go = block.parent.parent.name not in _JOURNALS and any(block.parent.glob("*.blk"))
+    lets_go = block.parent.parent.name != journal_stream() and any(block.parent.glob("*.blk"))
     try:
         smaller = block.stat().st_size < copy.stat().st_size
     except FileNotFoundError:

@@ -169,7 +169,7 @@ class SimMesh:
 
     async def records(self, ref: SessionRef) -> list[tuple[int, str, bytes]]:
         """Every record of a session: (sequence, subject below the session, payload)."""
-        prefix = f"aw.journal.{ref.shard}.{ref.workspace}.{ref.session}."
+        prefix = SessionSubjects(ref).everything.removesuffix(">")
         found, start = [], 1
         while True:
             page = await self.bus.range(journal_stream(), f"{prefix}>", start)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
 from anchorwatch.topology import subjects
 
@@ -11,7 +13,6 @@ RECORD_BYTES_MAX = 256 * KIB
 ANCHOR_BYTES_MAX = 16 * KIB
 DEDUPE_WINDOW_S = 120.0
 EVENTS_AGE_MAX_S = 30 * 24 * 3600.0
-JOURNAL_SHARDS = ("0",)
 
 EVENTS = "EVENTS"
 TICKS = "TICKS"
@@ -23,9 +24,18 @@ MODELS_BUCKET = "models"
 ARTIFACTS_STORE = "artifacts"
 
 
-def journal_stream(shard: str = "0") -> str:
-    """The name of the stream that holds a shard's journal."""
-    return f"JOURNAL_{shard}"
+FORMAT_KEY: Final = "anchorwatch-format"
+SHARDS_KEY: Final = "anchorwatch-shards"
+SHARDS: Final = 1
+STORE_FORMAT: Final = 1
+"""Version of subjects and records together. A store of another version is refused, not converted."""
+MADE_AS: Final[Mapping[str, str]] = {FORMAT_KEY: str(STORE_FORMAT), SHARDS_KEY: str(SHARDS)}
+"""What the journal's stream says of the mesh that it was made for."""
+
+
+def journal_stream() -> str:
+    """The name of the stream that holds the journal."""
+    return f"JOURNAL_{subjects.SHARD}"
 
 
 def bucket_stream(bucket: str) -> str:
@@ -44,7 +54,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """A stream. Ages and windows in seconds; 0 or -1 is no limit. Always file storage."""
+    """A stream. Ages and windows in seconds; 0 or -1 is no limit. Always file storage.
+
+    ``metadata`` is stored with the stream when it is made, and never changed.
+    """
 
     name: str
     subjects: tuple[str, ...] = ()
@@ -57,6 +70,7 @@ class StreamSpec:
     message_ttl: bool = False
     work_queue: bool = False
     sources: tuple[Source, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +83,15 @@ class BucketSpec:
     sources: tuple[Source, ...] = ()
 
 
-def journal_spec(shard: str) -> StreamSpec:
-    """The journal of one shard. No rollups: any permitted publisher could wipe the stream with one header."""
-    return StreamSpec(
-        name=journal_stream(shard),
-        subjects=(f"aw.journal.{shard}.>",),
-        # Room for the headers beside the record itself.
-        message_bytes_max=RECORD_BYTES_MAX + 4 * KIB,
-        atomic_batches=True,
-    )
-
-
+# No rollups: any permitted publisher could wipe the stream with one header.
+JOURNAL_SPEC = StreamSpec(
+    name=journal_stream(),
+    subjects=(subjects.JOURNAL_ALL,),
+    # Room for the headers beside the record itself.
+    message_bytes_max=RECORD_BYTES_MAX + 4 * KIB,
+    atomic_batches=True,
+    metadata=MADE_AS,
+)
 EVENTS_SPEC = StreamSpec(
     name=EVENTS,
     subjects=(subjects.EVENT_ALL,),
@@ -101,7 +113,7 @@ DEAD_SPEC = StreamSpec(
 )
 
 STREAMS: tuple[StreamSpec, ...] = (
-    *(journal_spec(shard) for shard in JOURNAL_SHARDS),
+    JOURNAL_SPEC,
     EVENTS_SPEC,
     TICKS_SPEC,
     DEAD_SPEC,
@@ -111,13 +123,12 @@ BUCKETS: tuple[BucketSpec, ...] = (
     BucketSpec(name=AGENTS_BUCKET, history=16),
     BucketSpec(
         name=ANCHORS_BUCKET,
-        sources=tuple(
+        sources=(
             Source(
-                stream=journal_stream(shard),
-                src=f"aw.journal.{shard}.*.*.p.anchor",
+                stream=journal_stream(),
+                src=subjects.ANCHOR.filter(),
                 dest=f"$KV.{ANCHORS_BUCKET}.{{{{wildcard(1)}}}}.{{{{wildcard(2)}}}}",
-            )
-            for shard in JOURNAL_SHARDS
+            ),
         ),
     ),
     BucketSpec(name=LEASES_BUCKET, key_ttl=True),

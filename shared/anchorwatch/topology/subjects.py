@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Final
 
 from anchorwatch.core.errors import BadInput
 from anchorwatch.core.names import CallId, SessionRef, check_token
@@ -61,9 +62,14 @@ class Subject:
         return tokens
 
 
-_SESSION = "aw.journal.{shard}.{workspace}.{session}"
+SHARD: Final = "0"
+"""The shard of every session: a mesh has one (`streams.SHARDS`)."""
+JOURNAL: Final = f"aw.journal.{SHARD}"
+
+_SESSION = JOURNAL + ".{workspace}.{session}"
 _FX = _SESSION + ".fx.{pool}.{run}.{step}.{n}"
 
+JOURNAL_ALL: Final = JOURNAL + ".>"
 JOURNAL_SESSION = Subject(_SESSION + ".>")
 INPUT = Subject(_SESSION + ".in.{input_id}")
 PLANNER_FAMILY = Subject(_SESSION + ".p.>")
@@ -78,27 +84,27 @@ ARTIFACT = Subject(_SESSION + ".art.{artifact_id}")
 SENT = Subject(_SESSION + ".sent.{delivery_id}")
 WORKSPACE = "_workspace"
 """Stands where a session's name would, in the registers of the workspace itself: no session can be named so."""
-BLOCK = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.block.{{resource}}")
+BLOCK = Subject(f"{JOURNAL}.{{workspace}}.{WORKSPACE}.block.{{resource}}")
 
-SWITCH = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.switch.{{scope}}.{{name}}")
-SWITCHED = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.switched.{{control_id}}")
+SWITCH = Subject(f"{JOURNAL}.{{workspace}}.{WORKSPACE}.switch.{{scope}}.{{name}}")
+SWITCHED = Subject(f"{JOURNAL}.{{workspace}}.{WORKSPACE}.switched.{{control_id}}")
 MESH = "_mesh"
 """Stands where a workspace's name would, in what concerns all of them: no workspace can be named so."""
-MESH_HOLD = SWITCH.at(shard="0", workspace=MESH, scope="mesh", name="journal")
+MESH_HOLD = SWITCH.at(workspace=MESH, scope="mesh", name="journal")
 FILLER = f"aw.journal.0.{MESH}.{WORKSPACE}.filler.gap"
 """Takes sequences that the journal lost, until it is removed. It is never more than a step of making a gap."""
-PACE = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.pace.{{agent}}")
-SCHEDULE = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.schedule.{{name}}")
-SCHEDULED = Subject(f"aw.journal.{{shard}}.{{workspace}}.{WORKSPACE}.scheduled.{{control_id}}")
+PACE = Subject(f"{JOURNAL}.{{workspace}}.{WORKSPACE}.pace.{{agent}}")
+SCHEDULE = Subject(f"{JOURNAL}.{{workspace}}.{WORKSPACE}.schedule.{{name}}")
+SCHEDULED = Subject(f"{JOURNAL}.{{workspace}}.{WORKSPACE}.scheduled.{{control_id}}")
 
 EVENT_ALL = "aw.event.>"
 EVENT_WORKSPACE = Subject("aw.event.{workspace}.>")
 KEY_ALL = Subject("$KV.{bucket}.>")
 
-TICK_SCHEDULE = Subject("aw.tick.schedule.{shard}.{workspace}.{session}")
-TICK_FIRED = Subject("aw.tick.fired.{shard}.{workspace}.{session}")
-SLOT_SCHEDULE = Subject("aw.tick.slot.{shard}.{workspace}.{name}")
-SLOT_FIRED = Subject("aw.tick.slot-fired.{shard}.{workspace}.{name}")
+TICK_SCHEDULE = Subject(f"aw.tick.schedule.{SHARD}.{{workspace}}.{{session}}")
+TICK_FIRED = Subject(f"aw.tick.fired.{SHARD}.{{workspace}}.{{session}}")
+SLOT_SCHEDULE = Subject(f"aw.tick.slot.{SHARD}.{{workspace}}.{{name}}")
+SLOT_FIRED = Subject(f"aw.tick.slot-fired.{SHARD}.{{workspace}}.{{name}}")
 
 DEAD_LETTER = Subject("aw.dead.{workspace}.{service}.{id}")
 
@@ -136,7 +142,7 @@ def matches(pattern: str, subject: str) -> bool:
 
 
 def _tokens(ref: SessionRef) -> dict[str, str]:
-    return {"shard": ref.shard, "workspace": ref.workspace, "session": ref.session}
+    return {"workspace": ref.workspace, "session": ref.session}
 
 
 @lru_cache(REMEMBERED)
@@ -241,6 +247,9 @@ class Register:
         return CallId(int(run), int(step), int(n))
 
 
+_JOURNAL_PARTS = JOURNAL.split(".")
+
+
 def parse_register(subject: str) -> Register:
     """Read a journal subject.
 
@@ -248,6 +257,6 @@ def parse_register(subject: str) -> Register:
         BadInput: it is not a subject of the journal.
     """
     parts = subject.split(".")
-    if len(parts) < 7 or parts[:2] != ["aw", "journal"]:  # noqa: PLR2004 - the prefix and at least two tokens
+    if len(parts) < 7 or parts[:3] != _JOURNAL_PARTS:  # noqa: PLR2004 - the prefix and at least two tokens
         raise BadInput(f"{subject[:200]!r} is not a journal subject")
-    return Register(SessionRef(parts[3], parts[4], parts[2]), tuple(parts[5:]))
+    return Register(SessionRef(parts[3], parts[4]), tuple(parts[5:]))

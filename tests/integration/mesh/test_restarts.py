@@ -14,7 +14,7 @@ from anchorwatch.bus import jetstream
 from anchorwatch.bus.port import Message
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.mesh import control
-from anchorwatch.topology.streams import StreamSpec, journal_spec, journal_stream
+from anchorwatch.topology.streams import JOURNAL_SPEC, StreamSpec, journal_stream
 
 from tests.integration.mesh.meshes import SmallMesh
 from tests.support.waiting import eventually, is_running, until
@@ -138,7 +138,7 @@ async def test_what_the_server_cuts_off_is_kept_and_reported(mesh: SmallMesh) ->
     bus = await jetstream.connect(
         mesh.mesh.nats_url, user="planner", password=mesh.secret("planner"), name="planner"
     )
-    await bus.ensure_stream(journal_spec("0"))
+    await bus.ensure_stream(JOURNAL_SPEC)
     for n in range(3):
         await bus.publish(Message("aw.journal.0.default.s.art.x", f"record {n}".encode()))
     await bus.close()

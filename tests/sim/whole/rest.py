@@ -47,7 +47,7 @@ def is_slowed(mesh: SimMesh, ref: SessionRef) -> bool:
 def _is_idle(mesh: SimMesh, ref: SessionRef) -> bool:
     anchor = mesh.anchor_now(ref)
     store = mesh.server.stream(journal_stream())
-    inputs = store.lasts([INPUT.filter(shard=ref.shard, workspace=ref.workspace, session=ref.session)], _ALL)
+    inputs = store.lasts([INPUT.filter(workspace=ref.workspace, session=ref.session)], _ALL)
     scheduled = mesh.server.stream(TICKS).lasts([SessionSubjects(ref).tick_schedule], _ALL).messages
     if anchor is None or anchor.status != "idle" or not scheduled:
         return False

@@ -36,7 +36,7 @@ def anchor_record(kind: str, reason: str = "", **fields: Any) -> Stored:
 
 def switch(scope: str, name: str, *, on: bool = True) -> Stored:
     data, _ = encode(Record(Kind.SWITCH, 5, "w", {"on": on, "by": "ada", "reason": "it smells"}))
-    return Stored(SWITCH.at(shard="0", workspace="default", scope=scope, name=name), 9, 5, data)
+    return Stored(SWITCH.at(workspace="default", scope=scope, name=name), 9, 5, data)
 
 
 def ended(outcome: str, stuck: int = 0, kind: str = Kind.TURN_ENDED) -> Stored:

@@ -88,6 +88,9 @@ class JetStreamBus:
     async def stream_state(self, stream: str) -> StreamState:
         return await self._streams.state(stream)
 
+    async def stream_metadata(self, stream: str) -> dict[str, str]:
+        return await self._streams.metadata(stream)
+
     async def holes(self, stream: str) -> list[tuple[int, int]]:
         return await self._streams.holes(stream)
 

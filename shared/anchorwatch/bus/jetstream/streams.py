@@ -101,6 +101,11 @@ class Streams:
         state = (await self.info(name))["state"]
         return StreamState(state["first_seq"], state["last_seq"], state["messages"], state["bytes"])
 
+    async def metadata(self, name: str) -> dict[str, str]:
+        found: dict[str, str] = (await self.info(name))["config"].get("metadata") or {}
+        # The server adds its own.
+        return {key: value for key, value in found.items() if not key.startswith("_nats")}
+
     async def holes(self, name: str) -> list[tuple[int, int]]:
         """The sequences that the stream does not hold: deleted, or lost by the server's own account."""
         state = (await self.info(name, details=True))["state"]
@@ -163,6 +168,7 @@ def stream_config(spec: StreamSpec, replicas: int) -> dict[str, Any]:
         # The server turns it on where there are schedules; nowhere else may one header wipe a stream.
         "allow_rollup_hdrs": spec.schedules,
         **({"sources": _source_config(spec.sources)} if spec.sources else {}),
+        **({"metadata": dict(spec.metadata)} if spec.metadata else {}),
     }
 
 

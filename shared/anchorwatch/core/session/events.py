@@ -69,7 +69,7 @@ class AnchorChanged:
 class CommandDecided:
     """``p.cmd.<pool>``: a tool call, committed. It is the executor's outbox item. The first of a step carries the step's head.
 
-    ``effect_key`` names its effect to the provider for ever (empty: of a release that derived it from the record).
+    ``effect_key`` names its effect to the provider for ever.
     ``verb``: what its tool calls the intent, where that is not its own name. ``after``: the earlier commands on its
     resource that must have a definite outcome before it runs.
     """

@@ -102,7 +102,7 @@ class Acceptance:
             ChangedSince: the hold lists something else. Refused: nothing is held. Fenced, Unavailable, Damaged.
         """
         asked = Asked(f"{ACCEPTED}{order.plan[:_ID_CHARS]}", order.by, order.plan)
-        receipt = SWITCHED.at(shard="0", workspace=MESH, control_id=asked.control_id)
+        receipt = SWITCHED.at(workspace=MESH, control_id=asked.control_id)
         hold = await standing_hold(self._bus, self._stream)
         if hold.on:
             _check(hold, order)
@@ -138,7 +138,7 @@ class Acceptance:
     async def _sessions(self) -> dict[SessionRef, int]:
         """Where each session begins, of those that are in the journal and were not deleted."""
         found = {}
-        for subject in await self._bus.counts(self._stream, ANCHOR.filter(shard="0")):
+        for subject in await self._bus.counts(self._stream, ANCHOR.filter()):
             ref = parse_register(subject).ref
             page = await self._bus.range(self._stream, SessionSubjects(ref).anchor, 1, limit=1, reach=0)
             if page.messages and not await self._is_deleted(ref):

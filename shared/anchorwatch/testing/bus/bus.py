@@ -170,6 +170,11 @@ class SimBus:
             f"$JS.API.STREAM.INFO.{stream}", lambda server: server.stream(stream).state()
         )
 
+    async def stream_metadata(self, stream: str) -> dict[str, str]:
+        return await self.calls.call(
+            f"$JS.API.STREAM.INFO.{stream}", lambda server: dict(server.stream(stream).spec.metadata)
+        )
+
     async def holes(self, stream: str) -> list[tuple[int, int]]:
         return await self.calls.call(
             f"$JS.API.STREAM.INFO.{stream}", lambda server: server.stream(stream).holes()
