@@ -6,8 +6,8 @@ from tests.mutation.mutation import one as _one
 
 _SENDER = "services/notifier/anchorwatch_notifier/sender.py"
 _TESTS = "tests/sim/test_deliveries.py::"
-_DEATHS = f"{_TESTS}test_delivery_is_settled_as_its_class_allows_whenever_its_notifier_dies"
-_CLAIMS = f"{_TESTS}test_claim_of_another_notifier_is_settled_as_its_class_allows"
+_DEATHS = f"{_TESTS}test_delivery_is_settled_by_class_whenever_its_notifier_dies"
+_CLAIMS = f"{_TESTS}test_foreign_claim_is_settled_as_its_class_allows"
 
 NOTIFYING = (
     _one(
@@ -22,7 +22,7 @@ NOTIFYING = (
         _SENDER,
         "claim.owner == self._me and id_ not in self._begun:",
         "claim.owner == self._me:",
-        f"{_TESTS}test_delivery_that_was_sent_and_not_recorded_is_not_sent_again",
+        f"{_TESTS}test_delivery_sent_but_not_recorded_is_not_sent_again",
     ),
     _one(
         "the claim of another notifier is taken for none",

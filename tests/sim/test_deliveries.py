@@ -241,7 +241,7 @@ class Ledger(FakeChannel):
     ],
     ids=str,
 )
-def test_delivery_is_settled_as_its_class_allows_whenever_its_notifier_dies(
+def test_delivery_is_settled_by_class_whenever_its_notifier_dies(
     tmp_path: Path, effect_class: EffectClass, edge: Edge, state: str, taken: int
 ) -> None:
     channel, died = Ledger(effect_class=effect_class), list[str]()
@@ -286,7 +286,7 @@ def test_delivery_is_settled_as_its_class_allows_whenever_its_notifier_dies(
         (IRREVERSIBLE, "alive", None, False, "claimed", 0),
     ],
 )
-def test_claim_of_another_notifier_is_settled_as_its_class_allows(
+def test_foreign_claim_is_settled_as_its_class_allows(
     tmp_path: Path,
     effect_class: EffectClass,
     liveness: str,
@@ -365,7 +365,7 @@ class Peer:
         return self._liveness
 
 
-def test_delivery_that_was_sent_and_not_recorded_is_not_sent_again(tmp_path: Path) -> None:
+def test_delivery_sent_but_not_recorded_is_not_sent_again(tmp_path: Path) -> None:
     """Its own process goes on, and knows no more than another would."""
     channel = FakeChannel(effect_class=IRREVERSIBLE)
 

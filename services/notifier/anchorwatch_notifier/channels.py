@@ -1,4 +1,4 @@
-"""The ways out. A channel sends, and says what came of it; it never raises for a receiver that is away."""
+"""The channels. A channel sends a notice and reports the result; a receiver that is away is a result, not a crash."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TOLD_TO_WAIT = frozenset({429, 503})
 
 
 class NotSent(Exception):
-    """It did not go out, or nobody can tell. ``wait_s``: how long the receiver asked to be left alone."""
+    """The notice was not sent, or may not have been. ``wait_s``: how long the receiver asks us to wait."""
 
     def __init__(self, reason: str, wait_s: float | None = None) -> None:
         super().__init__(reason)
@@ -36,7 +36,7 @@ class NotSent(Exception):
 
 
 class Channel(Protocol):
-    """A way out.
+    """A way to one receiver.
 
     ``effect_class`` says what may be done about a delivery that was begun and not ended: idempotent (the receiver takes one id
     once: send again), reconcilable (ask whether it arrived) or irreversible (neither). ``rejects_used_id``: a second delivery
@@ -55,7 +55,7 @@ class Channel(Protocol):
         ...
 
     async def arrived(self, delivery_id: str) -> bool | None:
-        """Whether it is known to have arrived; None where that cannot be told."""
+        """Whether the delivery has arrived; None: the receiver cannot tell."""
         ...
 
     async def close(self) -> None: ...
@@ -73,7 +73,7 @@ class LogChannel:
     async def send(self, delivery_id: str, notice: Notice) -> None:
         self._log.warning("notification", id=delivery_id, **notice.content())
 
-    async def arrived(self, delivery_id: str) -> bool | None:  # noqa: ARG002 - nobody can look into what was a stream
+    async def arrived(self, delivery_id: str) -> bool | None:  # noqa: ARG002 - a log is a stream, which cannot be read back
         return None
 
     async def close(self) -> None:
@@ -83,8 +83,8 @@ class LogChannel:
 class FileChannel:
     """A line of JSON at the end of a file; each carries its delivery's id, so the file can be asked.
 
-    A process that was stopped between its claim and its line goes on after another has written the line. So whoever writes
-    first reads what others have written since, both under the file's lock.
+    A process that was stopped between its claim and its line may resume after another process has written the line. So a
+    process reads what others have written before it writes, both under the file's lock.
     """
 
     effect_class: EffectClass = EffectClass.RECONCILABLE
@@ -92,7 +92,7 @@ class FileChannel:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # What stood there before this process began is looked through by `arrived`, where a claim was left open.
+        # `arrived` reads the lines from before this process, where a claim was left open.
         self._read = path.stat().st_size if path.exists() else 0
         self._of_others: OrderedDict[str, None] = OrderedDict()
 
@@ -106,24 +106,24 @@ class FileChannel:
     def _append(self, delivery_id: str, line: bytes) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("ab+") as file:
-            # Another notifier may be in the middle of a line, which then only looks as if a crash had cut it short.
+            # Without the lock, a line that another notifier is writing would look like one that a crash cut short.
             fcntl.flock(file, fcntl.LOCK_EX)
             size = file.seek(0, os.SEEK_END)
             self._read_others(size)
             if delivery_id in self._of_others:
                 return
             if size and not self._ends_in_line(size):
-                # A line that a crash cut short stays by itself.
+                # A line that a crash cut short stays on its own line.
                 line = b"\n" + line
             file.write(line)
             file.flush()
             self._read = size + len(line)
-            # The disk may take its time, and others need not wait for it.
+            # Other notifiers need not wait for the disk.
             fcntl.flock(file, fcntl.LOCK_UN)
             os.fsync(file.fileno())
 
     def _read_others(self, size: int) -> None:
-        """Take note of the lines that others wrote since the last look. A file that became shorter is another one."""
+        """Note the ids that others wrote since the last read. A file that became shorter is a new file."""
         start = self._read if self._read <= size else 0
         if start < size:
             with self._path.open("rb") as file:
@@ -168,7 +168,7 @@ def _id_of(line: bytes) -> str:
 
 
 class WebhookChannel:
-    """A POST as Standard Webhooks has it: signed, and with the same ``webhook-id`` however often it is sent."""
+    """A POST by the Standard Webhooks specification: signed, and with the same ``webhook-id`` each time it is sent."""
 
     effect_class: EffectClass = EffectClass.IDEMPOTENT
     rejects_used_id: bool = True
@@ -200,7 +200,7 @@ class WebhookChannel:
                 f"the receiver answered {reply.status}", wait_s if reply.status in _TOLD_TO_WAIT else None
             )
 
-    async def arrived(self, delivery_id: str) -> bool | None:  # noqa: ARG002 - it is sent again in place of asked
+    async def arrived(self, delivery_id: str) -> bool | None:  # noqa: ARG002 - it is sent again, and the receiver deduplicates
         return None
 
     async def close(self) -> None:

@@ -31,10 +31,10 @@ from anchorwatch_observer.events import Event, read_event
 
 BATCH = 64
 DATA_BYTES_MAX = 16 * 1024
-"""An event's data up to this size stands in its input; larger data is an artifact."""
+"""Event data up to this size is part of the input; larger data becomes an artifact."""
 TELL_S = 60.0
 WANTED_KEPT_MAX = 4_096
-"""Names of events of which it is remembered who wants them; the world can make up as many as it likes."""
+"""The event names whose subscribers are cached; publishers can use any number of names."""
 SERVICE = "observer"
 CONSUMER = ConsumerSpec(stream=EVENTS, filters=(EVENT_ALL,), durable="observer", ack_wait_s=ACK_WAIT_S)
 
@@ -102,12 +102,12 @@ class Router(BatchWorker[Event]):
     async def _spread(self, items: Sequence[_Item]) -> None:
         """Give each event to all sessions that want it; a failure is noted in its item."""
         queues: dict[SessionRef, list[_Item]] = {}
-        # Looked up after the events came: a session that was made before an event was published is known here.
+        # Read after the events arrived: a session that was created before an event was published is known here.
         known: dict[str, Subscribers] = {}
         for item in items:
             try:
                 targets = await self._targets(item.event, known)
-            except Exception as error:  # noqa: BLE001 - one event must not hold up the others
+            except Exception as error:  # noqa: BLE001 - one event must not delay the others
                 item.error = error
                 continue
             self.counts["routed" if targets else "unwanted"] += 1
@@ -133,9 +133,9 @@ class Router(BatchWorker[Event]):
         return kept[1]
 
     async def _give(self, ref: SessionRef, queue: Sequence[_Item]) -> None:
-        """Give a session these events, in their order: together where all of them are new."""
+        """Give a session these events, in their order: in one commit where all of them are new."""
         now_ms = self.context.clock.now_ms()
-        # What is kept apart of large events is kept side by side: others wait for the slowest of them, and not for all.
+        # The artifacts of large events are stored concurrently: the others wait for the slowest one, not for all.
         bodies = await asyncio.gather(*(self._try_body(ref, item, now_ms) for item in queue))
         ready = [(item, body) for item, body in zip(queue, bodies, strict=True) if body is not None]
         if len(ready) > 1 and await self._accept_together(ref, ready, now_ms):
@@ -151,7 +151,7 @@ class Router(BatchWorker[Event]):
     async def _accept_together(
         self, ref: SessionRef, ready: Sequence[tuple[_Item, Body]], now_ms: int
     ) -> bool:
-        """Whether all have become inputs; else each must be tried by itself, which also tells what is wrong with which."""
+        """Whether all have become inputs. If not, each is to be accepted alone, which shows which of them fails."""
         given = [(item.event.input_id, body) for item, body in ready]
         try:
             reached(Edge.OBSERVER_INPUT_BEFORE)
@@ -161,7 +161,7 @@ class Router(BatchWorker[Event]):
             for item, _ in ready:
                 with self._noting(ref, item):
                     raise
-        except Exception:  # noqa: BLE001 - by itself each fails, or does not, and is told so
+        except Exception:  # noqa: BLE001 - each is accepted alone then, and fails with its own error
             return False
         return True
 

@@ -10,6 +10,7 @@ from email.utils import format_datetime
 
 import pytest
 from anchorwatch.bus.port import Bus
+from anchorwatch_notifier.sender import BACKOFF_S_MIN
 
 from tests.integration.notifier.conftest import Notifiers, settled
 from tests.support.nats_server import free_ports
@@ -144,6 +145,29 @@ async def test_a_receiver_that_says_when_is_left_alone_until_then_and_holds_up_n
         assert len(slow.taken) == 5
         assert asked[1] - asked[0] >= LEFT_ALONE_S - 0.1
         assert len(quick.requests) == 5
+
+
+@pytest.mark.parametrize("says", ["0", "Wed, 21 Oct 2015 07:28:00 GMT"])
+async def test_retry_after_never_shortens_our_backoff(
+    notifiers: Notifiers, session: ScriptedSession, says: str
+) -> None:
+    asked: list[float] = []
+
+    def busy(_: int) -> Answer:
+        asked.append(time.monotonic())
+        return 429, says
+
+    async with receiving(Receiver(busy)) as receiver:
+        notifiers.channels(hook(receiver.url))
+        await notifiers.start()
+        await turns(session, 3)
+
+        async def asked_thrice() -> bool:
+            return len(asked) >= 3
+
+        await eventually(asked_thrice)
+        assert asked[1] - asked[0] >= BACKOFF_S_MIN / 2
+        assert asked[2] - asked[1] >= BACKOFF_S_MIN
 
 
 async def test_a_receiver_that_is_away_gets_everything_when_it_is_back(
