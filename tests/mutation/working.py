@@ -21,9 +21,16 @@ WORKING = (
     _one(
         "items of one key are handled at the same time",
         _WORKER,
-        "            queue = self._in_hand.get(key)\n",
-        "            queue, key = None, in_hand\n",
+        "        queue = self._in_hand.get(key)\n",
+        "        queue = None\n",
         f"{_TESTS}test_items_of_one_key_are_handled_in_order_one_at_a_time",
+    ),
+    _one(
+        "a batch handles an item that a dead letter has in hand",
+        _WORKER,
+        "        batch = [in_hand for in_hand in arrived if self._take(in_hand)]\n",
+        "        batch = [in_hand for in_hand in arrived if self._take(in_hand) or True]\n",
+        f"{_TESTS}test_batch_leaves_out_an_item_that_is_in_hand",
     ),
     _one(
         "a message that is redelivered in hand is handled twice",

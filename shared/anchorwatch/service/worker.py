@@ -211,15 +211,9 @@ class Worker(abc.ABC, Generic[Item]):
     async def _start(self, arrivals: Sequence[_Arrival]) -> None:
         for arrival in arrivals:
             in_hand = await self._read(arrival)
-            if in_hand is None:
-                continue
-            key = self.key(in_hand.item)
-            queue = self._in_hand.get(key)
-            if queue is None:
-                self._in_hand[key] = queue = deque([in_hand])
-                self._spawn(self._serve(key, queue))
-            else:
-                _join(queue, in_hand)
+            if in_hand is not None and self._take(in_hand):
+                key = self.key(in_hand.item)
+                self._spawn(self._serve(key, self._in_hand[key]))
 
     async def _read(self, arrival: _Arrival) -> InHand[Item] | None:
         """The item of a message; None: the message is answered."""
@@ -237,6 +231,26 @@ class Worker(abc.ABC, Generic[Item]):
                 await delivery.ack()
             return None
         return InHand(parsed, stored, arrival.attempt, deliveries)
+
+    def _take(self, in_hand: InHand[Item]) -> bool:
+        """Take an item in hand; False: it waits after another of its key."""
+        key = self.key(in_hand.item)
+        queue = self._in_hand.get(key)
+        if queue is not None:
+            _join(queue, in_hand)
+            return False
+        self._in_hand[key] = deque([in_hand])
+        return True
+
+    def _release(self, in_hand: InHand[Item]) -> None:
+        """An item of `_take` has been handled: those that wait after it are next."""
+        key = self.key(in_hand.item)
+        queue = self._in_hand[key]
+        queue.popleft()
+        if queue:
+            self._spawn(self._serve(key, queue))
+        else:
+            del self._in_hand[key]
 
     async def _serve(self, key: Hashable, queue: deque[InHand[Item]]) -> None:
         """Handle the items of one key, in order."""
@@ -341,18 +355,13 @@ class Worker(abc.ABC, Generic[Item]):
         Raises:
             Unavailable: it is in hand already.
         """
-        key = self.key(current.item)
-        if key in self._in_hand:
+        if self.key(current.item) in self._in_hand:
             raise Unavailable("the message is being handled now")
-        self._in_hand[key] = queue = deque([current])
+        self._take(current)
         try:
             yield
         finally:
-            queue.popleft()
-            if queue:
-                self._spawn(self._serve(key, queue))
-            else:
-                del self._in_hand[key]
+            self._release(current)
             await self._answer(current.deliveries, RetryIn(IN_HAND_S))
 
 
@@ -370,14 +379,17 @@ class BatchWorker(Worker[Item]):
         return Done()
 
     async def _start(self, arrivals: Sequence[_Arrival]) -> None:
-        batch = [in_hand for arrival in arrivals if (in_hand := await self._read(arrival)) is not None]
+        arrived = [in_hand for arrival in arrivals if (in_hand := await self._read(arrival)) is not None]
+        batch = [in_hand for in_hand in arrived if self._take(in_hand)]
         suspects = [in_hand for in_hand in batch if self._is_suspect(in_hand)]
         plain = [in_hand for in_hand in batch if in_hand not in suspects]
         errors = await self.handle_together([in_hand.item for in_hand in plain])
         await asyncio.gather(*map(self._settle_one, plain, errors))
         for in_hand in suspects:
             # One that may have ended the process each time goes alone, so that no other is blamed for it.
-            await self._answer(in_hand.deliveries, await self._handle(in_hand))
+            result = await self._handle(in_hand)
+            self._release(in_hand)
+            await self._answer(in_hand.deliveries, result)
 
     def _is_suspect(self, in_hand: InHand[Item]) -> bool:
         address = self.address(in_hand.stored, in_hand.item)
@@ -391,6 +403,7 @@ class BatchWorker(Worker[Item]):
         result: Result = Done()
         if error is not None:
             result = await self.failed(in_hand.stored, in_hand.item, in_hand.attempt, error)
+        self._release(in_hand)
         await self._answer(in_hand.deliveries, result)
 
 

@@ -7,7 +7,7 @@ import contextlib
 import doctest
 import io
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -19,7 +19,7 @@ from anchorwatch.core.letters import Address
 from anchorwatch.service import worker as engine
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.letters import DeadLetters, address_of
-from anchorwatch.service.worker import Done, Malformed, NoAnswer, Result, RetryIn, Skip, Worker
+from anchorwatch.service.worker import BatchWorker, Done, Malformed, NoAnswer, Result, RetryIn, Skip, Worker
 from anchorwatch.testing.bus import SimServer, run
 from anchorwatch.topology.streams import DEAD, STREAMS, StreamSpec
 
@@ -387,6 +387,55 @@ def test_letter_of_a_message_in_hand_waits() -> None:
             "what came meanwhile is handled after it"
         )
         await scene.stop(worker, task)
+
+    simulate(main())
+
+
+class Batched(BatchWorker[str]):
+    """Handles names together; one that begins with ``a`` takes 5 s when it is alone, and fails the first time."""
+
+    def __init__(self, context: ServiceContext) -> None:
+        super().__init__(context, SPEC, concurrency=8, letters=DeadLetters(context))
+        self.batches: list[tuple[float, tuple[str, ...]]] = []
+
+    def parse(self, stored: Stored) -> str:
+        return stored.payload.decode()
+
+    def key(self, item: str) -> Hashable:
+        return item.split("-", maxsplit=1)[0]
+
+    def address(self, stored: Stored, item: str | None) -> Address:  # noqa: ARG002
+        return address_of("test", "record", "default", "J", stored)
+
+    async def handle_together(self, items: Sequence[str]) -> Sequence[Exception | None]:
+        fails = not self.batches
+        self.batches.append((now(), tuple(items)))
+        if not fails and tuple(items) == ("a-1",):
+            await asyncio.sleep(5)
+        return [ZeroDivisionError("a fault") if fails else None for _ in items]
+
+
+def test_batch_leaves_out_an_item_that_is_in_hand() -> None:
+    async def main() -> None:
+        scene = Scene()
+        worker = Batched(make_context(scene.server.connect(name="service"), "test"))
+        task = asyncio.create_task(worker.run())
+        await scene.publish("a-1")
+        await asyncio.sleep(1)
+        (failing,) = await letters(scene.outside)
+        retried = asyncio.create_task(worker.take_up(failing))
+        await asyncio.sleep(1)
+        await scene.publish("a-2", "b-1", "c-1")
+        assert await retried == Done()
+        ended = now()
+        await asyncio.sleep(5)
+        names = [name for _, batch in worker.batches for name in batch]
+        assert sorted(names) == ["a-1", "a-1", "a-2", "b-1", "c-1"]
+        begun = {name: at for at, batch in worker.batches for name in batch}
+        assert max(begun["b-1"], begun["c-1"]) < ended <= begun["a-2"]
+        assert await scene.unanswered() == 0
+        worker.context.stopping.set()
+        await task
 
     simulate(main())
 
