@@ -190,9 +190,7 @@ async def test_where_the_first_model_is_dead_the_next_one_answers_and_both_are_t
     sequence = session.say("who is there?")
     history = await session.rest_after(sequence)
     assert ended(history, 2)[2] == "It is I."
-    assert "decided by openai, since dead (model_unavailable) did not answer" in mesh.run(
-        "timeline", "fallback"
-    )
+    assert "model openai, after dead (model_unavailable) failed" in mesh.run("timeline", "fallback")
     rows = {row["name"]: row for row in json.loads(mesh.run("models", "--json"))}
     assert rows["dead"]["fault"]["code"] == "model_unavailable"
     assert rows["openai"]["last_report"]["reported"] == 100

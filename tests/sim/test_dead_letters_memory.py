@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anchorwatch.journal.opened import Opened
+from anchorwatch.journal.reading import Opened
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.subjects import RPC_MEMORY

@@ -10,7 +10,7 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState
 from anchorwatch.journal.integrity.repair import Order
-from anchorwatch.journal.opened import open_record
+from anchorwatch.journal.reading import open_record
 from anchorwatch.journal.timeline import narrate
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.packs import registry

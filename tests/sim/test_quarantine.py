@@ -16,7 +16,7 @@ from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import FORMAT, Kind, Record
 from anchorwatch.core.session.commands import Control
 from anchorwatch.core.session.decide import decide
-from anchorwatch.journal.opened import open_record
+from anchorwatch.journal.reading import open_record
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.streams import journal_stream

@@ -6,7 +6,7 @@ hand through is kept as JSON text.
 
 from __future__ import annotations
 
-VERSION = 5
+VERSION = 6
 
 TABLES = """
 CREATE TABLE progress (
@@ -141,7 +141,7 @@ CREATE TABLE timeline (
     sequence INTEGER PRIMARY KEY,
     workspace TEXT NOT NULL, session TEXT NOT NULL, at_ms INTEGER NOT NULL,
     kind TEXT NOT NULL, what TEXT NOT NULL, why TEXT NOT NULL, who TEXT NOT NULL,
-    run_id INTEGER, turn_id TEXT, ids TEXT NOT NULL
+    run_id INTEGER, turn_id TEXT, ids TEXT NOT NULL, details TEXT NOT NULL
 );
 CREATE INDEX timeline_session ON timeline (workspace, session, sequence);
 CREATE INDEX timeline_run ON timeline (workspace, session, run_id, sequence);

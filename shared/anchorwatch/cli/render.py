@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain, repeat
 from typing import Any, TextIO
 
 MS = 1000
 TEXT_CHARS_MAX = 200
 LINE_CHARS_MAX = 2000
 INDENT = "  "
+LAST_CHARS_MIN = 24
+"""Least width of a last column that is wrapped; with less room, lines are cut."""
 UNKNOWN = "unknown"
 _TIMES = frozenset({"at", "since", "until"})
 _TIME_ENDS = ("_at", "_timestamp")
@@ -68,6 +73,7 @@ class Column:
 
     title: str
     field: str | Callable[[Row], Any] = ""
+    chars_max: int = TEXT_CHARS_MAX
 
     def of(self, row: Row) -> Any:  # noqa: ANN401 - any JSON value
         if callable(self.field):
@@ -83,16 +89,36 @@ class Output:
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
 
-    def rows(self, rows: Sequence[Row], columns: Sequence[Column], empty: str) -> None:
-        """Print a list; ``empty`` where it has no rows."""
+    def rows(
+        self,
+        rows: Sequence[Row],
+        columns: Sequence[Column],
+        empty: str,
+        details: Callable[[Row], Sequence[str]] = lambda _: (),
+    ) -> None:
+        """Print a list; ``empty`` if it has no rows. ``details``: lines below a row.
+
+        On a terminal the last column and the details wrap to its width. What is cut is announced on stderr.
+        """
         if self.as_json:
             self.json(rows)
-        elif rows:
-            print(
-                table([each.title for each in columns], [[each.of(row) for each in columns] for row in rows])
-            )
-        else:
+            return
+        if not rows:
             print(empty)
+            return
+        width = terminal_width()
+        whole = [[cell(each.of(row)) for each in columns] for row in rows]
+        cells = [
+            [_cut(text, each.chars_max) for text, each in zip(row, columns, strict=True)] for row in whole
+        ]
+        head, *blocks = table_rows([each.title for each in columns], cells, width)
+        lines = head.splitlines()
+        for row, block in zip(rows, blocks, strict=True):
+            lines += [*block.splitlines(), *wrapped(details(row), width)]
+        fitted = [_cut(line, width) for line in lines] if width else lines
+        print("\n".join(fitted))
+        if cells != whole or fitted != lines:
+            print("some values are shortened; --json prints them in full", file=sys.stderr)
 
     def fields(self, value: Row) -> None:
         """Print one thing: a line for each field, nested values indented below their name."""
@@ -122,18 +148,55 @@ class Output:
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Aligned columns. The last one is not padded, and nothing is cut to the terminal's width: output may be searched."""
-    lines = [
-        list(titles),
-        *([one_line(visible(str(cell))) if cell is not None else "-" for cell in row] for row in rows),
-    ]
+    """Aligned columns; the last one is not padded."""
+    return "\n".join(table_rows(titles, [[_cut(cell(each), TEXT_CHARS_MAX) for each in row] for row in rows]))
+
+
+def table_rows(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
+    """The titles and each row as text, in aligned columns. The last column wraps at ``width``, if it has room."""
+    lines = [titles, *rows]
     widths = [max(len(line[index]) for line in lines) for index in range(len(titles) - 1)]
-    return "\n".join(
-        "  ".join(
-            [*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]]
-        ).rstrip()
-        for line in lines
-    )
+    indent = sum(widths) + len(INDENT) * len(widths)
+    room = width - indent if width else 0
+    texts = []
+    for line in lines:
+        last = line[-1]
+        if room >= LAST_CHARS_MIN:
+            last = ("\n" + " " * indent).join(_wrap(last, room))
+        padded = [each.ljust(width) for each, width in zip(line, widths, strict=False)]
+        texts.append(INDENT.join([*padded, last]).rstrip())
+    return texts
+
+
+def wrapped(lines: Sequence[str], width: int | None) -> list[str]:
+    """Lines below a row: indented, and wrapped at ``width``."""
+    indent, more = INDENT * 2, INDENT * 3
+    plain = [one_line(visible(line), LINE_CHARS_MAX) for line in lines]
+    if not width:
+        return [f"{indent}{line}" for line in plain]
+    return [
+        start + part
+        for line in plain
+        for start, part in zip(_starts(indent, more), _wrap(line, width - len(more)), strict=False)
+    ]
+
+
+def _starts(first: str, more: str) -> Iterator[str]:
+    return chain([first], repeat(more))
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, max(width, 1), break_on_hyphens=False) or [""]
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal; None if the output goes to a file or a program, which may search it."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def cell(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    """A value of a table, in one line."""
+    return "-" if value is None else " ".join(visible(str(value)).split())
 
 
 def fields(thing: Row, nothing: str = "-") -> list[str]:
@@ -185,14 +248,37 @@ def local_time(value: Any) -> str:  # noqa: ANN401 - as the API gives it: text, 
     if value is None or value == "":
         return "-"
     try:
-        when = (
-            datetime.fromtimestamp(value / MS, UTC)
-            if isinstance(value, int | float)
-            else datetime.fromisoformat(value)
-        )
-        return when.astimezone().isoformat(sep=" ", timespec="seconds")
+        return _instant(value).astimezone().isoformat(sep=" ", timespec="seconds")
     except (ValueError, OverflowError):
         return one_line(value)
+
+
+def _instant(value: float | str) -> datetime:
+    if isinstance(value, str):
+        return datetime.fromisoformat(value)
+    return datetime.fromtimestamp(value / MS, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How a list prints times: short and local by default, in UTC, or as ISO 8601 with the offset."""
+
+    utc: bool = False
+    iso: bool = False
+
+    def of(self, value: Any) -> str:  # noqa: ANN401 - as `local_time`
+        """Such as ``18:56:43`` for today and ``2026-03-17 18:56:43`` for another day; ``-`` for none."""
+        if value is None or value == "":
+            return "-"
+        zone = UTC if self.utc else None
+        try:
+            when = _instant(value).astimezone(zone)
+        except (ValueError, OverflowError):
+            return one_line(value)
+        if self.iso:
+            return when.isoformat(timespec="seconds").replace("+00:00", "Z")
+        today = when.date() == datetime.now(UTC).astimezone(zone).date()
+        return when.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S") + ("Z" if self.utc else "")
 
 
 def one_line(value: Any, chars_max: int = TEXT_CHARS_MAX) -> str:  # noqa: ANN401 - any JSON value

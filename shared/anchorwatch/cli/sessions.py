@@ -10,15 +10,17 @@ from typing import Annotated, Any
 import typer
 
 from anchorwatch.cli import effects, holding
-from anchorwatch.cli.render import Column, Row, local_time
+from anchorwatch.cli.render import LINE_CHARS_MAX, UNKNOWN, Column, Row, Times
 from anchorwatch.cli.verb import (
     APP,
     Cli,
+    Iso,
     Key,
     Limit,
     Reason,
     Session,
     Text,
+    Utc,
     noun,
     read_text,
     session_path,
@@ -54,6 +56,33 @@ def _what(row: Row) -> str:
     return f"{row['what']}{call}{why}{skipped}"
 
 
+def _details(row: Row, times: Times) -> list[str]:
+    """The facts of a decision, the data of an event and the changes of an order, a line each."""
+    facts, data, changes = row.get("facts") or {}, row.get("data"), row.get("changes") or {}
+    lines = []
+    if facts:
+        known = [
+            f"{name}={UNKNOWN if value is None else json.dumps(value, ensure_ascii=False)}"
+            for name, value in facts.items()
+        ]
+        omitted = row.get("facts_omitted")
+        lines.append("facts: " + ", ".join([*known, f"{omitted} more"] if omitted else known))
+    if data:
+        lines.append(f"data: {data}")
+    return [*lines, *_changes(changes, times)]
+
+
+def _changes(changes: Row, times: Times) -> list[str]:
+    def shown(name: str, value: Row, end: str) -> str:
+        if end not in value:
+            return UNKNOWN
+        return times.of(value[end]) if name.endswith("_at") else json.dumps(value[end], ensure_ascii=False)
+
+    return [
+        f"{name}: {shown(name, each, 'from')} -> {shown(name, each, 'to')}" for name, each in changes.items()
+    ]
+
+
 def _priority(row: Row) -> Any:  # noqa: ANN401 - a number, or text
     value = row.get("priority")
     return f"P{value}" if isinstance(value, int) else value
@@ -70,13 +99,11 @@ SESSION_COLUMNS = (
     Column("held", holding.held),
 )
 TIMELINE_COLUMNS = (
-    Column("at"),
     Column("seq", "sequence"),
     Column("who", lambda row: _INCARNATION.sub("", str(row.get("who") or "-"))),
-    Column("what", _what),
+    Column("what", _what, chars_max=LINE_CHARS_MAX),
 )
 WAKE_COLUMNS = (
-    Column("accepted", "accepted_at"),
     Column("seq", "sequence"),
     Column("prio", _priority),
     Column("kind"),
@@ -84,6 +111,10 @@ WAKE_COLUMNS = (
     Column("run", "run_id"),
     Column("what", _wake),
 )
+
+
+def _time(title: str, name: str, times: Times) -> Column:
+    return Column(title, lambda row: times.of(row.get(name)))
 
 
 @verb(SESSIONS, "list")
@@ -127,6 +158,8 @@ def anchor(
         bool, typer.Option("--history", help="List every change: time, author, reason, values.")
     ] = False,
     limit: Limit = 200,
+    utc: Utc = False,
+    iso: Iso = False,
 ) -> None:
     """Show the anchor of a session, its working memory, as JSON."""
     path = session_path(session, "anchor")
@@ -134,15 +167,13 @@ def anchor(
         cli.json(cli.api.get(path))
         return
     changes = cli.api.pages(path, limit, history="true")
-    cli.say(changes, *(line for change in changes for line in _change(change)))
+    times = Times(utc, iso)
+    cli.say(changes, *(line for change in changes for line in _change(change, times)))
 
 
-def _change(change: Row) -> list[str]:
-    head = f"{local_time(change['at'])}  seq {change['sequence']}  {change['kind']}  by {change['by']}"
-    values = [
-        f"    {name}: {json.dumps(value.get('from'))} -> {json.dumps(value.get('to'))}"
-        for name, value in change["changes"].items()
-    ]
+def _change(change: Row, times: Times) -> list[str]:
+    head = f"{times.of(change['at'])}  seq {change['sequence']}  {change['kind']}  by {change['by']}"
+    values = [f"    {line}" for line in _changes(change["changes"], times)]
     return [f"{head}: {change['reason']}" if change["reason"] else head, *values]
 
 
@@ -155,10 +186,20 @@ def timeline(
         str | None, typer.Option("--turn", metavar="TURN", help="Only this turn: its id or run number.")
     ] = None,
     limit: Limit = 100,
+    utc: Utc = False,
+    iso: Iso = False,
 ) -> None:
-    """List what happened in a session and why, newest last."""
-    found = cli.api.pages(session_path(session, "timeline"), limit, newest=True, turn=turn)
-    cli.rows(found, TIMELINE_COLUMNS, "no records")
+    """List what happened in a session, why and on which facts, newest last."""
+    found, times = (
+        cli.api.pages(session_path(session, "timeline"), limit, newest=True, turn=turn),
+        Times(utc, iso),
+    )
+    cli.rows(
+        found,
+        (_time("at", "at", times), *TIMELINE_COLUMNS),
+        "no records",
+        details=lambda row: _details(row, times),
+    )
 
 
 @verb(APP)
@@ -170,8 +211,11 @@ def tail(
         int | None,
         typer.Option("--after", metavar="SEQ", help="Start after this journal sequence."),
     ] = None,
+    utc: Utc = False,
+    iso: Iso = False,
 ) -> None:
     """Follow the journal of a session until Ctrl-C."""
+    times = Times(utc, iso)
     with contextlib.suppress(KeyboardInterrupt):
         path = session_path(session)
         api = cli.api
@@ -188,16 +232,18 @@ def tail(
                 print(json.dumps(event.data, ensure_ascii=False), flush=True)
             else:
                 entry = event.data
-                cli.lines(f"{local_time(entry['at'])}  {entry['sequence']:>6}  {_what(entry)}")
+                cli.lines(f"{times.of(entry['at'])}  {entry['sequence']:>6}  {_what(entry)}")
+                cli.lines(*(f"    {line}" for line in _details(entry, times)))
 
 
 WAKES = noun(APP, "wakes", "List the wake-ups of a session, or clear those that are queued.", word="list")
 
 
 @verb(WAKES, "list")
-def list_wakes(cli: Cli, session: Session, *, limit: Limit = 100) -> None:
+def list_wakes(cli: Cli, session: Session, *, limit: Limit = 100, utc: Utc = False, iso: Iso = False) -> None:
     """List wake-ups and how each was handled."""
-    cli.rows(cli.api.pages(session_path(session, "wakes"), limit, newest=True), WAKE_COLUMNS, "no wake-ups")
+    found = cli.api.pages(session_path(session, "wakes"), limit, newest=True)
+    cli.rows(found, (_time("accepted", "accepted_at", Times(utc, iso)), *WAKE_COLUMNS), "no wake-ups")
     if not cli.as_json:
         for each in cli.api.all("/api/schedules", session=session):
             if each["state"] == "active" and each["next"]:

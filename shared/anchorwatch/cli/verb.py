@@ -71,6 +71,8 @@ Key = Annotated[
         "--key", metavar="KEY", help="Idempotency key: repeating the request has no further effect."
     ),
 ]
+Utc = Annotated[bool, typer.Option("--utc", help="Print times in UTC.")]
+Iso = Annotated[bool, typer.Option("--iso", help="Print times as ISO 8601, with the offset.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the effect, and change nothing.")]
 

@@ -1,23 +1,53 @@
-"""Reading what is refused on: an answer that lags must not refuse what the journal allows by now.
-
-A write that was decided on an old answer is fenced; a refusal writes nothing, so nothing would ever tell.
-"""
+"""Reading the journal: open one message, and read the newest messages before a refusal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from anchorwatch.bus.port import Bus, Stored
+from anchorwatch.codec import decode, decode_anchor
+from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import Unavailable
+from anchorwatch.core.records import Record
+from anchorwatch.topology.subjects import Register, parse_register
 
 STALE_ATTEMPTS_MAX = 20
 
+# What using the fields of a well-formed record raises when one is missing or has the wrong type.
+ODD = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError)
 
-async def newest(bus: Bus, stream: str, subjects: Sequence[str]) -> dict[str, Stored]:
-    """The last message of each subject that has one, from an answer that has all that was written before the call.
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A journal message with its decoded and verified record. ``anchor``: only for the anchor register."""
+
+    stored: Stored
+    register: Register
+    record: Record
+    anchor: Anchor | None = None
+
+
+def open_record(stored: Stored) -> Opened:
+    """Decode and verify a journal message.
 
     Raises:
-        Unavailable: no server has answered that far.
+        BadInput: its subject is not a register. Damaged: its record cannot be trusted.
+    """
+    register = parse_register(stored.subject)
+    if register.kind == "p.anchor":
+        anchor, record = decode_anchor(stored.payload)
+        return Opened(stored, register, record, anchor)
+    return Opened(stored, register, decode(stored.payload))
+
+
+async def newest(bus: Bus, stream: str, subjects: Sequence[str]) -> dict[str, Stored]:
+    """The last message of each subject that has one, at least as of this call.
+
+    A write that was decided on a stale answer is fenced.  A refusal writes nothing, so only a current answer may refuse.
+
+    Raises:
+        Unavailable: no server has answered as of this call.
     """
     last = (await bus.stream_state(stream)).last_sequence
     for _ in range(STALE_ATTEMPTS_MAX):

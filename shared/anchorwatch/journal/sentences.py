@@ -1,7 +1,8 @@
-"""What a journal record says, in a sentence, and why it was written. Pure: from the record alone."""
+"""What a journal record says and why it was written, each in one line. Pure: from the record alone."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,78 +16,88 @@ TEXT_CHARS_MAX = 300
 
 
 def clip(text: object, chars_max: int = TEXT_CHARS_MAX) -> str:
-    """``text`` on one line, at most so long."""
+    """``text`` on one line of at most ``chars_max`` characters."""
     line = " ".join(str(text).split())
     return line if len(line) <= chars_max else line[: chars_max - 1] + "…"
+
+
+def brief(data: object) -> str:
+    """JSON data on one line: the fields of an object, or the value."""
+    if isinstance(data, Mapping):
+        return clip(", ".join(f"{name}={_value(value)}" for name, value in data.items()))
+    return clip(_value(data))
+
+
+def _value(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=repr)
 
 
 def of_anchor(anchor: Anchor, record: Record) -> tuple[str, str]:
     """(what, why) of a change of the anchor.
 
     Raises:
-        one of `ODD`: a field is missing, or of another type than it must be.
+        one of `ODD`: a field is missing or has the wrong type.
     """
     why = clip(record.body.get("reason", ""))
     match record.kind:
         case Kind.CREATED:
-            what = f"the session was made for agent {anchor.agent}"
+            what = f"session created (agent {anchor.agent})"
         case Kind.ACQUIRED:
-            what = f"turn {anchor.run_id} began"
-            why = why or _woken(anchor)
+            what = f"turn {anchor.run_id} started"
+            why = why or _trigger(anchor)
         case Kind.TAKEN_OVER:
-            what = f"turn {anchor.run_id} goes on under another planner"
+            what = f"turn {anchor.run_id} taken over"
         case Kind.TURN_ENDED:
             what = f"turn {anchor.last_run_id} ended: {anchor.last_run_outcome}"
             why = _with_models(why, record.body.get("step", {}))
         case Kind.CANCELLED:
-            what = f"turn {anchor.last_run_id} was cancelled"
+            what = f"turn {anchor.last_run_id} cancelled"
         case Kind.PAUSED | Kind.RESUMED | Kind.DELETED | Kind.QUARANTINED | Kind.REPAIRED:
-            what = f"the session was {record.kind}"
+            what = f"session {record.kind}"
         case (
             Kind.DIRECTIVES | Kind.STEERED | Kind.WAKES_CLEARED | Kind.RESET | Kind.RESET_UNDONE
             | Kind.INPUTS_REFUSED
         ):  # fmt: skip
-            what = _changed(record)
+            what = _order(record)
         case _:
-            what = f"the anchor changed: {clip(record.kind)}"
+            what = f"anchor changed: {clip(record.kind)}"
     return what, why
 
 
-def _woken(anchor: Anchor) -> str:
-    """What woke a turn whose record does not say it in words: it holds the message alone, which need not have a line."""
+def _trigger(anchor: Anchor) -> str:
+    """The trigger of a turn that took no input: its record names only the message that the planner held."""
     woken_by = anchor.turn.woken_by if anchor.turn else 0
-    return f"woken by the message at journal sequence {woken_by}" if woken_by else "a sweep found it due"
+    return f"trigger: journal record {woken_by}" if woken_by else "trigger: periodic sweep"
 
 
-def _changed(record: Record) -> str:
-    """What a person's order, or what its limits refuse, did to the session."""
+def _order(record: Record) -> str:
     body = record.body
     match record.kind:
         case Kind.DIRECTIVES:
-            return f"the {clip(body.get('which', 'objectives and constraints'))} were changed"
+            return f"{clip(body.get('which', 'objectives and constraints'))} changed"
         case Kind.STEERED:
-            return f"a person said to the turn: {clip(body['text'])}"
+            return f"message to the running turn: {clip(body['text'])}"
         case Kind.INPUTS_REFUSED:
-            return f"{_count(body['refused']['count'])} that waited were refused"
+            return f"{_queued(body['refused']['count'])} refused"
         case Kind.WAKES_CLEARED:
-            return f"{_inputs(body)} that waited will not run"
+            return f"{_queued(body['superseded']['count'])} discarded"
         case Kind.RESET:
-            archived = body["archived"]["turns"]
-            return f"the conversation was reset: {archived} turn{'s' * (archived != 1)} archived, {_inputs(body)} disposed of"
+            queued = _queued(body["superseded"]["count"])
+            return f"conversation reset: {_count(body['archived']['turns'], 'turn')} archived, {queued} discarded"
         case _:
-            return f"{body['turns']} turns that a reset archived were brought back"
+            return f"reset undone: {_count(body['turns'], 'archived turn')} restored"
 
 
-def _inputs(body: Mapping[str, Any]) -> str:
-    return _count(body["superseded"]["count"])
+def _queued(count: int) -> str:
+    return _count(count, "queued input")
 
 
-def _count(count: int) -> str:
-    return f"{count} input{'s' * (count != 1)}"
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def of_record(record: Record, register: Register) -> tuple[str, str] | None:
-    """(what, why) of any other record; None where it holds nothing that a person would read (a snapshot, a wake of planners).
+    """(what, why) of any other record; None for a record that is for programs only (a snapshot, a planner wake-up).
 
     Raises:
         one of `ODD`: as `of_anchor`.
@@ -96,101 +107,107 @@ def of_record(record: Record, register: Register) -> tuple[str, str] | None:
         case Kind.SNAPSHOT | Kind.CONTROL | Kind.BLOCK | Kind.SWITCH | Kind.PACE | Kind.SCHEDULE:
             return None
         case Kind.INPUT:
-            input_id = register.path[1]
-            return _input(body), clip(body.get("text", "")) if body["kind"] == "trigger" else _due(
-                body, input_id
-            )
+            return _input(body), _why_input(body, register.path[1])
         case Kind.COMMAND:
             head = body.get("head", {})
-            return f"{_called(body['tool'], body['args'])} was decided", _with_models(
-                clip(head.get("text", "")), head
-            )
+            call = clip(f"{body['tool']}({brief(body['args'])})")
+            return f"step {body['step']}: {call}", _with_models(clip(head.get("text", "")), head)
         case Kind.COMPACTION:
             return _compacted(body), clip(body.get("because", ""))
         case Kind.STEP:
             step = body["step"]
-            what = f"step {step['n']} asked for no call that could be run"
-            return what, _with_models(clip(step.get("text", "")), step)
+            return _no_call(step), _with_models(clip(step.get("text", "")), step)
         case _:
-            return _told(record, register)
+            return _effect(record, register)
 
 
 def _with_models(why: str, head: Mapping[str, Any]) -> str:
-    """Why a step was decided so, and by which model where the first one of the list did not answer."""
+    """The reason of a step, and the model that answered if it was not the first one of the agent."""
     context = head.get("context", {})
     if not context.get("in_vain"):
         return why
     failed = ", ".join(f"{name} ({code})" for name, code in context["in_vain"])
-    by = f"decided by {context.get('model', 'another model')}, since {failed} did not answer"
+    by = f"model {context.get('model', 'unknown')}, after {failed} failed"
     return clip("; ".join(part for part in (why, by) if part))
+
+
+def _no_call(step: Mapping[str, Any]) -> str:
+    rejected = step.get("rejected", ())
+    if not rejected:
+        return f"step {step['n']}: no call"
+    _, tool, _, _, problem = rejected[0]
+    more = f", {len(rejected) - 1} more" if len(rejected) > 1 else ""
+    return clip(f"step {step['n']}: no valid call ({tool}: {problem}{more})")
 
 
 def _compacted(body: Mapping[str, Any]) -> str:
     summary, (before, after) = body["summary"], body["tokens"]
-    author = "the model" if summary["source"] == "model" else "the records"
-    return f"a summary by {author} stands for the runs up to {summary['through_run']}: {before} tokens became {after}"
+    author = "the model" if summary["source"] == "model" else "rules"
+    return (
+        f"conversation up to run {summary['through_run']} summarized by {author}: {before} -> {after} tokens"
+    )
 
 
-def _told(record: Record, register: Register) -> tuple[str, str]:
-    """(what, why) of what executors, approvers and the notifier write."""
+def _effect(record: Record, register: Register) -> tuple[str, str]:
+    """(what, why) of a record of executors, approvers or the notifier."""
     body = record.body
     match record.kind:
         case Kind.CLAIM:
-            return f"{body['owner'][0]} took up the call (attempt {body['attempt']})", ""
+            return f"{body['owner'][0]} started the call (attempt {body['attempt']})", ""
         case Kind.RELEASE:
-            return f"{body['owner'][0]} gave the call back", clip(body["reason"])
+            return f"{body['owner'][0]} released the call", clip(body["reason"])
         case Kind.OUTCOME:
-            why = ": ".join(
-                str(part) for part in (body.get("rule") or body.get("error"), body["text"]) if part
-            )
-            return f"{body['tool']} {body['state']}", clip(why)
+            parts = (body.get("rule") or body.get("error"), body["text"])
+            return f"{body['tool']}: {_outcome(body)}", clip(": ".join(str(part) for part in parts if part))
         case Kind.GATE_ASKED:
-            return "the call waits for a person", clip(body["rule"])
+            return "approval requested", clip(body["rule"])
         case Kind.GATE_DECIDED:
-            return f"a person {'approved' if body['approved'] else 'rejected'} the call", ""
+            return f"call {'approved' if body['approved'] else 'rejected'}", ""
         case Kind.LATE:
-            return "a result came after the call had its outcome", clip(body.get("text", ""))
+            return "late result, recorded as evidence only", clip(body.get("text", ""))
         case Kind.ARTIFACT:
-            return f"{clip(body.get('name', register.path[1]))} was kept", clip(body.get("media_type", ""))
+            return f"artifact {clip(body.get('name', register.path[1]))} stored", clip(
+                body.get("media_type", "")
+            )
         case Kind.DELIVERY_CLAIMED:
-            return f"a notification goes to {clip(body['channel'])}", clip(body["title"])
+            return f"notification to {clip(body['channel'])}: sending", clip(body["title"])
         case Kind.DELIVERY:
             why = ": ".join(part for part in (body["error"], body["title"]) if part)
-            return f"a notification to {clip(body['channel'])}: {clip(body['state'])}", clip(why)
+            return f"notification to {clip(body['channel'])}: {clip(body['state'])}", clip(why)
         case _:
             return clip(record.kind), ""
+
+
+def _outcome(body: Mapping[str, Any]) -> str:
+    verdict = (body.get("resolution") or {}).get("verdict")
+    return f"{body['state']} as {verdict}" if verdict else str(body["state"])
 
 
 def _input(body: Mapping[str, Any]) -> str:
     priority = f"P{body['priority']}"
     match body["kind"]:
         case "message":
-            return f"a person said ({priority}): {clip(body.get('text', ''))}"
+            return f"message ({priority}): {clip(body.get('text', ''))}"
         case "trigger":
-            return "a person asked for a turn"
+            return "turn requested"
         case "canary":
-            return "a canary turn is to run behind the reset"
+            return "canary turn queued after the reset"
         case "resolution":
             return clip(body.get("text", ""))
         case "tick" if body.get("source") == SCHEDULE_SOURCE:
-            return f"the schedule {body['type']} was due: {clip(body['text'])}"
+            return f"schedule {body['type']}: {clip(body['text'])}"
         case "tick":
-            return (
-                "an input that waited fell due" if body.get("type") == "tick" else "the time for a check came"
-            )
+            return "debounce window ended" if body.get("type") == "tick" else "scheduled check"
         case _:
             name = ".".join(part for part in (body.get("source"), body.get("type")) if part)
-            return f"event {clip(name)} was accepted ({priority})"
+            return f"event {clip(name)} ({priority})"
 
 
-def _due(body: Mapping[str, Any], input_id: str) -> str:
-    """Which input a tick was made for: its id names the record; or why no turn is to take it."""
+def _why_input(body: Mapping[str, Any], input_id: str) -> str:
+    """The reason of a request, the input of a debounce window, or why no turn will take the input."""
     if "settled" in body:
         return f"{body['settled']}: {clip(body.get('why', ''))}"
+    if body["kind"] == "trigger":
+        return clip(body.get("text", ""))
     sequence = waited_for(input_id) if body["kind"] == "tick" else None
-    return f"the one at seq {sequence}" if sequence is not None else ""
-
-
-def _called(tool: str, args: Mapping[str, Any]) -> str:
-    given = ", ".join(f"{name}={value!r}" for name, value in args.items())
-    return clip(f"{tool}({given})")
+    return f"input at seq {sequence}" if sequence is not None else ""

@@ -1,10 +1,11 @@
-"""What happened, in sentences: one entry for each journal record that a person can read.
+"""The timeline: what happened, why, and on which facts. One entry for each record that a person can read.
 
-Pure: from the record alone, so that whoever reads the journal (memory's projection, a live stream) tells the same.
+Pure: from the record (and the anchor before it) alone, so memory's projection and a live stream agree.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,18 +15,31 @@ from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import AnchorWatchError, BadInput
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind, Record
+from anchorwatch.core.session.transitions import CONTROLS
 from anchorwatch.core.times import iso
 from anchorwatch.journal import sentences
-from anchorwatch.journal.opened import ODD, Opened, open_record
-from anchorwatch.journal.sentences import clip
+from anchorwatch.journal.reading import ODD, Opened, open_record
+from anchorwatch.journal.sentences import brief, clip
 from anchorwatch.topology.subjects import Register, parse_register
 
 DAMAGED = "damaged"
+FACTS_MAX = 32
+"""Facts in one entry."""
+FACT_CHARS_MAX = 80
+CHANGES = ("agent", "status", "objectives", "constraints", "next_check_at")
+"""The fields of the anchor whose change by an order an entry shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a timeline. ``kind`` is the record's, or ``damaged``; ``ids`` names what it is about."""
+    """One line of a timeline. ``kind`` is the record's, or ``damaged``.
+
+    ``ids`` names what it is about. ``details`` is the evidence, bounded:
+
+    - ``facts``: what a decision was made on, by name; None is unknown. ``facts_omitted``: the number beyond `FACTS_MAX`.
+    - ``data``: an event's data in one line.
+    - ``changes``: what an order changed, ``{field: {"from", "to"}}``; without ``from`` the value before is unknown.
+    """
 
     sequence: int
     at_ms: int
@@ -36,9 +50,10 @@ class Entry:
     why: str = ""
     who: str = ""
     ids: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as programs get it."""
+        """The entry for programs."""
         return {
             "sequence": self.sequence,
             "at": iso(self.at_ms),
@@ -48,37 +63,41 @@ class Entry:
             "why": self.why,
             "who": self.who,
             **self.ids,
+            **self.details,
         }
 
 
 def narrate(stored: Stored) -> Entry | None:
-    """The entry of a journal message; None where it holds nothing that a person would read (a snapshot, a wake of planners).
+    """The entry of a journal message; None for a record that is for programs only (a snapshot, a planner wake-up).
 
-    It never raises: a record that cannot be trusted is told as damaged.
+    It never raises: the entry of a record that cannot be trusted says so.
     """
     try:
-        return tell(open_record(stored))
+        return entry_of(open_record(stored))
     except AnchorWatchError as error:
         return damaged(stored, error.message)
     except ODD as error:
         return damaged(stored, f"a field is missing or odd: {error!r}")
 
 
-def tell(opened: Opened) -> Entry | None:
-    """As `narrate`, of a record that was read already.
+def entry_of(opened: Opened, before: Mapping[str, Any] | None = None) -> Entry | None:
+    """As `narrate`, of an opened record. ``before``: the anchor before it as JSON, if the caller knows it.
 
     Raises:
-        one of `ODD`: a field is missing, or of another type than it must be.
+        one of `ODD`: a field is missing or has the wrong type.
     """
     stored, register, record, anchor = opened.stored, opened.register, opened.record, opened.anchor
     if anchor is not None:
-        said, ids = sentences.of_anchor(anchor, record), _ids_of_anchor(anchor)
+        texts, ids = sentences.of_anchor(anchor, record), _ids_of_anchor(anchor)
     elif (found := sentences.of_record(record, register)) is not None:
-        said, ids = found, _ids(record, register)
+        texts, ids = found, _ids(record, register)
     else:
         return None
     who, ref = str(record.body.get("by") or record.writer), register.ref
-    return Entry(stored.sequence, record.at_ms, ref.workspace, ref.session, record.kind, *said, who, ids)
+    details = _details(record, anchor, before)
+    return Entry(
+        stored.sequence, record.at_ms, ref.workspace, ref.session, record.kind, *texts, who, ids, details
+    )
 
 
 def damaged(stored: Stored, why: str) -> Entry:
@@ -87,10 +106,54 @@ def damaged(stored: Stored, why: str) -> Entry:
         ref = parse_register(stored.subject).ref
     except BadInput:
         ref = SessionRef("", "")
-    what = f"the record at {stored.sequence} cannot be trusted"
-    # An error may quote what stood in the record, and that need not be text.
+    what = f"record {stored.sequence} is damaged"
+    # An error may quote the record, and its bytes need not be valid text.
     why = clip(why.encode(errors="replace").decode())
     return Entry(stored.sequence, stored.time_ms, ref.workspace, ref.session, DAMAGED, what, why)
+
+
+def _details(record: Record, anchor: Anchor | None, before: Mapping[str, Any] | None) -> dict[str, Any]:
+    body = record.body
+    if record.kind == Kind.INPUT:
+        return {"data": brief(body["data"])} if body.get("data") is not None else {}
+    if anchor is not None and record.kind in CONTROLS and record.kind != Kind.CREATED:
+        return _changes(anchor, record, before)
+    head = body.get("head" if record.kind == Kind.COMMAND else "step")
+    seen = head.get("observation") if isinstance(head, Mapping) else None
+    return _facts(seen["facts"]) if isinstance(seen, Mapping) and seen.get("facts") else {}
+
+
+def _facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    shown = {str(name): _fact(value) for name, value in list(facts.items())[:FACTS_MAX]}
+    omitted = len(facts) - len(shown)
+    return {"facts": shown, **({"facts_omitted": omitted} if omitted else {})}
+
+
+def _fact(value: object) -> object:
+    plain = (
+        value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value))
+    )
+    return value if plain else clip(value, FACT_CHARS_MAX)
+
+
+def _changes(anchor: Anchor, record: Record, before: Mapping[str, Any] | None) -> dict[str, Any]:
+    after = anchor.to_json()
+    if before is not None:
+        changed = [name for name in CHANGES if before.get(name) != after[name]]
+        changes = {
+            name: {"from": _bounded(before.get(name)), "to": _bounded(after[name])} for name in changed
+        }
+    else:
+        # A change of directives names its field. Every other change needs the anchor before it.
+        changed = [name for name in CHANGES if name == record.body.get("which")]
+        changes = {name: {"to": _bounded(after[name])} for name in changed}
+    return {"changes": changes} if changes else {}
+
+
+def _bounded(value: object) -> object:
+    if isinstance(value, list):
+        return [clip(each) for each in value]
+    return clip(value) if isinstance(value, str) else value
 
 
 def _ids_of_anchor(anchor: Anchor) -> dict[str, Any]:

@@ -95,10 +95,18 @@ TIMELINE = [
     {
         "sequence": 8,
         "at": AT,
-        "what": "fire is unknown",
+        "what": "step 1: fire()",
         "call": "fleet/3.1.1",
-        "why": "",
+        "why": "no worker runs",
         "in_prompt": "skipped",
+        "facts": {"tasks_queued": 5, "fleet_limit": 10, "workers_alive": None},
+    },
+    {"sequence": 7, "at": AT, "what": "event fleet.instance.dead (P0)", "data": 'instance="i-3"'},
+    {
+        "sequence": 6,
+        "at": AT,
+        "what": "session resumed",
+        "changes": {"status": {"from": "paused", "to": "idle"}, "next_check_at": {"from": None, "to": AT}},
     },
 ]
 CHANGE = {"sequence": 3, "kind": "acquired", "at": AT, "by": "planner-1", "reason": "a tick",

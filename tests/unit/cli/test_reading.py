@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 
 import pytest
 
@@ -28,7 +29,7 @@ def test_lists_follow_their_pages_up_to_the_limit(run: Run, remote: Gateway) -> 
 
 def test_the_end_of_a_growing_list_is_shown_newest_last(run: Run, remote: Gateway) -> None:
     newest = [{"sequence": 9, "at": "2026-03-17T18:56:43+00:00", "what": "turn 2 ended: success", "why": "done"},
-              {"sequence": 8, "at": "2026-03-17T18:56:42+00:00", "what": "turn 2 began", "why": ""}]  # fmt: skip
+              {"sequence": 8, "at": "2026-03-17T18:56:42+00:00", "what": "turn 2 started", "why": ""}]  # fmt: skip
     remote.answer("GET /api/sessions/fleet/timeline", page(*newest, following="more"))
     ran = run("timeline", "fleet", "--limit", "2", "--turn", "2")
     assert ran.code == 0
@@ -38,19 +39,107 @@ def test_the_end_of_a_growing_list_is_shown_newest_last(run: Run, remote: Gatewa
     assert remote.asked[0].query == {"order": "desc", "limit": "2", "turn": "2"}
 
 
-def test_times_are_local_and_whole_seconds(
+@pytest.fixture
+def tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The local time zone is UTC+9."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("tokyo")
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ((), "2026-03-18 03:56:43 "),
+        (("--utc",), "2026-03-17 18:56:43Z "),
+        (("--iso",), "2026-03-18T03:56:43+09:00 "),
+        (("--utc", "--iso"), "2026-03-17T18:56:43Z "),
+    ],
+)
+@pytest.mark.parametrize("verb", ["timeline", "wakes"])
+def test_times_are_short_and_local_by_default(
+    run: Run, remote: Gateway, verb: str, options: tuple[str, ...], shown: str
+) -> None:
+    at = "2026-03-17T18:56:43.163Z"
+    remote.answer(
+        f"GET /api/sessions/fleet/{verb}",
+        page({"sequence": 1, "at": at, "accepted_at": at, "kind": "event", "what": "x"}),
+    )
+    remote.answer("GET /api/schedules", page())
+    assert run(verb, "fleet", *options).out.splitlines()[1].startswith(shown)
+
+
+@pytest.mark.usefixtures("tokyo")
+def test_time_of_today_has_no_date(run: Run, remote: Gateway) -> None:
+    now = datetime.now(UTC)
+    remote.answer(
+        "GET /api/sessions/fleet/timeline", page({"sequence": 1, "at": now.isoformat(), "what": "x"})
+    )
+    line = run("timeline", "fleet", "--utc").out.splitlines()[1]
+    # At midnight the row may be of yesterday.
+    assert line.startswith(now.strftime("%H:%M:%SZ ")) or datetime.now(UTC).date() != now.date()
+
+
+def test_timeline_shows_facts_data_and_changes(run: Run, remote: Gateway) -> None:
+    at = "2026-03-17T18:56:43+00:00"
+    rows = [
+        {"sequence": 7, "at": at, "what": "session paused", "why": "it rains",
+         "changes": {"status": {"from": "idle", "to": "paused"}, "objectives": {"to": ["a"]}}},
+        {"sequence": 6, "at": at, "what": "step 1: launch(count=2)", "why": "5 tasks, no worker", "call": "fleet/1.1.1",
+         "facts": {"tasks_queued": 5, "workers_alive": None, "zone": "eu"}, "facts_omitted": 2},
+        {"sequence": 5, "at": at, "what": "event fleet.a (P0)", "data": 'instance="i-3"'},
+    ]  # fmt: skip
+    remote.answer("GET /api/sessions/fleet/timeline", page(*rows))
+    lines = run("timeline", "fleet", "--utc").out.splitlines()
+    assert lines == [
+        "at                    seq  who  what",
+        "2026-03-17 18:56:43Z  5    -    event fleet.a (P0)",
+        '    data: instance="i-3"',
+        "2026-03-17 18:56:43Z  6    -    step 1: launch(count=2) [fleet/1.1.1] - 5 tasks, no worker",
+        '    facts: tasks_queued=5, workers_alive=unknown, zone="eu", 2 more',
+        "2026-03-17 18:56:43Z  7    -    session paused - it rains",
+        '    status: "idle" -> "paused"',
+        '    objectives: unknown -> ["a"]',
+    ]
+
+
+def test_timeline_wraps_at_the_width_of_the_terminal(
     run: Run, remote: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TZ", "Asia/Tokyo")
-    time.tzset()
-    remote.answer(
-        "GET /api/sessions/fleet/timeline",
-        page({"sequence": 1, "at": "2026-03-17T18:56:43.163Z", "what": "x"}),
-    )
+    row = {"sequence": 6, "at": "2026-03-17T18:56:43Z", "what": "step 1: launch(count=2)", "why": "word " * 100,
+           "facts": {f"fact_{n}": n for n in range(30)}}  # fmt: skip
+    remote.answer("GET /api/sessions/fleet/timeline", page(row))
+    monkeypatch.setattr("anchorwatch.cli.render.terminal_width", lambda: 72)
     ran = run("timeline", "fleet")
-    monkeypatch.undo()
-    time.tzset()
-    assert "2026-03-18 03:56:43+09:00" in ran.out
+    assert max(map(len, ran.out.splitlines())) <= 72
+    assert (ran.out.count("word"), ran.out.count("fact_"), ran.err) == (100, 30, "")
+
+
+def test_table_that_is_cut_to_the_terminal_says_so(
+    run: Run, remote: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote.answer("GET /api/sessions", page({"name": "fleet", "agent": "keeper", "status": "idle"}))
+    monkeypatch.setattr("anchorwatch.cli.render.terminal_width", lambda: 30)
+    ran = run("sessions")
+    assert max(map(len, ran.out.splitlines())) <= 30
+    assert "--json prints them in full" in ran.err
+
+
+def test_output_to_a_program_is_not_wrapped(run: Run, remote: Gateway) -> None:
+    row = {"sequence": 6, "at": "2026-03-17T18:56:43Z", "what": "x", "why": "word " * 100}
+    remote.answer("GET /api/sessions/fleet/timeline", page(row))
+    ran = run("timeline", "fleet")
+    assert (len(ran.out.splitlines()), ran.err) == (2, "")
+
+
+def test_long_value_of_a_list_is_shortened_and_says_so(run: Run, remote: Gateway) -> None:
+    remote.answer("GET /api/sessions", page({"name": "fleet", "agent": "k" * 500, "status": "idle"}))
+    ran = run("sessions")
+    assert "k" * 199 + "…" in ran.out
+    assert "--json prints them in full" in ran.err
 
 
 def test_the_workspace_setting_is_sent(run: Run, remote: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +184,7 @@ def test_tail_continues_after_the_last_record(
     run: Run, remote: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("anchorwatch.cli.api.RETRY_S_MAX", 0.3)
-    record = '{"sequence": %d, "at": "2026-03-17T18:56:43+00:00", "what": "turn %d began"}'
+    record = '{"sequence": %d, "at": "2026-03-17T18:56:43+00:00", "what": "turn %d started"}'
     remote.streams["/api/sessions/fleet/stream"] = [
         f": hello\n\nid: 7\nevent: record\ndata: {record % (7, 1)}\n\nevent: ping\ndata: {{}}\n\n",
         f"id: 8\nevent: record\ndata: {record % (8, 2)}\n\n",
@@ -130,9 +219,9 @@ def test_the_author_is_shown_without_its_incarnation(run: Run, remote: Gateway) 
     row = {
         "sequence": 1,
         "at": "2026-03-17T18:56:43Z",
-        "what": "turn 1 began",
+        "what": "turn 1 started",
         "who": f"planner-1:{'0a' * 16}",
     }
     remote.answer("GET /api/sessions/fleet/timeline", page(row))
-    assert "  planner-1  turn 1 began" in run("timeline", "fleet").out
+    assert "  planner-1  turn 1 started" in run("timeline", "fleet").out
     assert json.loads(run("timeline", "fleet", "--json").out)[0]["who"] == row["who"]

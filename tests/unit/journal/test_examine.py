@@ -16,7 +16,7 @@ from anchorwatch.core.records import FORMAT, Kind, Record
 from anchorwatch.journal.integrity.examine import Examiner
 from anchorwatch.journal.integrity.findings import Finding
 from anchorwatch.journal.integrity.report import examine
-from anchorwatch.journal.opened import open_record
+from anchorwatch.journal.reading import open_record
 
 from tests.support.kept_journal import read_kept
 

@@ -83,7 +83,7 @@ def test_who_answered_and_who_did_not_is_shown_with_the_step(projected: Projecte
     assert step["answered_by"] == "small"
     assert step["in_vain"] == [{"model": "openai", "code": "model_unavailable"}]
     ended = projected.list("timeline")[-1]
-    assert "decided by small, since openai (model_unavailable) did not answer" in ended["why"]
+    assert "model small, after openai (model_unavailable) failed" in ended["why"]
 
 
 def marks(projected: Projected) -> list[str]:

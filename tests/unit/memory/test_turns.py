@@ -182,12 +182,12 @@ def test_the_timeline_has_a_sentence_for_each_record_of_the_turn(projected: Proj
     book.end(FLEET, "failed")
     told = [(entry["what"], entry["why"], entry["who"]) for entry in projected.list("timeline")]
     assert told == [
-        ("the session was made for agent keeper@1", "", "test"),
-        ("a person said (P0): look", "", "test"),
-        ("turn 1 began", "woken by what a person said (seq 2)", WRITER),
-        ("set(n=1) was decided", "to be sure", WRITER),
-        ("set refused", "grant: no grant", "executor-1:e"),
-        ("report.md was kept", "text/plain", "test"),
+        ("session created (agent keeper@1)", "", "test"),
+        ("message (P0): look", "", "test"),
+        ("turn 1 started", "trigger: message (seq 2)", WRITER),
+        ("step 1: set(n=1)", "to be sure", WRITER),
+        ("set: refused", "grant: no grant", "executor-1:e"),
+        ("artifact report.md stored", "text/plain", "test"),
         ("turn 1 ended: failed", "because", WRITER),
     ]
     assert [entry["kind"] for entry in projected.list("timeline", turn="turn_a")] == [
@@ -218,7 +218,7 @@ def test_a_notification_is_claimed_and_sent(projected: Projected, book: Book) ->
         claimed["sequence"],
     )
     assert [entry["what"] for entry in projected.list("timeline")][1:] == [
-        "a notification goes to ops",
-        "a notification goes to ops",
-        "a notification to ops: unknown",
+        "notification to ops: sending",
+        "notification to ops: sending",
+        "notification to ops: unknown",
     ]

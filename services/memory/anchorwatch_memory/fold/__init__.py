@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from anchorwatch.bus.port import Stored
 from anchorwatch.core.errors import AnchorWatchError, BadInput
-from anchorwatch.journal.opened import ODD, Opened, open_record
-from anchorwatch.journal.timeline import Entry, damaged, tell
+from anchorwatch.journal.reading import ODD, Opened, open_record
+from anchorwatch.journal.timeline import Entry, damaged, entry_of
 from anchorwatch.topology.subjects import FILLER, parse_register
 
 from anchorwatch_memory.fold import effects, inputs, kept, planner
@@ -38,7 +38,7 @@ def fold(db: sqlite3.Connection, stored: Stored) -> bool:
     whole = True
     try:
         opened = open_record(stored)
-        entry = _enter(db, opened, tell(opened))
+        entry = _enter(db, opened, entry_of(opened, planner.anchor_before(db, opened)))
     except AnchorWatchError as error:
         entry = _refuse(db, stored, error.message)
     except _ODD as error:
@@ -110,4 +110,5 @@ def _write_entry(db: sqlite3.Connection, entry: Entry) -> None:
         run_id=entry.ids.get("run_id"),
         turn_id=entry.ids.get("turn_id"),
         ids=as_json(entry.ids),
+        details=as_json(entry.details),
     )

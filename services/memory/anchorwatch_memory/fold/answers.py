@@ -8,7 +8,7 @@ from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.effect.state import Outcome
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session.ledger import OVER
-from anchorwatch.journal.opened import Opened
+from anchorwatch.journal.reading import Opened
 
 from anchorwatch_memory.rows import insert
 

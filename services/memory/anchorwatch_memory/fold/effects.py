@@ -15,7 +15,7 @@ from anchorwatch.core.effect.state import (
 from anchorwatch.core.errors import Damaged
 from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.journal.effect_mapping import read_effect
-from anchorwatch.journal.opened import Opened
+from anchorwatch.journal.reading import Opened
 
 from anchorwatch_memory.fold import answers, items, memories
 from anchorwatch_memory.rows import as_json, insert

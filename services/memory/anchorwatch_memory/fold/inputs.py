@@ -10,7 +10,7 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session.state import Input
 from anchorwatch.core.session.wakes import dispositions
 from anchorwatch.journal.mapping import read_input
-from anchorwatch.journal.opened import Opened
+from anchorwatch.journal.reading import Opened
 
 from anchorwatch_memory.fold import items
 from anchorwatch_memory.rows import insert

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anchorwatch.core.session.events import StepHead
-from anchorwatch.journal.opened import Opened
+from anchorwatch.journal.reading import Opened
 
 from anchorwatch_memory.rows import as_json, insert
 

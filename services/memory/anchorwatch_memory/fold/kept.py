@@ -6,7 +6,7 @@ import sqlite3
 
 from anchorwatch.journal.artifacts import Kept
 from anchorwatch.journal.deliveries import read_delivery
-from anchorwatch.journal.opened import Opened
+from anchorwatch.journal.reading import Opened
 
 from anchorwatch_memory.rows import as_json, insert
 

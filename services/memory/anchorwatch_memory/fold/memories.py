@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from anchorwatch.core.effect.state import Outcome
-from anchorwatch.journal.opened import Opened
+from anchorwatch.journal.reading import Opened
 
 from anchorwatch_memory.rows import insert
 

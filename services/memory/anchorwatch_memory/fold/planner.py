@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import Damaged
@@ -14,7 +16,7 @@ from anchorwatch.core.session.events import StepHead
 from anchorwatch.core.session.transitions import CONTROLS, ENDS_TURN
 from anchorwatch.core.times import iso
 from anchorwatch.journal.mapping import read_command, read_head
-from anchorwatch.journal.opened import Opened
+from anchorwatch.journal.reading import Opened
 
 from anchorwatch_memory.fold import answers, inputs, items, spending
 from anchorwatch_memory.fold.effects import decided
@@ -36,6 +38,18 @@ def follows(db: sqlite3.Connection, opened: Opened) -> bool:
     ).fetchone()
     _link(db, ref, opened.stored.sequence, record.digest)
     return row == (UNREADABLE,) or (row[0] if row else "") == record.previous
+
+
+def anchor_before(db: sqlite3.Connection, opened: Opened) -> Mapping[str, Any] | None:
+    """The anchor before an order, as JSON; None for other records, and where no anchor is known."""
+    if opened.record.kind not in CONTROLS:
+        return None
+    ref = opened.register.ref
+    row = db.execute(
+        "SELECT anchor FROM sessions WHERE workspace = ? AND session = ?", (ref.workspace, ref.session)
+    ).fetchone()
+    before: Mapping[str, Any] | None = json.loads(row[0]) if row else None
+    return before
 
 
 def break_chain(db: sqlite3.Connection, ref: SessionRef, sequence: int) -> None:

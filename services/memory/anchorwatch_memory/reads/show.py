@@ -242,6 +242,7 @@ def entry(row: Row) -> dict[str, Any]:
         "why": row["why"],
         "who": row["who"],
         **json.loads(row["ids"]),
+        **json.loads(row["details"]),
         "run_id": row["run_id"],
         "turn_id": row["turn_id"],
     }

@@ -1,4 +1,4 @@
-"""What woke a turn, in words for people: what it is, and at which line of the timeline it stands."""
+"""The trigger of a turn, in words: what it is, and its line in the timeline."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ NAME_CHARS_MAX = 80
 
 
 def woken(inputs: Sequence[Input], in_hand: int) -> str:
-    """Such as ``woken by the event fleet.instance.dead (seq 17) and 2 more``; empty: nothing waited.
+    """Such as ``trigger: event fleet.instance.dead (seq 17), 2 more``; empty without inputs.
 
-    ``in_hand``: sequence of the message that the planner holds. It may be no input, as an order is none; then the most urgent
-    input counts. Of a tick that was made for an input that waited, that input does.
+    ``in_hand``: sequence of the message that the planner holds. If that is not an input (an order, say), the most
+    urgent input is named; for a tick that ended a debounce window, the input that the window was for.
     """
     if not inputs:
         return ""
     by_sequence = {each.sequence: each for each in inputs}
     found = by_sequence.get(in_hand) or min(inputs, key=lambda each: (each.priority, each.sequence))
     found = by_sequence.get(waited_for(found.input_id) or 0, found)
-    more = f" and {len(inputs) - 1} more" if len(inputs) > 1 else ""
-    return f"woken by {_named(found)} (seq {found.sequence}){more}"
+    more = f", {len(inputs) - 1} more" if len(inputs) > 1 else ""
+    return f"trigger: {_named(found)} (seq {found.sequence}){more}"
 
 
 def waited_for(input_id: str) -> int | None:
-    """The sequence of the input that waited, and for which the tick of this id was made; None: it is no such tick's."""
+    """The sequence of the input whose debounce window the tick of this id ended; None for every other id."""
     what, _, sequence = input_id.partition("-")
     return int(sequence) if what == "tick" and sequence.isdecimal() else None
 
@@ -34,19 +34,19 @@ def waited_for(input_id: str) -> int | None:
 def _named(wake: Input) -> str:
     match wake.kind:
         case "event":
-            return f"the event {_clip('.'.join(part for part in (wake.source, wake.type) if part))}"
+            return f"event {_clip('.'.join(part for part in (wake.source, wake.type) if part))}"
         case "message":
-            return "what a person said"
+            return "message"
         case "trigger":
-            return "a person's wish for a turn"
+            return "manual"
         case "resolution":
-            return "a person's word on an effect"
+            return "resolution of an unknown outcome"
         case "canary":
-            return "the canary behind a reset"
+            return "canary after a reset"
         case "tick" if wake.source == SCHEDULE_SOURCE:
-            return f"the schedule {wake.type}"
+            return f"schedule {wake.type}"
         case "tick":
-            return "an input that waited" if wake.type == "tick" else "the time for a check"
+            return "debounce window ended" if wake.type == "tick" else "scheduled check"
 
 
 def _clip(name: str) -> str:

@@ -25,7 +25,7 @@ from anchorwatch.journal.integrity.families import Families
 from anchorwatch.journal.integrity.findings import Finding
 from anchorwatch.journal.integrity.reading import PREFIX_TOKENS, Place, place_of, read
 from anchorwatch.journal.mapping import read_session_record
-from anchorwatch.journal.opened import ODD, Opened
+from anchorwatch.journal.reading import ODD, Opened
 from anchorwatch.topology.subjects import WAKE, Register
 
 _ONCE: Final = frozenset({"in", "art", "ctl"})

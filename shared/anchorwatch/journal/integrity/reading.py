@@ -16,7 +16,7 @@ from anchorwatch.journal.deliveries import read_delivery
 from anchorwatch.journal.integrity.findings import Finding, Trouble
 from anchorwatch.journal.late import read_late
 from anchorwatch.journal.mapping import read_session_record
-from anchorwatch.journal.opened import ODD, Opened, open_record
+from anchorwatch.journal.reading import ODD, Opened, open_record
 from anchorwatch.topology.subjects import Register
 
 WHAT_CHARS_MAX: Final = 300
