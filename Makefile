@@ -50,11 +50,13 @@ long: setup ## a session of 2,000 turns in simulation, with kills and summaries 
 model: setup ## search the protocol's larger configurations (ARGS="reset", …)
 	@exec $(BIN)/python -m tests.model $(ARGS)
 
-check: setup ## lint, formatting, types, import contracts
+check: setup ## lint, formatting, types, import contracts, dependencies
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/deptry --no-ansi shared services
+	$(BIN)/deptry --no-ansi --config packs/fleet/pyproject.toml packs/fleet
 
 format: setup ## put the code in its one format
 	$(BIN)/ruff check --fix-only --quiet

@@ -23,7 +23,7 @@ from anchorwatch.journal.history import History
 from anchorwatch.mesh.credentials import CLI, SERVICES, companions
 from anchorwatch.service.connect import inbox
 from anchorwatch.testing.demo.stage import Stage
-from anchorwatch.testing.demo.watch import Follower, until
+from anchorwatch.testing.live import Follower, until
 from anchorwatch_fleet import cli, default_agent
 from anchorwatch_fleet.client import YardClient
 from anchorwatch_fleet.instances import Instance

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from anchorwatch.core.records import Kind
 from anchorwatch.journal.history import Claim, History
-from anchorwatch.testing.demo.watch import until
+from anchorwatch.testing.live import until
 from anchorwatch_fleet import cli
 from anchorwatch_fleet.client import YardClient
 from anchorwatch_fleet.yard.births import read_births

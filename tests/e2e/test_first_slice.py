@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from anchorwatch.bus.port import Bus
 from anchorwatch.core.records import Kind
-from anchorwatch.testing.demo.receiver import Receiver
-from anchorwatch.testing.demo.watch import until
+from anchorwatch.testing.live import until
+from anchorwatch.testing.receiver import Receiver
 from anchorwatch_fleet import SESSION, cli
 from anchorwatch_fleet.client import YardClient
 from anchorwatch_fleet.yard.births import Birth, read_births

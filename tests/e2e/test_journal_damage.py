@@ -16,7 +16,7 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.journal.history import History
 from anchorwatch.journal.truncation import standing_hold
 from anchorwatch.mesh.credentials import SERVICES
-from anchorwatch.testing.demo.watch import Follower, until
+from anchorwatch.testing.live import Follower, until
 from anchorwatch.topology.streams import journal_stream
 
 from tests.e2e.meshes import WORKSPACE, LiveMesh, running

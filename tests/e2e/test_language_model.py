@@ -12,7 +12,7 @@ from anchorwatch.bus.port import Bus
 from anchorwatch.core.agents import Limits
 from anchorwatch.core.errors import BadInput
 from anchorwatch.journal.history import History
-from anchorwatch.testing.demo.watch import until
+from anchorwatch.testing.live import until
 from anchorwatch_fleet import cli
 from anchorwatch_fleet.client import YardClient
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from anchorwatch.bus.port import Bus
 from anchorwatch.core.session.state import Input
-from anchorwatch.testing.demo.watch import until
+from anchorwatch.testing.live import until
 
 from tests.e2e.meshes import NO_FIRST_START, LiveMesh, Session, all_ready, running
 

@@ -72,3 +72,12 @@ def test_the_cluster_keeps_every_stream_three_times_whoever_makes_it() -> None:
     kept = re.findall(r"^  ([a-z]+): \*kept-three-times$", override, re.MULTILINE)
 
     assert sorted(kept) == sorted(entry.name for entry in entry_points(group="anchorwatch.services"))
+
+
+def test_architecture_page_draws_the_layers_of_the_contract() -> None:
+    page = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    (drawn,) = re.findall(r"in shared: (.+)", page)
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    (layers,) = [each["layers"] for each in contracts["contracts"] if each["id"] == "layers"]
+
+    assert drawn.split(" → ") == [layer.strip("()") for layer in layers]

@@ -15,11 +15,16 @@ from anchorwatch.mesh.front import Front
 from anchorwatch.mesh.lock import refuse_if_held
 from anchorwatch.mesh.start import StartOptions, supervise
 from anchorwatch.mesh.state import MeshFile, read_mesh
+from anchorwatch.packs import registry
 from anchorwatch.packs.port import Starter
 from anchorwatch.settings import Settings, load
 
 NO_STARTER = (("agent", "agents apply FILE"), ("session", "sessions create NAME --agent AGENT"))
 """What to try when no installed pack brings an agent."""
+NO_PACK = """\
+  pack     none is installed, and an agent needs one: `pip install anchorwatch-fleet` adds the example,
+           and docs/packs.md says how to write one. Restart the mesh afterwards.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,6 @@ def _ready(front: Front, data: DataDir, settings: Settings, wish: Wish) -> int:
     begun: list[Starter] = []
     if not wish.bare:
         from anchorwatch.cli.first_start import set_up
-        from anchorwatch.packs import registry
 
         try:
             begun = registry.starters()
@@ -160,7 +164,7 @@ Anchor Watch is ready.
   logs     {data.logs}
   access   {data.mesh} (tokens and passwords, for programs)
   model    {model}
-Try:
+{"" if registry.names() else NO_PACK}Try:
   {first}
   stop       {stop}"""
 

@@ -4,6 +4,7 @@
     ├── BadInput                  the input is invalid
     │   ├── TooLarge
     │   └── BadSettings
+    │       └── NotInstalled      an optional package is missing
     ├── NotFound
     ├── Conflict
     │   └── IdempotencyConflict   same key, different body
@@ -65,6 +66,15 @@ class BadSettings(BadInput):
     """A setting has an invalid value."""
 
     code = "bad_settings"
+
+
+class NotInstalled(BadSettings):
+    """An optional package is not installed. ``extra``: the extra of the distribution that brings it."""
+
+    code = "not_installed"
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} is not installed", hint=f"pip install 'anchorwatch[{extra}]'")
 
 
 class NotFound(AnchorWatchError):

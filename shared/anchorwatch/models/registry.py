@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from anchorwatch.core.agents import DEFAULT, OPENAI, RULES, AgentSpec
-from anchorwatch.core.errors import BadSettings
+from anchorwatch.core.errors import BadSettings, NotInstalled
 from anchorwatch.models import catalog
 from anchorwatch.models.endpoint import Endpoint, Patience
 from anchorwatch.models.port import Model, Situation, StepDecision
@@ -19,6 +20,8 @@ from anchorwatch.models.tokens import counter_for
 from anchorwatch.settings import Settings
 
 _KEY = re.compile(r"[\x21-\x7e]+")
+PACKAGES = ("openai", "tiktoken")
+"""Packages of the extra `models`."""
 # These refuse `max_tokens` for their newer models; every other endpoint knows it, and not always the newer name.
 _NEW_LIMIT_HOSTS = ("openai.com", "azure.com")
 
@@ -58,6 +61,7 @@ def check(settings: Settings) -> None:
 
 def _checked(settings: Settings) -> tuple[str, str, str, str, Profile]:
     """Name, URL, the URL's host, key, and the endpoint's profile."""
+    check_installed()
     name = settings.model_name.strip()
     if not name:
         raise BadSettings(
@@ -73,6 +77,17 @@ def _checked(settings: Settings) -> tuple[str, str, str, str, Profile]:
             hint="set ANCHORWATCH_MODEL_KEY to the key alone, without quotes, spaces or line breaks",
         )
     return name, url, host, key, _profile(settings)
+
+
+def check_installed() -> None:
+    """Check for the packages of the extra `models`, without importing them.
+
+    Raises:
+        NotInstalled.
+    """
+    for package in PACKAGES:
+        if find_spec(package) is None:
+            raise NotInstalled(f"the package {package}, which language models need,", "models")
 
 
 def _profile(settings: Settings) -> Profile:

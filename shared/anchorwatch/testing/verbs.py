@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from anchorwatch.cli.plugin import NOTHING, Cli, verb
+from anchorwatch.core.errors import NotInstalled
 
 Keep = Annotated[bool, typer.Option("--keep", help="Keep the data directory, and print its path.")]
 Seed = Annotated[
@@ -25,6 +27,8 @@ def add_to(app: typer.Typer) -> None:
 
 def demo(cli: Cli, *, keep: Keep = False, seed: Seed = None) -> int:
     """Run a self-checking incident on real processes. About a minute."""
+    if find_spec("anchorwatch_fleet") is None:
+        raise NotInstalled("the fleet pack, which the demo runs on,", "testing")
     from anchorwatch.testing.demo import run
 
     return run(as_json=cli.as_json, keep=keep, seed=seed)

@@ -28,7 +28,7 @@ from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.models.tokens import CL100K, Counter, counter_for
 from anchorwatch.packs import registry
 from anchorwatch.service.agents import AgentDirectory
-from anchorwatch.testing.demo.watch import Follower
+from anchorwatch.testing.live import Follower
 from anchorwatch.topology.streams import journal_stream
 
 from tests.support.in_process import Services, services_on

@@ -16,7 +16,7 @@ from anchorwatch.packs.port import Stimulus
 from anchorwatch.service.agents import subscribed
 from anchorwatch.testing.crash_test.collecting import Acknowledged
 from anchorwatch.testing.crash_test.mesh import CrashMesh
-from anchorwatch.testing.demo.watch import Follower
+from anchorwatch.testing.live import Follower
 
 WORKSPACE = "default"
 T = TypeVar("T")

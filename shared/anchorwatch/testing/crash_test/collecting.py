@@ -16,7 +16,7 @@ from anchorwatch.packs.port import HasBooks
 from anchorwatch.packs.recording import Note, read_notes
 from anchorwatch.testing.checks import Call, Evidence, at_rest
 from anchorwatch.testing.crash_test.telling import CHANNELS, Receivers
-from anchorwatch.testing.demo.watch import Follower, until
+from anchorwatch.testing.live import Follower, until
 
 REST_S_MAX = 60.0
 _ENDS: Mapping[str, Literal["returned", "failed", "raised"]] = {

@@ -20,7 +20,7 @@ from anchorwatch.service.connect import connect
 from anchorwatch.service.failpoints import INJECTED, VARIABLE
 from anchorwatch.settings import PREFIX, load
 from anchorwatch.testing.crash_test.nursery import Child, Nursery
-from anchorwatch.testing.demo.watch import until
+from anchorwatch.testing.live import until
 
 READY_S_MAX = 30.0
 API_RETRY_S = 30.0

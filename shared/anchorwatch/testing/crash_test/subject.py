@@ -8,7 +8,7 @@ from pathlib import Path
 
 from anchorwatch.cli import agent_files
 from anchorwatch.core.agents import AgentSpec
-from anchorwatch.core.errors import AnchorWatchError, BadInput, NotFound
+from anchorwatch.core.errors import AnchorWatchError, BadInput, NotFound, NotInstalled
 from anchorwatch.packs import registry
 from anchorwatch.packs.port import HasExercise, HasStarter, Pack, PackEnvironment, Stimulus
 
@@ -72,6 +72,8 @@ def _load(name: str) -> Pack:
 
 def _only_starter() -> Pack:
     found = [pack for pack in map(_load, registry.names()) if isinstance(pack, HasStarter)]
+    if not registry.names():
+        raise NotInstalled("a pack", "testing")
     if len(found) != 1:
         names = ", ".join(pack.name for pack in found) or "none"
         raise BadInput(f"name a pack: packs with an agent to start with: {names}", hint="--pack NAME")

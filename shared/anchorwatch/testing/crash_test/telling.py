@@ -13,7 +13,7 @@ from typing import Self
 
 from anchorwatch.mesh.files import write_private
 from anchorwatch.testing.checks import Arrivals
-from anchorwatch.testing.demo.receiver import Receiver
+from anchorwatch.testing.receiver import Receiver
 
 HOOK = "hook"
 PAPERS = "papers"

@@ -26,7 +26,7 @@ from anchorwatch.testing.crash_test.plan import make_plan
 from anchorwatch.testing.crash_test.reaper import Death, Reaper
 from anchorwatch.testing.crash_test.subject import Subject
 from anchorwatch.testing.crash_test.telling import Receivers
-from anchorwatch.testing.demo.watch import DidNotHappen
+from anchorwatch.testing.live import DidNotHappen
 
 ROUNDS = 8
 PAUSE_S = 0.8

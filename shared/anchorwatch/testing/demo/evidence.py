@@ -9,6 +9,7 @@ from typing import Any
 from anchorwatch_fleet.jobs import Result
 
 from anchorwatch.journal.history import History
+from anchorwatch.testing.receiver import Arrival
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +54,6 @@ class JournalMark:
     before_sha256: str
     after: int
     after_sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A webhook request. ``accepted``: it was answered 2xx, so the sender may count it as delivered.
-
-    ``record``: the journal record that it tells of, by its own content.
-    """
-
-    webhook_id: str
-    at_ms: int
-    record: int
-    body_sha256: str
-    signed: bool
-    accepted: bool
 
 
 @dataclass(frozen=True, slots=True)

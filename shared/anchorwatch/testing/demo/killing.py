@@ -14,7 +14,7 @@ from anchorwatch.journal.history import Claim
 from anchorwatch.service.presence import presence_key
 from anchorwatch.testing.demo.evidence import HeldClaim, Kill
 from anchorwatch.testing.demo.stage import Stage
-from anchorwatch.testing.demo.watch import until
+from anchorwatch.testing.live import until
 from anchorwatch.topology.streams import LEASES_BUCKET
 
 BACK_S_MAX = 45.0

@@ -18,9 +18,9 @@ from anchorwatch.testing.console import Console, ended_by_signals, undisturbed
 from anchorwatch.testing.demo import report
 from anchorwatch.testing.demo.checks import Check, check_all
 from anchorwatch.testing.demo.evidence import Evidence
-from anchorwatch.testing.demo.receiver import Receiver
 from anchorwatch.testing.demo.stage import Stage
 from anchorwatch.testing.demo.story import HEARTBEAT_S, Story
+from anchorwatch.testing.receiver import Receiver
 
 CHANNEL = "demo"
 EXECUTORS = 2

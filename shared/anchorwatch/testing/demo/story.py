@@ -25,9 +25,9 @@ from anchorwatch.core.records import Kind
 from anchorwatch.journal.history import Claim, History
 from anchorwatch.testing.demo.evidence import Evidence, JournalMark
 from anchorwatch.testing.demo.killing import Killer
-from anchorwatch.testing.demo.receiver import Receiver
 from anchorwatch.testing.demo.stage import Stage
-from anchorwatch.testing.demo.watch import Follower, until
+from anchorwatch.testing.live import Follower, until
+from anchorwatch.testing.receiver import Receiver
 from anchorwatch.topology.streams import ANCHORS_BUCKET, journal_stream
 
 WORKSPACE = "default"

@@ -12,7 +12,8 @@ from anchorwatch.core.records import Kind
 from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.core.session.state import Input
 from anchorwatch.journal.history import AnchorRecord, Claim, Command, Done, History, Prompt, Sent
-from anchorwatch.testing.demo.evidence import Arrival, Evidence, HeldClaim, JournalMark, Kill
+from anchorwatch.testing.demo.evidence import Evidence, HeldClaim, JournalMark, Kill
+from anchorwatch.testing.receiver import Arrival
 from anchorwatch_fleet.jobs import Result, make_job, prove
 
 CALL = CallId(2, 1, 1)

@@ -8,7 +8,7 @@ import threading
 from datetime import UTC, datetime
 
 import httpx2
-from anchorwatch.testing.demo.receiver import Receiver
+from anchorwatch.testing.receiver import Receiver
 from standardwebhooks import Webhook
 
 from tests.support.waiting import until

@@ -7,7 +7,8 @@ from collections import Counter
 from anchorwatch.core.records import Kind
 from anchorwatch.testing.demo.checks.check import Check, pairs, some
 from anchorwatch.testing.demo.checks.reading import LAUNCH, RESTART, named
-from anchorwatch.testing.demo.evidence import Arrival, Evidence
+from anchorwatch.testing.demo.evidence import Evidence
+from anchorwatch.testing.receiver import Arrival
 
 SENT = "sent"
 

@@ -1,4 +1,4 @@
-"""Looking at a mesh from outside while it is killed: waiting for conditions, and following a session's journal."""
+"""Watches a live mesh from outside while it is killed: waits for conditions, and follows a session's journal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class DidNotHappen(AnchorWatchError):
-    """What was waited for did not come."""
+    """A condition did not become true in time."""
 
     code = "did_not_happen"
 
@@ -30,10 +30,10 @@ class DidNotHappen(AnchorWatchError):
 
 
 async def until(look: Callable[[], Awaitable[T | None]], what: str, within_s: float = 60.0) -> T:
-    """What ``look`` finds, when it finds something. While the server is away there is nothing to find.
+    """The first result of ``look`` that is true. While the server is away there is none.
 
     Raises:
-        DidNotHappen: it found nothing in time.
+        DidNotHappen: there was none in time.
     """
     deadline = time.monotonic() + within_s
     while True:
@@ -56,7 +56,7 @@ class Follower:
         self._history = History()
 
     async def history(self) -> History:
-        """All that has happened so far.
+        """The history so far.
 
         Raises:
             Unavailable: the server is away. Damaged: a record cannot be trusted.
@@ -67,7 +67,7 @@ class Follower:
             page = await self._bus.range(journal_stream(), self._everything, start)
             self._records += page.messages
             more = page.more
-        # Whoever waits asks often, and mostly nothing has come.
+        # Waiting callers ask often, and mostly nothing is new.
         if self._records and self._records[-1].sequence > self._history.last_sequence:
             self._history = read_history(self._records)
         return self._history

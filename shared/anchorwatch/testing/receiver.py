@@ -1,4 +1,4 @@
-"""A webhook receiver on loopback: it counts what arrives by its ``webhook-id``, and can leave one request unanswered."""
+"""A webhook receiver on loopback: it records every request, and can leave one unanswered."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import socket
 import struct
 import threading
 import time
+from dataclasses import dataclass
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -15,14 +16,27 @@ from typing import Any, Self
 
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from anchorwatch.testing.demo.evidence import Arrival
-
 BODY_BYTES_MAX = 1024 * 1024
 JOIN_S_MAX = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A webhook request. ``accepted``: it was answered 2xx, so that its sender may count it as delivered.
+
+    ``record``: journal sequence of the record that its content names.
+    """
+
+    webhook_id: str
+    at_ms: int
+    record: int
+    body_sha256: str
+    signed: bool
+    accepted: bool
+
+
 class Receiver:
-    """Receives until it is closed. ``secret``: with which the sender signs."""
+    """Receives until it is closed. ``secret``: the one that the sender signs with."""
 
     def __init__(self, secret: str) -> None:
         self._webhook = Webhook(secret)
@@ -41,13 +55,13 @@ class Receiver:
 
     @property
     def arrivals(self) -> tuple[Arrival, ...]:
-        """What has arrived so far, in order."""
+        """The requests so far, in order."""
         with self._lock:
             return tuple(self._arrivals)
 
     @property
     def holding(self) -> bool:
-        """Whether a request is there that gets no answer until it is let go."""
+        """Whether a request is held without an answer."""
         return self._held.is_set()
 
     def hold_next(self) -> None:
@@ -56,7 +70,7 @@ class Receiver:
             self._hold = True
 
     def let_go(self) -> None:
-        """Break the connection of the request that is held."""
+        """Reset the connection of the held request."""
         self._release.set()
 
     def __enter__(self) -> Self:
@@ -72,7 +86,7 @@ class Receiver:
         self._thread.join(JOIN_S_MAX)
 
     def take(self, headers: dict[str, str], body: bytes) -> bool:
-        """Note a request; False when it gets no answer."""
+        """Record a request; False: it gets no answer."""
         try:
             self._webhook.verify(body, headers)
             signed = True
@@ -115,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = min(int(self.headers.get("content-length", 0)), BODY_BYTES_MAX)
         body = self.rfile.read(length)
         if len(body) < length:
-            # Its sender died in the middle: nothing has arrived.
+            # Its sender died in between: nothing has arrived.
             self.close_connection = True
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
@@ -123,9 +137,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_response(204)
             self.end_headers()
             return
-        # Lingering for no time makes it a reset: whoever still waits learns that nothing will come.
+        # A linger time of zero makes it a reset: a client that still waits learns that no answer will come.
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close_connection = True
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 - the base class names them
-        """Silence: `arrivals` tells what happened."""
+        """Print nothing: `arrivals` has it."""
