@@ -12,7 +12,7 @@ from tests.support.in_process import Services
 OPEN = ("/healthz", "/readyz", "/metrics", "/openapi.json")
 
 
-async def test_a_token_is_needed_for_all_that_says_or_does_something(house: House) -> None:
+async def test_every_api_path_needs_the_token(house: House) -> None:
     async with httpx2.AsyncClient(base_url=house.url) as stranger:
         for path in OPEN:
             assert (await stranger.get(path)).status_code == 200, path
@@ -24,7 +24,7 @@ async def test_a_token_is_needed_for_all_that_says_or_does_something(house: Hous
                 assert answer.headers["WWW-Authenticate"] == "Bearer"
 
 
-async def test_what_is_not_there_is_said_in_the_one_shape(house: House) -> None:
+async def test_unknown_path_has_the_error_shape(house: House) -> None:
     for method, path, status in (
         ("GET", "/nothing", 404),
         ("GET", "/docs", 404),
@@ -52,17 +52,17 @@ async def test_what_is_not_there_is_said_in_the_one_shape(house: House) -> None:
         assert set(answer.json()) >= {"code", "message", "hint"}, path
 
 
-async def test_headers_have_a_limit(house: House) -> None:
+async def test_oversized_headers_are_refused(house: House) -> None:
     answer = await house.http.get("/api/sessions", headers={"X-Large": "x" * 17_000})
     assert (answer.status_code, answer.json()["code"]) == (431, "headers_too_large")
 
 
-async def test_a_gateway_without_a_token_does_not_start(services: Services) -> None:
+async def test_gateway_without_token_does_not_start(services: Services) -> None:
     with pytest.raises(BadSettings, match="token"):
         await services.start("gateway", port=0)
 
 
-async def test_a_port_that_is_taken_is_said(house: House, services: Services) -> None:
+async def test_gateway_reports_a_taken_port(house: House, services: Services) -> None:
     port = httpx2.URL(house.url).port
     with pytest.raises(BadSettings, match="listen"):
         await services.start("gateway", "gateway-2", port=port, token=TOKEN)

@@ -25,14 +25,14 @@ async def keep(artifacts: ArtifactJournal, data: bytes = b"report", origin: Prov
     return await artifacts.keep(FLEET, "report.md", "text/markdown", data, origin, at_ms=1)
 
 
-async def test_the_same_work_and_content_is_one_artifact(artifacts: ArtifactJournal, bus: Bus) -> None:
+async def test_same_work_and_content_make_one_artifact(artifacts: ArtifactJournal, bus: Bus) -> None:
     kept = await asyncio.gather(*(keep(artifacts) for _ in range(8)))
     assert set(kept) == {kept[0]}
     assert (await bus.stream_state(journal_stream())).messages == 1
     assert await artifacts.read(FLEET, kept[0].artifact_id) == (kept[0], b"report")
 
 
-async def test_other_content_or_another_maker_is_another_artifact(artifacts: ArtifactJournal) -> None:
+async def test_other_content_or_maker_makes_another_artifact(artifacts: ArtifactJournal) -> None:
     ids = {
         (await keep(artifacts)).artifact_id,
         (await keep(artifacts, b"other")).artifact_id,
@@ -41,14 +41,12 @@ async def test_other_content_or_another_maker_is_another_artifact(artifacts: Art
     assert len(ids) == 3
 
 
-async def test_what_is_too_large_is_refused(artifacts: ArtifactJournal) -> None:
+async def test_oversized_artifact_is_refused(artifacts: ArtifactJournal) -> None:
     with pytest.raises(TooLarge):
         await keep(artifacts, b"x" * (ARTIFACT_BYTES_MAX + 1))
 
 
-async def test_an_artifact_that_is_not_there_or_whose_bytes_are_gone_says_so(
-    artifacts: ArtifactJournal, bus: Bus
-) -> None:
+async def test_missing_artifact_or_bytes_are_reported(artifacts: ArtifactJournal, bus: Bus) -> None:
     with pytest.raises(NotFound):
         await artifacts.read(FLEET, "a-none")
     kept = await keep(artifacts)

@@ -27,7 +27,7 @@ def scripted(house: House) -> ScriptedSession:
     return ScriptedSession(house.bus, "fleet")
 
 
-async def test_pause_and_resume_say_who_when_and_why_and_are_done_once(house: House) -> None:
+async def test_pause_and_resume_are_recorded_once_with_caller(house: House) -> None:
     await house.make_session()
     first = await ask(house, "pause", {"reason": "it rains"}, key="k")
     again = await ask(house, "pause", {"reason": "it rains"}, key="k")
@@ -42,7 +42,7 @@ async def test_pause_and_resume_say_who_when_and_why_and_are_done_once(house: Ho
     assert refused["code"] == "refused"
 
 
-async def test_a_cancel_names_its_turn_and_says_what_it_came_too_late_for(house: House) -> None:
+async def test_cancel_lists_the_calls_that_may_have_run(house: House) -> None:
     await house.make_session()
     session = scripted(house)
     await session.acquire()
@@ -101,7 +101,7 @@ async def test_claim_given_back_after_the_fence_stays_too_late(house: House) -> 
     assert await ask(house, "cancel", {"turn": "1"}, key="k") == {**told, "replayed": True}
 
 
-async def test_a_steer_is_recorded_with_its_turn_and_a_late_one_is_refused(house: House) -> None:
+async def test_steer_names_its_turn_and_a_late_one_is_refused(house: House) -> None:
     await house.make_session()
     session = scripted(house)
     await session.acquire()
@@ -111,7 +111,7 @@ async def test_a_steer_is_recorded_with_its_turn_and_a_late_one_is_refused(house
     assert late["code"] == "turn_not_active"
 
 
-async def test_objectives_and_constraints_are_changed_word_for_word(house: House) -> None:
+async def test_directives_are_changed_word_for_word(house: House) -> None:
     await house.make_session()
     await ask(house, "objectives", {"change": "add", "items": ["be kind"]})
     await ask(house, "constraints", {"change": "remove", "items": ["be careful"]})
@@ -122,7 +122,7 @@ async def test_objectives_and_constraints_are_changed_word_for_word(house: House
     await ask(house, "objectives", {"change": "set", "items": ["x" * 2000]}, status=422)
 
 
-async def test_a_reset_does_what_was_shown_or_nothing(house: House) -> None:
+async def test_reset_does_what_was_previewed_or_nothing(house: House) -> None:
     await house.make_session()
     session = scripted(house)
     await session.acquire()
@@ -145,7 +145,7 @@ async def test_a_reset_does_what_was_shown_or_nothing(house: House) -> None:
     assert [past.run_id for past in (await session.load()).history] == [1]
 
 
-async def test_wakes_are_cleared_as_far_as_they_were_seen(house: House) -> None:
+async def test_wakes_are_cleared_up_to_a_sequence(house: House) -> None:
     await house.make_session()
     first = (await house.http.post("/api/sessions/fleet/inputs", json={"content": "one"})).json()
     second = (await house.http.post("/api/sessions/fleet/inputs", json={"content": "two"})).json()
@@ -155,7 +155,7 @@ async def test_wakes_are_cleared_as_far_as_they_were_seen(house: House) -> None:
     assert (await ask(house, "wakes/clear", status=409))["message"] == "no inputs are pending"
 
 
-async def test_a_deleted_session_takes_no_order_and_its_name_is_not_used_again(house: House) -> None:
+async def test_deleted_session_refuses_orders_and_keeps_its_name(house: House) -> None:
     await house.make_session()
     assert (await ask(house, "delete"))["session_status"] == "deleted"
     for verb in ("pause", "delete", "undo-reset"):
@@ -163,7 +163,7 @@ async def test_a_deleted_session_takes_no_order_and_its_name_is_not_used_again(h
     assert (await ask(house, "reset", {"confirmation": None}, status=410))["code"] == "session_deleted"
 
 
-async def test_a_kill_switch_is_turned_for_something_that_is_there_and_shows_who_did(house: House) -> None:
+async def test_kill_switch_needs_a_target_and_shows_its_caller(house: House) -> None:
     await house.make_session()
     headers = {"Idempotency-Key": "k"}
     body = {"scope": "session", "name": "fleet", "on": True, "reason": "smoke"}
@@ -186,7 +186,7 @@ async def test_a_kill_switch_is_turned_for_something_that_is_there_and_shows_who
         assert answer.status_code == status, answer.text
 
 
-async def test_who_gives_an_order_is_recorded_by_the_name_that_they_say(house: House) -> None:
+async def test_order_records_the_name_of_its_caller(house: House) -> None:
     await house.make_session()
     paused = await house.http.post(
         "/api/sessions/fleet/pause",
@@ -204,7 +204,7 @@ async def test_who_gives_an_order_is_recorded_by_the_name_that_they_say(house: H
     assert (await house.http.get("/api/sessions/fleet/anchor")).json()["status"] == "paused"
 
 
-async def test_one_request_that_is_sent_several_times_at_once_is_carried_out_once_and_each_is_told_so(
+async def test_concurrent_identical_orders_run_once(
     house: House,
 ) -> None:
     await house.make_session()
@@ -236,7 +236,7 @@ async def test_one_request_that_is_sent_several_times_at_once_is_carried_out_onc
             assert sorted(each.json()["replayed"] for each in answers) == [False, True, True, True]
 
 
-async def test_what_was_carried_out_is_told_for_ever_also_when_the_session_is_deleted(house: House) -> None:
+async def test_repeated_order_is_answered_after_deletion(house: House) -> None:
     await house.make_session()
     asked: list[tuple[str, Any, str]] = [
         ("sessions/fleet/inputs", {"content": "hello"}, "i"),

@@ -151,7 +151,7 @@ keys = st.none() | st.text(st.characters(codec="latin-1", exclude_categories=["C
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
-def test_no_request_is_answered_with_a_fault(
+def test_no_request_causes_a_server_error(
     client: httpx2.Client, operations: list[tuple[str, str, list[str]]], data: st.DataObject
 ) -> None:
     method, path, names = data.draw(st.sampled_from(operations))
@@ -180,6 +180,6 @@ def test_no_request_is_answered_with_a_fault(
     method=st.sampled_from(["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE"]),
     path=texts,
 )
-def test_no_address_whatever_is_answered_with_a_fault(client: httpx2.Client, method: str, path: str) -> None:
+def test_no_path_causes_a_server_error(client: httpx2.Client, method: str, path: str) -> None:
     answer = client.request(method, f"/api/{quote(path)}")
     assert answer.status_code < 500

@@ -34,7 +34,7 @@ async def switch(house: House, *, on: bool, **of: str) -> None:
     assert answer.status_code == 200, answer.text
 
 
-async def test_a_pause_and_every_kill_switch_over_it_are_told_until_they_are_taken_back(house: House) -> None:
+async def test_session_shows_pause_and_kill_switches_that_hold_it(house: House) -> None:
     await house.make_session()
     assert await held(house) == []
     answer = await house.http.post(
@@ -63,7 +63,7 @@ async def test_a_pause_and_every_kill_switch_over_it_are_told_until_they_are_tak
     assert await held(house) == []
 
 
-async def test_whoever_asks_something_of_a_session_that_a_kill_switch_holds_is_told_so(house: House) -> None:
+async def test_receipts_name_the_kill_switches_that_hold(house: House) -> None:
     await house.make_session()
     asks: tuple[tuple[str, dict[str, Any]], ...] = (
         ("sessions/fleet/inputs", {"content": "look"}),
@@ -95,7 +95,7 @@ async def test_whoever_asks_something_of_a_session_that_a_kill_switch_holds_is_t
     assert sorted(receipt["kill_switches"], key=key) == sorted(listed, key=key)
 
 
-async def test_a_limit_is_told_with_its_end_and_what_waits_is_due_no_sooner(house: House) -> None:
+async def test_limit_shows_its_end_and_delays_due_times(house: House) -> None:
     limits = {"min_interval_s": 3600, "agent_turns_per_hour": 1, "burst": 1}
     answer = await house.http.put("/api/agents/keeper", json={**AGENT, "limits": limits})
     assert answer.status_code == 200, answer.text
@@ -123,7 +123,7 @@ async def test_a_limit_is_told_with_its_end_and_what_waits_is_due_no_sooner(hous
     assert from_iso(wakes[1]["due_at"]) < soon_ms, "a person's urgent word waits for no limit"
 
 
-async def test_a_session_that_slows_down_says_so(house: House) -> None:
+async def test_session_without_progress_shows_its_hold(house: House) -> None:
     await house.make_session()
     session = ScriptedSession(house.bus)
     for _ in range(3):

@@ -20,7 +20,7 @@ async def say(
     return await house.http.post(INPUTS, json={"content": content, **more}, headers=headers)
 
 
-async def test_a_receipt_is_given_after_the_journal_has_it(house: House) -> None:
+async def test_receipt_follows_the_journal_write(house: House) -> None:
     await house.make_session()
     answer = await say(house)
     receipt = answer.json()
@@ -34,7 +34,7 @@ async def test_a_receipt_is_given_after_the_journal_has_it(house: House) -> None
     assert page.messages[0].sequence == receipt["sequence"]
 
 
-async def test_the_same_key_and_body_give_the_same_receipt_also_after_a_restart(house: House) -> None:
+async def test_receipt_is_repeated_after_a_restart(house: House) -> None:
     await house.make_session()
     first = (await say(house)).json()
     again = (await say(house)).json()
@@ -48,7 +48,7 @@ async def test_the_same_key_and_body_give_the_same_receipt_also_after_a_restart(
     assert await house.inputs_in_journal() == 1
 
 
-async def test_the_same_key_with_another_body_is_a_conflict_that_names_the_first(house: House) -> None:
+async def test_key_with_another_body_conflicts_with_the_first(house: House) -> None:
     await house.make_session()
     await say(house)
     answer = await say(house, "something else")
@@ -60,7 +60,7 @@ async def test_the_same_key_with_another_body_is_a_conflict_that_names_the_first
     assert await house.inputs_in_journal() == 1
 
 
-async def test_without_a_key_one_is_made_and_told(house: House) -> None:
+async def test_missing_key_is_made_and_returned(house: House) -> None:
     await house.make_session()
     first, second = (await say(house, key=None)).json(), (await say(house, key=None)).json()
     assert first["idempotency_key"] != second["idempotency_key"]
@@ -68,7 +68,7 @@ async def test_without_a_key_one_is_made_and_told(house: House) -> None:
     assert replay.json() == {**first, "replayed": True}
 
 
-async def test_of_two_hundred_requests_with_one_key_one_is_accepted(house: House) -> None:
+async def test_two_hundred_requests_with_one_key_are_one_input(house: House) -> None:
     await house.make_session()
     answers = await asyncio.gather(*(say(house) for _ in range(200)))
     assert {answer.status_code for answer in answers} == {202}
@@ -78,7 +78,7 @@ async def test_of_two_hundred_requests_with_one_key_one_is_accepted(house: House
     assert await house.inputs_in_journal() == 1
 
 
-async def test_of_a_thousand_requests_with_one_key_to_two_gateways_one_is_accepted(house: House) -> None:
+async def test_two_gateways_accept_one_key_once(house: House) -> None:
     await house.make_session()
     first = house.url
     await house.services.start("gateway", "gateway-2", port=0, token=TOKEN)
@@ -98,7 +98,7 @@ async def test_of_a_thousand_requests_with_one_key_to_two_gateways_one_is_accept
     assert await house.inputs_in_journal() == 1
 
 
-async def test_a_key_belongs_to_its_session(house: House) -> None:
+async def test_key_is_scoped_to_its_session(house: House) -> None:
     await house.make_session()
     await house.make_session("other")
     first = (await say(house)).json()
@@ -109,14 +109,14 @@ async def test_a_key_belongs_to_its_session(house: House) -> None:
     assert other.json()["input_id"] != first["input_id"]
 
 
-async def test_a_paused_session_accepts_and_says_so(house: House) -> None:
+async def test_paused_session_accepts_inputs(house: House) -> None:
     await house.make_session()
     await house.control(Kind.PAUSED)
     answer = await say(house)
     assert (answer.status_code, answer.json()["session_status"]) == (202, "paused")
 
 
-async def test_a_deleted_session_is_gone(house: House) -> None:
+async def test_deleted_session_refuses_inputs(house: House) -> None:
     await house.make_session()
     receipt = await say(house)
     assert receipt.status_code == 202
@@ -129,12 +129,12 @@ async def test_a_deleted_session_is_gone(house: House) -> None:
         assert (answer.status_code, answer.json()["code"]) == (410, "session_deleted")
 
 
-async def test_an_unknown_session_is_not_found(house: House) -> None:
+async def test_unknown_session_refuses_inputs(house: House) -> None:
     answer = await say(house)
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
-async def test_a_long_content_is_kept_as_an_artifact_and_its_receipt_is_the_same_for_ever(
+async def test_long_content_becomes_an_artifact(
     house: House,
 ) -> None:
     await house.make_session()
@@ -152,7 +152,7 @@ async def test_a_long_content_is_kept_as_an_artifact_and_its_receipt_is_the_same
     assert first["artifact_id"] in wake["text"]
 
 
-async def test_of_a_long_content_every_labelled_line_stands_in_the_record(house: House) -> None:
+async def test_record_of_long_content_has_its_labelled_lines(house: House) -> None:
     await house.make_session()
     rest = "a line of a log\n" * 4_000
     receipt = (await say(house, rest + "CRITICAL: never more than 4 instances\n" + rest)).json()
@@ -166,7 +166,7 @@ async def test_of_a_long_content_every_labelled_line_stands_in_the_record(house:
     assert len((await house.http.get("/api/artifacts")).json()["data"]) == 1
 
 
-async def test_a_body_above_the_limit_is_refused_declared_or_not(house: House) -> None:
+async def test_oversized_body_is_refused_declared_or_not(house: House) -> None:
     await house.make_session()
     content = b'{"content": "' + b"x" * (1024 * 1024) + b'"}'
 
@@ -203,7 +203,7 @@ BAD_BODIES = [
 ]
 
 
-async def test_a_body_that_cannot_be_taken_is_refused_with_a_reason(house: House) -> None:
+async def test_invalid_body_is_refused_with_a_reason(house: House) -> None:
     await house.make_session()
     for body, status in BAD_BODIES:
         answer = await house.http.post(INPUTS, content=body)
@@ -212,7 +212,7 @@ async def test_a_body_that_cannot_be_taken_is_refused_with_a_reason(house: House
     assert await house.inputs_in_journal() == 0
 
 
-async def test_a_key_that_cannot_be_used_is_refused(house: House) -> None:
+async def test_invalid_key_is_refused(house: House) -> None:
     await house.make_session()
     for key in (b"", b"x" * 256, "é".encode()):
         answer = await house.http.post(INPUTS, json={"content": "a"}, headers=[(b"Idempotency-Key", key)])

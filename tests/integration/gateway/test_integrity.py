@@ -14,7 +14,7 @@ from tests.integration.gateway.test_reads import worked
 from tests.support.sessions import ScriptedSession, now_ms
 
 
-async def test_a_session_is_whole_until_a_record_is_forged_or_gone(house: House) -> None:
+async def test_verify_finds_forged_and_missing_records(house: House) -> None:
     session = await worked(house, 2)
     path = "/api/sessions/fleet/verify"
     whole = (await house.http.get(path)).json()
@@ -43,7 +43,7 @@ async def test_a_session_is_whole_until_a_record_is_forged_or_gone(house: House)
     assert not report["runs"]
 
 
-async def test_a_session_that_is_not_there_is_not_found(house: House) -> None:
+async def test_verify_of_an_unknown_session_is_not_found(house: House) -> None:
     answer = await house.http.get("/api/sessions/nobody/verify")
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
@@ -64,7 +64,7 @@ async def quarantined(house: House, session: ScriptedSession) -> int:
     return forged.sequence
 
 
-async def test_a_quarantined_session_takes_inputs_refuses_orders_and_says_why_until_it_is_repaired(
+async def test_quarantined_session_takes_inputs_and_refuses_orders(
     house: House,
 ) -> None:
     session = await worked(house, 1)
@@ -105,7 +105,7 @@ async def test_a_quarantined_session_takes_inputs_refuses_orders_and_says_why_un
     assert nothing.status_code == 409
 
 
-async def test_an_input_that_cannot_be_read_is_shown_as_refused_once_it_is_repaired(house: House) -> None:
+async def test_repair_shows_an_unreadable_input_as_refused(house: House) -> None:
     session = await worked(house, 1)
     forged = await house.bus.publish(Message(SessionSubjects(session.ref).input("k-forged"), b"noise"))
     plan = (await house.http.get("/api/sessions/fleet/repair")).json()

@@ -58,7 +58,7 @@ async def observed(house: House) -> House:
     return house
 
 
-async def test_a_letter_shows_its_message_where_it_stands_and_what_went_wrong(observed: House) -> None:
+async def test_letter_shows_message_place_and_error(observed: House) -> None:
     letter = await until_state(observed, await poison(observed, "bad"), "open")
     assert letter["content"] == {"instance": "w-1"}
     assert (letter["service"], letter["handler"], letter["tries"], letter["gone"]) == (
@@ -76,7 +76,7 @@ async def test_a_letter_shows_its_message_where_it_stands_and_what_went_wrong(ob
     assert 'anchorwatch_dead_letters{service="planner",state="open"} 0.0' in text
 
 
-async def test_a_retry_handles_the_message_and_one_key_is_one_order(observed: House) -> None:
+async def test_retry_handles_the_message_once_per_key(observed: House) -> None:
     letter = await poison(observed, "bad")
     await until_state(observed, letter, "open")
     await mend(observed, "bad")
@@ -92,7 +92,7 @@ async def test_a_retry_handles_the_message_and_one_key_is_one_order(observed: Ho
     assert (late.status_code, late.json()["code"]) == (409, "refused")
 
 
-async def test_a_second_series_of_failures_opens_the_same_letter_again(observed: House) -> None:
+async def test_second_series_of_failures_reopens_the_letter(observed: House) -> None:
     letter = await poison(observed, "bad")
     await until_state(observed, letter, "open")
     await observed.http.post(f"{LIST}/{letter}/retry")
@@ -104,7 +104,7 @@ async def test_a_second_series_of_failures_opens_the_same_letter_again(observed:
     await eventually(again)
 
 
-async def test_a_drop_says_who_and_why_and_happens_once(observed: House) -> None:
+async def test_drop_is_recorded_once_with_caller_and_note(observed: House) -> None:
     letter = await poison(observed, "bad")
     await until_state(observed, letter, "open")
     keyed = {"Idempotency-Key": "k"}
@@ -120,7 +120,7 @@ async def test_a_drop_says_who_and_why_and_happens_once(observed: House) -> None
     assert "dropped, by a person" in retried.json()["message"]
 
 
-async def test_a_message_that_is_no_more_can_be_dropped_and_not_retried(observed: House) -> None:
+async def test_gone_message_can_be_dropped_and_not_retried(observed: House) -> None:
     letter = await poison(observed, "bad")
     await until_state(observed, letter, "open")
     await observed.bus.purge(EVENTS, SUBJECT)
@@ -132,7 +132,7 @@ async def test_a_message_that_is_no_more_can_be_dropped_and_not_retried(observed
     assert (await observed.http.post(f"{LIST}/{letter}/drop")).status_code == 200
 
 
-async def test_letters_come_in_pages_and_only_of_what_was_asked_for(observed: House) -> None:
+async def test_letters_are_paged_and_filtered(observed: House) -> None:
     for n in range(5):
         await until_state(observed, await poison(observed, f"bad-{n}"), "open")
     found, cursor = [], None

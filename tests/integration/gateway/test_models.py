@@ -15,7 +15,7 @@ price_prompt = 0.5
 """
 
 
-async def test_each_model_is_listed_with_its_terms_and_without_its_key(house: House, tmp_path: Path) -> None:
+async def test_models_are_listed_without_their_keys(house: House, tmp_path: Path) -> None:
     answer = await house.http.get("/api/models")
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable"), "no planner is up"
     path = tmp_path / "models.toml"

@@ -26,9 +26,7 @@ SCHEDULE = {"name": "morning", "session": "fleet", "cron": "0 7 * * *"}
         ("schedules", SCHEDULE),
     ],
 )
-async def test_of_many_under_one_key_one_is_carried_out_and_all_are_answered_alike(
-    house: House, path: str, body: dict[str, Any]
-) -> None:
+async def test_many_orders_under_one_key_run_once(house: House, path: str, body: dict[str, Any]) -> None:
     await house.make_session()
     session = ScriptedSession(house.bus)
     for _ in range(30):

@@ -10,7 +10,7 @@ from tests.integration.gateway.conftest import AGENT, House
 from tests.support.sessions import ScriptedSession
 
 
-async def test_it_is_ready_when_memory_answers_and_says_when_it_does_not(house: House) -> None:
+async def test_readiness_follows_memory(house: House) -> None:
     ready = await house.http.get("/readyz")
     assert ready.json()["checks"] == {
         "bus": "ok",
@@ -34,7 +34,7 @@ async def test_it_is_ready_when_memory_answers_and_says_when_it_does_not(house: 
     assert (await house.http.get("/readyz")).status_code == 200
 
 
-async def test_metrics_show_what_happened(house: House) -> None:
+async def test_metrics_count_inputs_requests_and_states(house: House) -> None:
     await house.make_session()
     session = ScriptedSession(house.bus)
     for _ in range(2):
@@ -67,7 +67,7 @@ async def test_metrics_show_what_happened(house: House) -> None:
         assert line in text.splitlines(), line
 
 
-async def test_an_event_is_stored_as_a_cloudevent_once_for_its_id(house: House) -> None:
+async def test_event_is_stored_once_as_a_cloudevent(house: House) -> None:
     event = {"source": "fleet", "type": "instance.dead", "data": {"id": "w-1"}, "priority": "P0", "id": "e-1"}
     first = await house.http.post("/api/events", json=event)
     assert first.status_code == 202
@@ -85,7 +85,7 @@ async def test_an_event_is_stored_as_a_cloudevent_once_for_its_id(house: House) 
     assert unnamed[0] != unnamed[1]
 
 
-async def test_an_event_that_cannot_be_a_subject_or_is_too_large_is_refused(house: House) -> None:
+async def test_invalid_or_oversized_event_is_refused(house: House) -> None:
     good = {"source": "fleet", "type": "instance.dead"}
     for bad in (
         {"source": "a.b"},
@@ -103,7 +103,7 @@ async def test_an_event_that_cannot_be_a_subject_or_is_too_large_is_refused(hous
     assert (large.status_code, large.json()["code"]) == (413, "too_large")
 
 
-async def test_the_description_names_every_endpoint_of_the_api(house: House) -> None:
+async def test_openapi_names_every_endpoint(house: House) -> None:
     paths = (await house.http.get("/openapi.json")).json()["paths"]
     for method, path in (
         ("post", "/api/events"),
@@ -133,7 +133,7 @@ async def test_the_description_names_every_endpoint_of_the_api(house: House) -> 
         assert method in paths[path], path
 
 
-async def test_an_agent_that_leaves_no_room_in_its_requests_is_refused_with_the_figures(house: House) -> None:
+async def test_agent_that_exceeds_its_context_is_refused(house: House) -> None:
     small = {**AGENT, "limits": {"context_tokens_max": 256}}
     refused = await house.http.put("/api/agents/keeper", json=small)
     assert (refused.status_code, refused.json()["code"]) == (422, "bad_input")
@@ -141,7 +141,7 @@ async def test_an_agent_that_leaves_no_room_in_its_requests_is_refused_with_the_
     assert (await house.http.get("/api/agents/keeper")).json()["limits"]["context_tokens_max"] is None
 
 
-async def test_an_agent_with_a_limit_that_there_is_not_or_a_number_out_of_bounds_is_refused(
+async def test_agent_with_invalid_limits_is_refused(
     house: House,
 ) -> None:
     misspelt = await house.http.put("/api/agents/keeper", json={**AGENT, "limits": {"turns_per_huor": 5}})

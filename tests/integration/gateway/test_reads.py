@@ -35,7 +35,7 @@ async def worked(house: House, runs: int) -> ScriptedSession:
     return session
 
 
-async def test_every_list_is_whole_over_its_pages(house: House) -> None:
+async def test_pages_of_every_list_make_up_the_list(house: House) -> None:
     await worked(house, 5)
     turns = await all_pages(house, "/api/sessions/fleet/turns")
     assert [(each["run_id"], each["turn_id"], each["status"], each["outcome"]) for each in turns] == [
@@ -66,7 +66,7 @@ async def test_every_list_is_whole_over_its_pages(house: House) -> None:
     assert await all_pages(house, "/api/memories") == []
 
 
-async def test_a_turn_is_found_by_its_id_and_by_its_number(house: House) -> None:
+async def test_turn_is_found_by_id_and_run_number(house: House) -> None:
     await worked(house, 2)
     by_id = (await house.http.get("/api/sessions/fleet/turns/turn_2")).json()
     assert by_id == (await house.http.get("/api/sessions/fleet/turns/2")).json()
@@ -78,7 +78,7 @@ async def test_a_turn_is_found_by_its_id_and_by_its_number(house: House) -> None
     assert (await house.http.get("/api/sessions/none/turns")).status_code == 404
 
 
-async def test_what_was_told_is_in_the_lists_that_follow(house: House) -> None:
+async def test_lists_hold_what_earlier_receipts_reported(house: House) -> None:
     await house.make_session()
     for n in range(20):
         answer = await house.http.post("/api/sessions/fleet/inputs", json={"content": f"look {n}"})
@@ -88,7 +88,7 @@ async def test_what_was_told_is_in_the_lists_that_follow(house: House) -> None:
         assert wakes[0]["due_at"] is not None
 
 
-async def test_a_client_that_insists_on_what_is_not_read_yet_is_told_to_come_back(house: House) -> None:
+async def test_at_least_beyond_the_projections_is_unavailable(house: House) -> None:
     await house.make_session()
     answer = await house.http.get("/api/sessions/fleet/turns?at_least=1000000")
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
@@ -118,7 +118,7 @@ async def take(stream: AsyncIterator[dict[str, Any]], count: int) -> list[dict[s
     return found
 
 
-async def test_the_stream_tells_every_record_as_it_comes_and_goes_on_where_it_ended(house: House) -> None:
+async def test_stream_resumes_after_the_last_event_id(house: House) -> None:
     session = await worked(house, 1)
     past = await take(records(house, 0), 7)
     assert [each["kind"] for each in past][:3] == ["created", "input", "acquired"]
@@ -132,7 +132,7 @@ async def test_the_stream_tells_every_record_as_it_comes_and_goes_on_where_it_en
     assert missing.status_code == 404
 
 
-async def test_a_gateway_that_stops_ends_its_streams(house: House) -> None:
+async def test_stopping_gateway_ends_its_streams(house: House) -> None:
     await worked(house, 1)
     stream = records(house, 0)
     await anext(stream)
@@ -142,7 +142,7 @@ async def test_a_gateway_that_stops_ends_its_streams(house: House) -> None:
             pass
 
 
-async def test_a_misspelt_parameter_is_refused_and_not_answered_with_everything(house: House) -> None:
+async def test_unknown_parameter_is_refused(house: House) -> None:
     await house.make_session()
     told = await house.http.get("/api/sessions/fleet/turns", params={"statsu": "failed"})
     assert (told.status_code, told.json()["code"]) == (400, "bad_request")

@@ -60,7 +60,7 @@ async def lost(house: House) -> Lost:
     return Lost(house, session, command)
 
 
-async def test_it_is_settled_and_the_list_says_by_whom_when_and_how(lost: Lost) -> None:
+async def test_resolved_effect_shows_caller_time_and_verdict(lost: Lost) -> None:
     assert (await lost.shown("unknown"))["blocks"] == "fire/x"
     answer = await lost.resolve("not-done", note="the console shows none")
     assert answer.status_code == 200, answer.text
@@ -73,33 +73,33 @@ async def test_it_is_settled_and_the_list_says_by_whom_when_and_how(lost: Lost) 
     assert await lost.session.records(lost.command) == [Kind.CLAIM, Kind.OUTCOME, Kind.CLAIM, Kind.OUTCOME]
 
 
-async def test_asked_again_it_gives_the_same_answer_also_after_a_restart(lost: Lost) -> None:
+async def test_resolution_is_repeated_after_a_restart(lost: Lost) -> None:
     first = (await lost.resolve()).json()
     await lost.house.restart_gateway()
     assert (await lost.resolve()).json() == {**first, "replayed": True}
 
 
-async def test_a_second_person_is_told_who_was_first(lost: Lost) -> None:
+async def test_second_resolution_names_the_first_caller(lost: Lost) -> None:
     await lost.resolve("done", note="I saw it")
     answer = await lost.resolve("not-done", key="another")
     assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
     assert "it was done, says a person: I saw it" in answer.json()["message"]
 
 
-async def test_the_same_key_with_another_body_is_a_conflict(lost: Lost) -> None:
+async def test_resolution_key_with_another_body_conflicts(lost: Lost) -> None:
     await lost.resolve("done")
     answer = await lost.resolve("not-done")
     assert (answer.status_code, answer.json()["code"]) == (409, "idempotency_conflict")
     assert answer.json()["first_body_sha256"]
 
 
-async def test_of_many_that_settle_it_at_once_one_does(lost: Lost) -> None:
+async def test_concurrent_resolutions_resolve_once(lost: Lost) -> None:
     answers = await asyncio.gather(*(lost.resolve(key=f"k{n}") for n in range(12)))
     assert sorted(answer.status_code for answer in answers) == [200] + [409] * 11
     assert (await lost.session.records(lost.command)).count(Kind.OUTCOME) == 2
 
 
-async def test_an_executor_that_comes_late_cannot_write_over_it(lost: Lost) -> None:
+async def test_late_executor_cannot_overwrite_a_resolution(lost: Lost) -> None:
     stale = await lost.session.effect(lost.command)
     await lost.resolve()
     done = Outcome(lost.command.call, "fire", "succeeded", "I did it", {}, effect_key="k")
@@ -109,7 +109,7 @@ async def test_an_executor_that_comes_late_cannot_write_over_it(lost: Lost) -> N
         )
 
 
-async def test_what_has_no_outcome_or_a_certain_one_is_a_conflict(lost: Lost) -> None:
+async def test_only_unknown_outcomes_can_be_resolved(lost: Lost) -> None:
     (running,) = await lost.session.commands(("fire", {"item": "y"}))
     await lost.session.record(running, Claimed(OWNER, 1, "k2"))
     for what in ("has no outcome yet", "is succeeded, which is certain"):
@@ -130,7 +130,7 @@ async def test_what_has_no_outcome_or_a_certain_one_is_a_conflict(lost: Lost) ->
         ({"call": "fleet/1.1.1", "verdict": "done", "by": "me"}, 422, "bad_input"),
     ],
 )
-async def test_what_cannot_be_settled_is_said(
+async def test_invalid_resolution_is_refused(
     lost: Lost, body: dict[str, str], status: int, code: str
 ) -> None:
     answer = await lost.house.http.post(PATH, json=body)

@@ -27,9 +27,7 @@ async def insist(house: House, key: str) -> dict[str, Any]:
         assert answer.headers["Retry-After"] == "1"
 
 
-async def test_each_request_is_accepted_once_and_a_watcher_misses_nothing(
-    house: House, server: NatsServer
-) -> None:
+async def test_restarts_lose_no_input_and_no_stream_record(house: House, server: NatsServer) -> None:
     await house.make_session()
     seen: list[int] = []
     complete = asyncio.Event()

@@ -16,7 +16,7 @@ from tests.support.sessions import now_ms
 WISH = {"name": "morning", "session": "fleet", "cron": "30 2 * * *", "zone": "Europe/Berlin", "text": "count"}
 
 
-async def test_it_is_made_once_for_each_key_with_who_did_and_shows_the_next_five(house: House) -> None:
+async def test_schedule_is_created_once_and_shows_the_next_five(house: House) -> None:
     await house.make_session()
     headers = {"Idempotency-Key": "k", "Anchorwatch-By": "Ada"}
     first = await house.http.post("/api/schedules", json=WISH, headers=headers)
@@ -41,7 +41,7 @@ async def test_it_is_made_once_for_each_key_with_who_did_and_shows_the_next_five
     assert (await house.http.get("/api/schedules", params={"session": "other"})).json()["data"] == []
 
 
-async def test_they_are_listed_in_pages_by_name(house: House) -> None:
+async def test_schedules_are_paged_by_name(house: House) -> None:
     await house.make_session()
     names = ["a", "b", "c", "d", "e"]
     for name in ("c", "a", "e", "b", "d"):
@@ -51,7 +51,7 @@ async def test_they_are_listed_in_pages_by_name(house: House) -> None:
     assert [each["name"] for each in found] == names[::-1]
 
 
-async def test_it_is_paused_resumed_and_deleted_and_its_name_is_free_again(house: House) -> None:
+async def test_deleted_schedule_frees_its_name(house: House) -> None:
     await house.make_session()
     await house.http.post("/api/schedules", json=WISH)
     path = "/api/schedules/morning"
@@ -68,7 +68,7 @@ async def test_it_is_paused_resumed_and_deleted_and_its_name_is_free_again(house
     assert (await house.http.post("/api/schedules", json=WISH)).status_code == 201
 
 
-async def test_what_came_before_a_pause_and_was_not_seen_to_is_shown_as_owed(house: House) -> None:
+async def test_occurrence_before_a_pause_is_shown_as_owed(house: House) -> None:
     await house.make_session()
     journal = ScheduleJournal(house.bus, Committer(house.bus, journal_stream()), "test")
     definition = Definition(
@@ -98,7 +98,7 @@ async def test_what_came_before_a_pause_and_was_not_seen_to_is_shown_as_owed(hou
         ({"when": "now"}, 422, "when"),
     ],
 )
-async def test_what_cannot_be_made_is_refused_with_the_way_out(
+async def test_invalid_schedule_is_refused_with_a_hint(
     house: House, change: dict[str, str], status: int, words: str
 ) -> None:
     await house.make_session()
@@ -108,7 +108,7 @@ async def test_what_cannot_be_made_is_refused_with_the_way_out(
     assert (await house.http.get("/api/schedules")).json()["data"] == []
 
 
-async def test_there_is_none_of_that_name(house: House) -> None:
+async def test_unknown_schedule_is_not_found(house: House) -> None:
     for method, path in (("GET", ""), ("POST", "/pause"), ("POST", "/resume"), ("DELETE", "")):
         answer = await house.http.request(method, f"/api/schedules/nobody{path}")
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")

@@ -13,7 +13,7 @@ from tests.support.sessions import ScriptedSession
 NEW = {"name": "fleet", "agent": "keeper"}
 
 
-async def test_a_session_is_made_once_however_often_it_is_asked(house: House) -> None:
+async def test_concurrent_requests_create_one_session(house: House) -> None:
     answers = await asyncio.gather(*(house.http.post("/api/sessions", json=NEW) for _ in range(20)))
     assert sorted(answer.status_code for answer in answers) == [200] * 19 + [201]
     sessions = [answer.json() for answer in answers]
@@ -25,7 +25,7 @@ async def test_a_session_is_made_once_however_often_it_is_asked(house: House) ->
     assert await agents.bindings("default") == {"fleet": "keeper"}
 
 
-async def test_a_session_starts_with_its_agents_objectives_and_constraints(house: House) -> None:
+async def test_session_starts_with_its_agents_directives(house: House) -> None:
     await house.http.post("/api/sessions", json=NEW)
     anchor = (await house.http.get("/api/sessions/fleet/anchor")).json()
     assert anchor["objectives"] == ["500 proofs per hour"]
@@ -36,7 +36,7 @@ async def test_a_session_starts_with_its_agents_objectives_and_constraints(house
     assert made["constraints"] == ["be careful", "be quiet"]
 
 
-async def test_the_same_session_asked_again_is_the_same_and_another_one_is_a_conflict(house: House) -> None:
+async def test_repeated_creation_is_the_same_or_a_conflict(house: House) -> None:
     own = {**NEW, "objectives": ["rest", "sleep"], "constraints": ["be quiet"]}
     made = await house.http.post("/api/sessions", json=own)
     assert made.status_code == 201
@@ -59,14 +59,14 @@ async def test_the_same_session_asked_again_is_the_same_and_another_one_is_a_con
     assert (anchor["objectives"], anchor["constraints"]) == (["rest", "sleep"], ["be careful", "be quiet"])
 
 
-async def test_a_name_that_is_taken_by_another_agent_is_a_conflict(house: House) -> None:
+async def test_name_of_another_agents_session_conflicts(house: House) -> None:
     await house.http.put("/api/agents/other", json={**AGENT, "name": "other"})
     await house.http.post("/api/sessions", json=NEW)
     answer = await house.http.post("/api/sessions", json={**NEW, "agent": "other"})
     assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
 
 
-async def test_a_session_of_no_agent_or_of_a_bad_name_is_refused(house: House) -> None:
+async def test_session_with_unknown_agent_or_bad_name_is_refused(house: House) -> None:
     answer = await house.http.post("/api/sessions", json={**NEW, "agent": "nobody"})
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
     for name in ("", "-a", "A", "a.b", "a" * 64, "a\n", 3, None):
@@ -75,13 +75,13 @@ async def test_a_session_of_no_agent_or_of_a_bad_name_is_refused(house: House) -
     assert (await house.http.post("/api/sessions?workspace=B!", json=NEW)).status_code == 422
 
 
-async def test_an_anchor_that_would_be_too_large_is_refused(house: House) -> None:
+async def test_oversized_anchor_is_refused(house: House) -> None:
     answer = await house.http.post("/api/sessions", json={**NEW, "objectives": ["x" * 1000] * 20})
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
     assert (await house.http.get("/api/sessions/fleet/anchor")).status_code == 404
 
 
-async def test_workspaces_do_not_see_each_other(house: House) -> None:
+async def test_workspaces_are_separate(house: House) -> None:
     await house.make_session()
     other = "?workspace=other"
     assert (await house.http.get(f"/api/sessions/fleet/anchor{other}")).status_code == 404
@@ -91,7 +91,7 @@ async def test_workspaces_do_not_see_each_other(house: House) -> None:
     assert (await house.http.post(f"/api/sessions{other}", json=NEW)).status_code == 201
 
 
-async def test_the_anchor_tells_where_it_stands_and_who_changed_it(house: House) -> None:
+async def test_anchor_shows_its_sequence_and_author(house: House) -> None:
     await house.make_session()
     await house.control(Kind.PAUSED)
     anchor = (await house.http.get("/api/sessions/fleet/anchor")).json()
@@ -102,7 +102,7 @@ async def test_the_anchor_tells_where_it_stands_and_who_changed_it(house: House)
     assert anchor["record"]["sequence"] == page.messages[0].sequence
 
 
-async def test_a_page_of_the_history_needs_not_reach_what_came_after_it(house: House) -> None:
+async def test_history_page_ignores_later_records(house: House) -> None:
     await house.make_session()
     for kind in (Kind.PAUSED, Kind.RESUMED, Kind.PAUSED):
         await house.control(kind)
@@ -112,7 +112,7 @@ async def test_a_page_of_the_history_needs_not_reach_what_came_after_it(house: H
     assert [each["kind"] for each in changes] == ["created", "paused", "resumed", "paused"]
 
 
-async def test_the_history_shows_every_change_over_pages(house: House) -> None:
+async def test_history_pages_show_every_change(house: House) -> None:
     await house.make_session()
     session = ScriptedSession(house.bus)
     for run in range(1, 4):

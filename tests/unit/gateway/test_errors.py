@@ -28,7 +28,7 @@ async def ask(error: Exception) -> httpx2.Response:
         return await client.get("/")
 
 
-async def test_an_unexpected_fault_is_an_incident_that_the_log_explains() -> None:
+async def test_unexpected_error_is_logged_under_an_incident_id() -> None:
     with capture_logs() as logs:
         answer = await ask(ZeroDivisionError("the secret inside"))
     assert answer.status_code == 500
@@ -56,7 +56,9 @@ async def test_an_unexpected_fault_is_an_incident_that_the_log_explains() -> Non
         ),
     ],
 )
-async def test_an_error_of_ours_is_told_as_it_is(error: Exception, status: int, more: dict[str, str]) -> None:
+async def test_error_keeps_code_message_hint_and_status(
+    error: Exception, status: int, more: dict[str, str]
+) -> None:
     with capture_logs():
         answer = await ask(error)
     assert answer.status_code == status

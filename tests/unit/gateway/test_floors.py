@@ -12,13 +12,13 @@ from anchorwatch_gateway.agents import check_prompts_fit
 
 
 @pytest.mark.parametrize("changes", [{"model": "gpt-x"}, {"fallbacks": ("rules", "gpt-x")}])
-async def test_a_model_that_is_not_there_is_refused_with_those_that_are(changes: dict[str, Any]) -> None:
+async def test_unknown_model_is_refused_with_the_known_ones(changes: dict[str, Any]) -> None:
     agent = AgentSpec(name="keeper", pack="fleet", **changes)
     with pytest.raises(BadInput, match=r"unknown model 'gpt-x'.*default, rules, openai"):
         await check_prompts_fit(Settings(), agent)
 
 
-async def test_the_list_s_smallest_model_must_have_room_for_the_agent(tmp_path: Any) -> None:
+async def test_prompt_must_fit_the_smallest_fallback(tmp_path: Any) -> None:
     path = tmp_path / "models.toml"
     path.write_text("[small]\nmodel_name = 'm'\ncontext_tokens_max = 256\n")
     agent = AgentSpec(name="keeper", pack="fleet", model="rules", fallbacks=("small",))

@@ -82,7 +82,7 @@ class Exchange:
         return int(self.sent[0]["status"])
 
 
-async def test_a_request_with_the_token_reaches_the_application_with_its_body() -> None:
+async def test_request_with_token_passes_with_its_body() -> None:
     exchange = Exchange()
     await exchange.send(b'{"a"', b": 1}")
     assert exchange.inside.bodies == [b'{"a": 1}']
@@ -105,7 +105,7 @@ async def test_a_request_with_the_token_reaches_the_application_with_its_body() 
         [(b"authorization", b"Bearer s\xffcret")],
     ],
 )
-async def test_without_the_token_nothing_gets_in(headers: list[tuple[bytes, bytes]]) -> None:
+async def test_request_without_token_is_refused(headers: list[tuple[bytes, bytes]]) -> None:
     exchange = Exchange()
     answer = await exchange.send(b"{}", headers=headers)
     assert (exchange.status, answer["code"]) == (401, "unauthorized")
@@ -113,19 +113,19 @@ async def test_without_the_token_nothing_gets_in(headers: list[tuple[bytes, byte
     assert TOKEN not in str(answer)
 
 
-async def test_the_scheme_is_read_in_any_case() -> None:
+async def test_token_scheme_ignores_case() -> None:
     exchange = Exchange()
     await exchange.send(headers=[(b"authorization", b"bearer  s3cret")])
     assert exchange.status == 200
 
 
-async def test_two_tokens_are_none() -> None:
+async def test_two_tokens_are_refused() -> None:
     exchange = Exchange()
     answer = await exchange.send(headers=MINE * 2)
     assert (exchange.status, answer["code"]) == (400, "bad_request")
 
 
-async def test_a_body_above_the_limit_is_taken_in_and_refused() -> None:
+async def test_oversized_body_is_drained_and_refused() -> None:
     exchange = Exchange()
     chunk = b"x" * (BODY_BYTES_MAX // 2)
     answer = await exchange.send(*[chunk] * 6)
@@ -135,7 +135,7 @@ async def test_a_body_above_the_limit_is_taken_in_and_refused() -> None:
     assert exchange.inside.bodies == []
 
 
-async def test_a_body_without_end_is_not_taken_in_for_ever() -> None:
+async def test_endless_body_is_drained_up_to_a_limit() -> None:
     exchange = Exchange()
     chunk = b"x" * BODY_BYTES_MAX
     await exchange.send(*[chunk] * 20, ends=False)
@@ -143,33 +143,33 @@ async def test_a_body_without_end_is_not_taken_in_for_ever() -> None:
     assert exchange.taken <= DRAIN_BYTES_MAX // BODY_BYTES_MAX + 3
 
 
-async def test_a_declared_size_above_the_limit_is_refused_before_it_is_read() -> None:
+async def test_oversized_content_length_is_refused_unread() -> None:
     for declared in (str(BODY_BYTES_MAX + 1).encode(), b"9" * 50):
         exchange = Exchange()
         await exchange.send(b"{}", headers=[*MINE, (b"content-length", declared)])
         assert exchange.status == 413
 
 
-async def test_what_is_no_json_does_not_reach_the_application() -> None:
+async def test_invalid_json_is_refused() -> None:
     exchange = Exchange()
     answer = await exchange.send(b"{")
     assert (exchange.status, answer["code"]) == (400, "bad_request")
     assert exchange.inside.bodies == []
 
 
-async def test_an_exception_after_the_answer_is_not_passed_on() -> None:
+async def test_exception_after_the_answer_is_swallowed() -> None:
     exchange = Exchange(Inside(raises=RuntimeError("answered and logged")))
     await exchange.send()
     assert exchange.status == 200
 
 
-async def test_an_exception_without_an_answer_is_the_servers_to_tell() -> None:
+async def test_exception_without_an_answer_reaches_the_server() -> None:
     exchange = Exchange(Inside(raises=RuntimeError("nobody answered"), answers_first=False))
     with pytest.raises(RuntimeError):
         await exchange.send()
 
 
-async def test_the_open_paths_need_no_token() -> None:
+async def test_open_paths_need_no_token() -> None:
     for path in ("/healthz", "/readyz", "/metrics", "/openapi.json"):
         exchange = Exchange()
         await exchange.send(method="GET", path=path, headers=[])

@@ -13,7 +13,7 @@ LINE = "a line of a log, which nobody needs\n"
 ORDER = "CRITICAL: never more than 4 instances"
 
 
-def test_a_labelled_line_far_behind_the_opening_is_kept_word_for_word() -> None:
+def test_labelled_line_after_the_opening_is_kept() -> None:
     text = LINE * 1_000 + f"  {ORDER} \n" + LINE + "CRITICAL: Ärger vermeiden\r\nnot CRITICAL: this"
     opening, labelled = shorten(text)
     assert opening == text[:OPENING_CHARS]
@@ -21,13 +21,13 @@ def test_a_labelled_line_far_behind_the_opening_is_kept_word_for_word() -> None:
 
 
 @pytest.mark.parametrize("shift", range(len(ORDER) + 3))
-def test_no_cut_makes_half_an_order(shift: int) -> None:
+def test_cut_never_halves_a_labelled_line(shift: int) -> None:
     before = "x" * (OPENING_CHARS - shift - 1) + "\n"
     opening, labelled = shorten(before + ORDER + "\n" + LINE * 1_000)
     assert critical_lines(opening) + labelled == [ORDER]
 
 
-def test_words_that_the_cut_puts_at_the_beginning_of_a_line_are_no_order() -> None:
+def test_cut_creates_no_labelled_line() -> None:
     text = "x" * OPENING_CHARS + "CRITICAL: said in the middle of a line\n" + LINE * 1_000
     assert shorten(text) == ("x" * OPENING_CHARS, [])
 
@@ -37,14 +37,14 @@ def test_words_that_the_cut_puts_at_the_beginning_of_a_line_are_no_order() -> No
         st.sampled_from(["CRITICAL: é", " CRITICAL:", "x", "", "\r", "\u2028", "CRIT", "\n"]), min_size=30
     )
 )
-def test_what_is_labelled_in_the_text_is_labelled_in_the_record(parts: list[str]) -> None:
+def test_labelled_lines_of_text_and_record_agree(parts: list[str]) -> None:
     text = "y" * (OPENING_CHARS - 60) + "".join(parts) + "\n" + LINE * 10
     opening, labelled = shorten(text)
     assert text.startswith(opening)
     assert critical_lines("\n".join((opening, "[a note]", *labelled))) == critical_lines(text)
 
 
-def test_more_orders_than_a_record_holds_are_refused_with_the_way_out() -> None:
+def test_too_many_labelled_lines_are_refused() -> None:
     line = "CRITICAL: " + "é" * 500 + "\n"
     fits = CRITICAL_BYTES_MAX // len(line.encode())
     assert len(shorten(LINE * 1_000 + line * fits)[1]) == fits

@@ -22,7 +22,7 @@ def page(
 
 
 @pytest.mark.parametrize(("order", "whole"), [("asc", "abcde"), ("desc", "edcba")])
-def test_pages_in_turn_are_the_whole_list_in_order(order: Order, whole: str) -> None:
+def test_pages_make_up_the_list_in_order(order: Order, whole: str) -> None:
     seen, cursor = page(rows("ebdac"), order=order)
     while cursor is not None:
         more, cursor = page(rows("ebdac"), cursor, order=order)
@@ -30,17 +30,17 @@ def test_pages_in_turn_are_the_whole_list_in_order(order: Order, whole: str) -> 
     assert seen == whole
 
 
-def test_a_page_goes_on_behind_an_entry_that_is_gone() -> None:
+def test_cursor_survives_the_removal_of_its_entry() -> None:
     assert page(rows("abcd")) == ("ab", "b")
     assert page(rows("acd"), "b") == ("cd", None)
 
 
-def test_an_exact_page_is_the_last_and_a_list_may_be_empty() -> None:
+def test_full_last_page_has_no_cursor() -> None:
     assert page(rows("ab")) == ("ab", None)
     assert page([]) == ("", None)
 
 
-def test_a_page_is_bounded_in_bytes_but_never_empty() -> None:
+def test_page_is_bounded_in_bytes_and_not_empty() -> None:
     large = rows("abc", "x" * (PAGE_BYTES_MAX // 2))
     assert page(large, limit=200) == ("a", "a")
     assert page(rows("ab", "x" * (2 * PAGE_BYTES_MAX)), limit=200) == ("a", "a")

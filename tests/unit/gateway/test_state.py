@@ -35,7 +35,7 @@ async def begun(flights: SingleFlight, work: Work, count: int, what: str = "k") 
     return tasks
 
 
-async def test_the_same_request_asked_while_it_is_flights_is_done_once_and_told_to_all() -> None:
+async def test_identical_requests_in_flight_run_once() -> None:
     flights, work = SingleFlight(), Work()
     tasks = await begun(flights, work, 5)
     other = await begun(flights, work, 1, "another")
@@ -45,7 +45,7 @@ async def test_the_same_request_asked_while_it_is_flights_is_done_once_and_told_
     assert await flights.run("k", work.do) == (7, False), "what is over is done anew"
 
 
-async def test_whoever_began_it_may_go_away_and_the_others_are_answered_all_the_same() -> None:
+async def test_flight_survives_the_caller_that_started_it() -> None:
     flights, work = SingleFlight(), Work()
     first, second = await begun(flights, work, 2)
     first.cancel()
@@ -56,7 +56,7 @@ async def test_whoever_began_it_may_go_away_and_the_others_are_answered_all_the_
     assert work.begun == 1
 
 
-async def test_what_it_raises_is_told_to_all_and_the_next_one_asks_anew() -> None:
+async def test_error_reaches_all_callers_and_is_not_cached() -> None:
     flights, work = SingleFlight(), Work(Refused("no"))
     tasks = await begun(flights, work, 3)
     work.go_on.set()
@@ -69,14 +69,14 @@ async def _seven() -> int:
     return 7
 
 
-def test_what_was_seen_only_grows() -> None:
+def test_high_water_mark_only_rises() -> None:
     seen = HighWaterMark()
     for sequence in (3, 1, 7, 2):
         seen.note(sequence)
     assert seen.sequence == 7
 
 
-def test_live_streams_have_a_bound() -> None:
+def test_live_streams_are_bounded() -> None:
     streams = StreamLimit(open_max=2)
     for _ in range(2):
         streams.check()

@@ -24,13 +24,13 @@ values = st.recursive(
 
 
 @given(values)
-def test_what_is_fine_is_read_as_it_is(value: object) -> None:
+def test_valid_json_is_read_unchanged(value: object) -> None:
     assert parse_json(json.dumps(value).encode()) == value
     assert parse_json(json.dumps(value, ensure_ascii=False).encode()) == value
 
 
 @given(st.binary() | text.map(str.encode))
-def test_whatever_comes_is_read_or_refused(data: bytes) -> None:
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     with contextlib.suppress(BadInput):
         # What is read can be bound to, recorded, and shown.
         canonical_json(parse_json(data))
@@ -58,13 +58,13 @@ def test_whatever_comes_is_read_or_refused(data: bytes) -> None:
         (b"[" * (JSON_DEPTH_MAX + 1) + b"]" * (JSON_DEPTH_MAX + 1), 422),
     ],
 )
-def test_what_cannot_be_kept_is_refused(data: bytes, status: int) -> None:
+def test_json_that_cannot_be_kept_is_refused(data: bytes, status: int) -> None:
     with pytest.raises(BadInput) as refused:
         parse_json(data)
     assert refused.value.http_status == status
 
 
-def test_the_bounds_themselves_are_fine() -> None:
+def test_values_at_the_bounds_are_accepted() -> None:
     assert parse_json(str(INTEGER_MAX).encode()) == INTEGER_MAX
     parse_json(b"[" * JSON_DEPTH_MAX + b"]" * JSON_DEPTH_MAX)
     assert parse_json(b'"\\ud83d\\ude00"') == "😀"

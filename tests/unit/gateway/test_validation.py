@@ -44,7 +44,7 @@ SESSION = {"name": "fleet", "agent": "fleet"}
         ("sessions", [], "the body must be an object"),
     ],
 )  # fmt: skip
-async def test_what_is_wrong_with_a_body(app: FastAPI, path: str, body: Any, said: str) -> None:
+async def test_invalid_body_names_field_and_problem(app: FastAPI, path: str, body: Any, said: str) -> None:
     answer = await ask(app, "POST", f"/api/{path}", body)
     assert (answer.status_code, answer.json()["code"]) == (422, "bad_input")
     assert answer.json()["message"].startswith(said)
@@ -61,11 +61,11 @@ async def test_what_is_wrong_with_a_body(app: FastAPI, path: str, body: Any, sai
         ("order=up", "order must be asc or desc"),
     ],
 )
-async def test_what_is_wrong_with_a_query(app: FastAPI, query: str, said: str) -> None:
+async def test_invalid_query_names_field_and_problem(app: FastAPI, query: str, said: str) -> None:
     assert (await ask(app, "GET", f"/api/effects?{query}")).json()["message"] == said
 
 
-def test_every_pattern_has_words(app: FastAPI) -> None:
+def test_every_pattern_has_a_description(app: FastAPI) -> None:
     assert set(patterns(app.openapi())) <= {f"^{NAME_PATTERN}$", *FORMS}
 
 
