@@ -1,1 +1,1 @@
-"""The message bus: the contract (`port`), NATS JetStream (`jetstream`), and an in-memory twin with seeded faults (`sim`)."""
+"""The message bus: the contract (`port`) and NATS JetStream (`jetstream`). `anchorwatch.testing.bus` simulates it."""

@@ -1,12 +1,12 @@
-"""What the mesh needs of a message bus.
+"""The message bus, as the mesh uses it.
 
-Two implementations keep this contract, and one conformance suite holds them to it: ``bus.jetstream`` (NATS) and
-``bus.sim`` (in memory, seeded faults). The operations are primitive on purpose: each is one attempt. Retrying,
-reading back and deciding whether a write landed is `anchorwatch.journal`'s work, so that both buses share it.
+Two implementations pass one conformance suite (INV-915): ``bus.jetstream`` (NATS) and ``anchorwatch.testing.bus`` (in
+memory, seeded faults). Each operation is one attempt. `anchorwatch.journal` retries, reads back, and decides whether a
+write was stored, so that both buses share that code.
 
-A fence (`Expect`) is compared by the server when it stores the message: the last sequence of any subject matching
-``Expect.subject`` must be ``Expect.sequence`` (0: none exists). See
-https://docs.nats.io/nats-concepts/jetstream/headers for the headers behind it.
+The server compares a fence (`Expect`) when it stores the message: the last sequence of all subjects that match
+``Expect.subject`` must be ``Expect.sequence`` (0: no message matches). The headers are described in
+https://docs.nats.io/nats-concepts/jetstream/headers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MESSAGE_ID_HEADER = "Nats-Msg-Id"
 
 
 class WrongLastSequence(Fenced):
-    """The fence of a write did not hold. ``spurious_possible``: another write may merely have been in flight."""
+    """The fence of a write did not hold. ``spurious_possible``: the cause may be another write in flight."""
 
     code = "wrong_last_sequence"
 
@@ -34,20 +34,20 @@ class WrongLastSequence(Fenced):
 
 
 class BatchRefused(AnchorWatchError):
-    """The server stored nothing of an atomic batch, for a reason that is no fence."""
+    """The server refused an atomic batch for a reason other than a fence, and stored none of it."""
 
     code = "batch_refused"
     retryable: ClassVar[bool] = True
 
 
 class StreamMissing(NotFound):
-    """No stream takes this subject."""
+    """No stream stores this subject."""
 
     code = "stream_missing"
 
 
 class KeyExists(Conflict):
-    """The key exists, or its revision is not the expected one."""
+    """The key exists, or has another revision than expected."""
 
     code = "key_exists"
 
@@ -59,12 +59,12 @@ class Disconnected(Unavailable):
 
 
 class Unreadable(Damaged):
-    """The server has a message there, and its disk has damaged it."""
+    """The server holds the message but cannot read it: its disk has damaged it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """A fence: the last sequence of what matches ``subject`` must be ``sequence`` when the message is stored."""
+    """A fence: when the message is stored, the last sequence that matches ``subject`` must be ``sequence``."""
 
     subject: str
     sequence: int
@@ -72,7 +72,7 @@ class Expect:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Deliver to ``target`` (a subject of the same stream) at ``at_ms`` (Unix time). Replaces the subject's last one."""
+    """Deliver to ``target``, a subject of the same stream, at ``at_ms`` (Unix time). It replaces the subject's schedule."""
 
     at_ms: int
     target: str
@@ -80,9 +80,9 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is to be stored. ``message_id`` dedupes within the stream's window; ``ttl_s`` removes it by itself.
+    """A message to store. ``message_id`` dedupes within the stream's window; after ``ttl_s`` the server removes it.
 
-    ``expect_last``: a fence on the whole stream, its last sequence; of a batch, the first message may have it.
+    ``expect_last``: a fence on the last sequence of the whole stream; only the first message of a batch may have it.
     """
 
     subject: str
@@ -97,7 +97,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """The server stored the message at ``sequence``; ``duplicate``: it says that an earlier one has this message id."""
+    """The server stored the message at ``sequence``; ``duplicate``: an earlier message has this message id."""
 
     stream: str
     sequence: int
@@ -106,7 +106,7 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A message as it stands in a stream. ``time_ms`` is the server's, Unix milliseconds."""
+    """A message in a stream. ``time_ms``: the server's time in Unix milliseconds."""
 
     subject: str
     sequence: int
@@ -121,11 +121,11 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The answer to a read: messages in sequence order, complete for what was asked up to ``up_to``.
+    """The answer to a read: messages in sequence order, complete for the request up to ``up_to``.
 
-    ``up_to`` is the last sequence of the stream that the answering server had: a decision that depends on
-    sequence N may trust the answer only when ``up_to >= N``. ``more``: the limit was reached, or an answer
-    may not be longer; read on from the last sequence + 1.
+    ``up_to`` is the last sequence of the stream at the answering server. A decision that depends on sequence N
+    may use the answer only if ``up_to >= N``. ``more``: the limit of messages or bytes was reached; continue at
+    the last sequence + 1.
     """
 
     messages: tuple[Stored, ...]
@@ -137,9 +137,9 @@ class Page:
 class ConsumerSpec:
     """A durable pull consumer (or, with ``durable`` None, an ephemeral one that ends with its reader).
 
-    ``start_sequence``: begin there; None: at the start of the stream. Redelivery has no end: `max_deliver`
-    is never set, since a message past it would be stranded in silence. ``filters_before``: those of an earlier
-    release; a durable consumer that has them gets ``filters`` in their place, and goes on where it is.
+    ``start_sequence``: the first sequence; None: the start of the stream. Redelivery is unlimited: `max_deliver`
+    is never set, because the server drops a message above it silently. ``filters_before``: the filters of an
+    earlier release. A durable consumer that has them gets ``filters`` instead, and keeps its position.
     """
 
     stream: str
@@ -154,7 +154,7 @@ class ConsumerSpec:
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """What a stream holds: first and last sequence, number of messages, bytes."""
+    """The contents of a stream: first and last sequence, number of messages, bytes."""
 
     first_sequence: int
     last_sequence: int
@@ -164,7 +164,7 @@ class StreamState:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerState:
-    """How far a consumer is. Sequences are the stream's."""
+    """The position of a consumer. Sequences are the stream's."""
 
     delivered_sequence: int
     ack_floor_sequence: int
@@ -173,10 +173,9 @@ class ConsumerState:
 
 
 class Delivery(Protocol):
-    """A message handed to a consumer; every one is acked, naked or left to redelivery.
+    """A message delivered to a consumer; it is acked, naked, or left to redelivery.
 
-    The four answers are fire-and-forget: acks are no fence, and a lost one means a redelivery. They raise
-    nothing when the bus is away.
+    Acks are fire-and-forget: a lost one causes a redelivery. They raise nothing without a connection.
     """
 
     @property
@@ -189,7 +188,7 @@ class Delivery(Protocol):
     async def ack(self) -> None: ...
     async def nak(self, delay_s: float = 0) -> None: ...
     async def in_progress(self) -> None:
-        """Start the ack wait anew: still working."""
+        """Restart the ack wait: the handler is still working."""
         ...
 
 
@@ -199,11 +198,11 @@ class Consumer(Protocol):
     async def fetch(self, limit: int, timeout_s: float) -> list[Delivery]:
         """Up to ``limit`` messages, as soon as there is at least one; empty after ``timeout_s``.
 
-        A lost connection makes it return early and empty after a short pause rather than raise: the caller's loop just goes on.
+        Without a connection it returns empty after a short pause, so that the caller's loop continues.
 
         Raises:
-            NotFound: the consumer was deleted; make it anew.
-            Disconnected: the consumer or the bus was closed here.
+            NotFound: the consumer was deleted; make it again.
+            Disconnected: the consumer or the bus was closed by this client.
         """
         ...
 
@@ -215,7 +214,7 @@ class Consumer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key's value; ``revision`` for compare-and-set. ``value`` is b"" and ``deleted`` true for a marker in a watch."""
+    """A key's value; ``revision`` is for compare-and-set. A deletion marker has ``value`` b"" and ``deleted``."""
 
     key: str
     value: bytes
@@ -224,10 +223,10 @@ class Entry:
 
 
 class KeyValue(Protocol):
-    """A bucket. Looking only: whoever must be right reads the journal."""
+    """A bucket. A read may be stale: decisions depend on the journal only."""
 
     async def get(self, key: str) -> Entry | None:
-        """The key's entry; None when it never was, was deleted, or expired."""
+        """The key's entry; None if it does not exist, was deleted, or expired."""
         ...
 
     async def put(self, key: str, value: bytes) -> int: ...
@@ -235,7 +234,7 @@ class KeyValue(Protocol):
         """Write a key that does not exist.
 
         Raises:
-            KeyExists: it does.
+            KeyExists: the key exists.
         """
         ...
 
@@ -243,14 +242,14 @@ class KeyValue(Protocol):
         """Replace the entry of exactly that revision.
 
         Raises:
-            KeyExists: the revision is another one, or the entry expired.
+            KeyExists: the entry has another revision, or expired.
         """
         ...
 
     async def delete(self, key: str, revision: int | None = None) -> None: ...
     async def keys(self) -> list[str]: ...
     async def revision(self) -> int:
-        """The bucket's last revision: it changes with any write to any key. Cheap: to see whether a cache is still good."""
+        """The bucket's last revision, which every write to any key changes: a cheap check of a cache."""
         ...
 
 
@@ -274,11 +273,11 @@ def ranges(sequences: Iterable[int]) -> list[tuple[int, int]]:
 
 
 Handler = Callable[[str, bytes], Awaitable[bytes | None]]
-"""Takes (subject, payload); what it returns answers a request (None: no answer)."""
+"""Takes (subject, payload) and returns the answer to a request (None: no answer)."""
 
 
 class Subscription(Protocol):
-    """Somebody who listens."""
+    """An active subscription."""
 
     async def close(self) -> None: ...
 
@@ -295,25 +294,25 @@ class Bus(Protocol):
 
         Raises:
             WrongLastSequence: the fence did not hold.
-            StreamMissing: no stream takes the subject.
-            Unavailable: no answer; *it may have been stored all the same*.
-            TooLarge: above the stream's message size.
+            StreamMissing: no stream stores the subject.
+            Unavailable: no answer; *the message may have been stored*.
+            TooLarge: it exceeds the stream's message size.
         """
         ...
 
     async def publish_batch(self, messages: Sequence[Message], timeout_s: float = 5.0) -> Ack:
         """Store all or none, in order, at consecutive sequences; the ack carries the last. One attempt; one stream.
 
-        Fence at most one message of a subject family: the server does not see the batch's own earlier messages.
+        Fence at most one message of a subject family: the server ignores the batch's own earlier messages.
 
         Raises:
             WrongLastSequence, StreamMissing, Unavailable, TooLarge: as `publish`.
-            BatchRefused: a duplicate message id, or another reason of the server's.
+            BatchRefused: a message id is a duplicate, or the server has another reason.
         """
         ...
 
     async def last(self, stream: str, filters: Sequence[str], timeout_s: float = 5.0) -> Page:
-        """The last message of every subject that matches one of ``filters``; check ``up_to`` before trusting it.
+        """The last message of each subject that matches one of ``filters``; check ``up_to`` before a decision.
 
         Raises:
             TooLarge: more than 1024 subjects match.
@@ -331,37 +330,37 @@ class Bus(Protocol):
     ) -> Page:
         """Messages matching ``filter_`` from a sequence on, in order, at most ``limit``.
 
-        ``reach``: it is enough for the caller that the answer reaches up to there. When the messages
-        themselves do, the bus spares the second question, how far beyond the last of them nothing
-        follows (a round trip). Then ``more`` may tell of nothing beyond ``reach``.
+        ``reach``: the sequence that the caller needs. If the messages reach it, the bus omits the second
+        request (a round trip), which proves how far nothing follows. Then ``more`` may ignore messages
+        after ``reach``.
 
-        Where more than 1024 subjects match, ``up_to`` is the last message's sequence, or
-        ``from_sequence - 1`` when there is none: let ``filter_`` match what the decision depends on.
+        If more than 1024 subjects match, ``up_to`` is the last message's sequence, or ``from_sequence - 1``
+        without one: choose a ``filter_`` that matches only what the decision depends on.
         """
         ...
 
     async def consumer(self, spec: ConsumerSpec) -> Consumer:
-        """Make the consumer, or attach to the durable one of that name.
+        """Make the consumer, or attach to the durable one.
 
         Raises:
-            ConfigDiffers: it exists with other filters or another ack wait; a start that differs is no difference.
+            ConfigDiffers: it exists with other filters or another ack wait; its start may differ.
         """
         ...
 
     async def delete_consumer(self, stream: str, durable: str) -> None: ...
     async def consumer_states(self, stream: str) -> Mapping[str, ConsumerState]:
-        """How far each durable consumer of the stream is, by name.
+        """The state of each durable consumer of the stream, by name.
 
         Raises:
-            StreamMissing: there is no such stream.
+            StreamMissing: the stream does not exist.
         """
         ...
 
     async def ensure_stream(self, spec: StreamSpec) -> None:
-        """Make the stream, or check that it is so.
+        """Make the stream, or compare the existing one.
 
         Raises:
-            ConfigDiffers: it exists and differs in a way that matters; the message names each difference.
+            ConfigDiffers: it has another configuration; the message names each difference.
         """
         ...
 
@@ -380,34 +379,34 @@ class Bus(Protocol):
         """The sequences up to the stream's last that it does not hold, as ranges (first, last), in order.
 
         Raises:
-            StreamMissing: there is no such stream.
+            StreamMissing: the stream does not exist.
         """
         ...
 
     async def counts(self, stream: str, filter_: str) -> Mapping[str, int]:
-        """How many messages the stream has of each subject that matches, by its own account: also of what it cannot read.
+        """The server's count of messages for each matching subject, unreadable ones included.
 
         Raises:
-            StreamMissing: there is no such stream.
+            StreamMissing: the stream does not exist.
         """
         ...
 
     async def purge(self, stream: str, subject: str, keep_from: int | None = None) -> int:
-        """Remove the messages of a subject filter (below ``keep_from``); returns how many."""
+        """Remove the messages of a subject filter (below ``keep_from``); returns their number."""
         ...
 
     async def bucket(self, name: str) -> KeyValue: ...
     async def object_store(self, name: str) -> ObjectStore: ...
     async def request(self, subject: str, payload: bytes, timeout_s: float) -> bytes:
-        """Ask whoever answers ``subject``.
+        """Send a request to a subscriber of ``subject``, and return the answer.
 
         Raises:
-            Unavailable: nobody answers there, or not in time.
+            Unavailable: no subscriber, or no answer in time.
         """
         ...
 
     async def announce(self, subject: str, payload: bytes) -> None:
-        """Tell whoever listens now; nothing is stored, nothing is promised. While the bus is away it is dropped in silence."""
+        """Publish to the present subscribers, without storage or guarantee. Without a connection it is dropped."""
         ...
 
     async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> Subscription:
@@ -415,18 +414,18 @@ class Bus(Protocol):
         ...
 
     async def server_time_ms(self) -> int:
-        """The server's clock, Unix milliseconds, as well as it can be told from here."""
+        """The server's clock in Unix milliseconds, estimated at the client."""
         ...
 
     def reached(self, stream: str) -> int:
-        """The highest sequence of the stream that an answer to this bus has shown, over all its connections; 0: none has."""
+        """The highest sequence of the stream in any answer to this bus, over all its connections; 0 without one."""
         ...
 
     @property
     def connected(self) -> bool: ...
     @property
     def connections(self) -> int:
-        """How often it was connected so far: between two looks at the same number the server has not been restarted."""
+        """How often it has connected: while the number is the same, the server has not restarted."""
         ...
 
     async def close(self) -> None: ...

@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 
 from anchorwatch.bus.jetstream import clock
 from anchorwatch.bus.jetstream.api import is_unanswered
-from anchorwatch.bus.jetstream.consumers import JetStreamConsumer
+from anchorwatch.bus.jetstream.consumers import Consumers, JetStreamConsumer
 from anchorwatch.bus.jetstream.kv import Bucket
 from anchorwatch.bus.jetstream.link import Link
-from anchorwatch.bus.jetstream.making import Consumers
 from anchorwatch.bus.jetstream.objects import Objects
 from anchorwatch.bus.jetstream.publishing import Publisher
 from anchorwatch.bus.jetstream.reads import Reader
@@ -23,10 +22,10 @@ from anchorwatch.topology.streams import BucketSpec, StreamSpec
 
 
 class JetStreamBus:
-    """A connection to NATS that keeps the contract of `anchorwatch.bus.port.Bus`.
+    """A connection to NATS with the contract of `anchorwatch.bus.port.Bus`.
 
-    It comes back by itself after the server was away. A call that was waiting then fails at once with `Disconnected`; one
-    that is made while it is away waits for its return up to its own timeout.
+    It reconnects by itself. A call that waits when the connection is lost fails at once with `Disconnected`. A call
+    without a connection waits for it up to its own timeout.
     """
 
     def __init__(self, link: Link, replicas: int) -> None:
@@ -61,7 +60,7 @@ class JetStreamBus:
     ) -> Page:
         page = await self._reader.range(stream, filter_, from_sequence, limit, timeout_s, reach)
         if page.messages:
-            # Without messages, ``up_to`` may be no more than what was asked for.
+            # Without messages, ``up_to`` may only repeat the request.
             self._note(stream, page.messages[-1].sequence)
         return page
 
@@ -109,7 +108,7 @@ class JetStreamBus:
     async def request(self, subject: str, payload: bytes, timeout_s: float) -> bytes:
         reply = await self._link.call(subject, payload, timeout_s)
         if is_unanswered(reply):
-            raise Unavailable(f"nobody answers {subject}")
+            raise Unavailable(f"no service answers {subject}")
         return reply.data
 
     async def announce(self, subject: str, payload: bytes) -> None:
@@ -126,7 +125,7 @@ class JetStreamBus:
         return await self._clock.now_ms()
 
     async def leader(self, stream: str) -> str:
-        """The name of the server that leads a replicated stream; empty while there is none, or no cluster."""
+        """The name of the server that leads a replicated stream; empty without a leader or a cluster."""
         return await self._streams.leader(stream)
 
     def reached(self, stream: str) -> int:
@@ -149,7 +148,7 @@ class JetStreamBus:
         return self._link.connections
 
     async def close(self) -> None:
-        # What was closed is gone from the set by itself; what still listens is held by the link.
+        # The set drops closed members by itself; the link holds those that still listen.
         await asyncio.gather(*(each.close() for each in list(self._open)))
         await self._link.close()
 
@@ -168,9 +167,9 @@ async def connect(  # noqa: PLR0913 - independent options, by name only
 ) -> JetStreamBus:
     """Connect to NATS.
 
-    ``name`` shows in the server's lists. ``inbox``: the prefix of the subjects to which answers come, for users that may
-    subscribe to nothing else (``_INBOX.planner``). ``on_error`` is told of what concerns no single call. ``replicas``: of each
-    stream that this bus makes. ``plain``: nats-py's client without the fast path.
+    ``name`` appears in the server's lists. ``inbox``: the prefix of the subjects for answers, for users that may
+    subscribe to nothing else (``_INBOX.planner``). ``on_error`` is called with errors that belong to no call.
+    ``replicas``: of each stream that this bus makes. ``plain``: nats-py's client without the fast path.
 
     Raises:
         BadSettings: the fast path does not fit the installed nats-py.

@@ -1,7 +1,6 @@
-"""Who waits for what: the calls of one connection, and how they end.
+"""The pending calls of one connection.
 
-A call ends with its answer, or with the connection, or when the server denies a subject that it sent to; a timeout is the
-last resort.
+A call ends with its answer, with the connection, with a denial of its subject by the server, or by timeout.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from anchorwatch.core.errors import AnchorWatchError, Unavailable
 
 
 class Waiter(Protocol):
-    """Somebody who waits for messages."""
+    """A call or consumer that waits for messages."""
 
     @property
     def subjects(self) -> Sequence[str]:
-        """What was sent to: when the server denies one of these, the waiter fails."""
+        """The subjects that it published to: when the server denies one of them, the waiter fails."""
         ...
 
     def receive(self, message: Msg) -> None: ...
@@ -30,7 +29,7 @@ class Waiter(Protocol):
 
 
 class Call:
-    """Waits for one answer, or for several: until ``complete`` says of one that it is the last."""
+    """Waits for one answer, or for several up to the one for which ``complete`` is true."""
 
     def __init__(self, subjects: Sequence[str], complete: Callable[[Msg], bool] | None) -> None:
         self._subjects = subjects
@@ -52,7 +51,7 @@ class Call:
             self._done.set_exception(error)
 
     def raise_failure(self) -> None:
-        """Raise what the call failed with, if it did."""
+        """Raise the failure of the call, if it has failed."""
         if self._done.done():
             self._done.result()
 
@@ -60,9 +59,9 @@ class Call:
         """Wait until the call is complete.
 
         Raises:
-            Unavailable: it is not within ``timeout_s``; or what the call failed with.
+            Unavailable: it is not complete within ``timeout_s``. Otherwise the failure of the call.
         """
-        # Cheaper than asyncio.timeout, and every publish passes here.
+        # Cheaper than asyncio.timeout; every publish waits here.
         timer = asyncio.get_running_loop().call_later(timeout_s, self._expire, timeout_s)
         try:
             await self._done
@@ -70,7 +69,7 @@ class Call:
             timer.cancel()
 
     def end(self) -> None:
-        """Forget it; a failure that came too late is no one's business."""
+        """End the call; a later failure is dropped."""
         if not self._done.cancel() and not self._done.cancelled():
             self._done.exception()
 
@@ -79,21 +78,21 @@ class Call:
 
 
 class Waiters:
-    """All who wait, by the last token of the inbox subject that their answers come to."""
+    """All waiters, by the last token of the inbox subject of their answers."""
 
     def __init__(self) -> None:
         self._tokens = itertools.count(1)
         self._waiters: dict[str, Waiter] = {}
 
     def token(self) -> str:
-        """A token that no one else has."""
+        """A new token."""
         return str(next(self._tokens))
 
     @contextlib.contextmanager
-    def calling(
+    def open_call(
         self, subjects: Sequence[str], complete: Callable[[Msg], bool] | None
     ) -> Iterator[tuple[Call, str]]:
-        """A call for the length of a ``with`` block, and its token."""
+        """A call and its token, pending for the length of a ``with`` block."""
         call, token = Call(subjects, complete), self.token()
         self._waiters[token] = call
         try:
@@ -103,7 +102,7 @@ class Waiters:
             call.end()
 
     def add(self, waiter: Waiter) -> str:
-        """Let ``waiter`` fail with the connection, as a call does, until it is removed by the token returned."""
+        """Let ``waiter`` fail with the connection, as a call does, until `remove` of the returned token."""
         token = self.token()
         self._waiters[token] = waiter
         return token
@@ -112,7 +111,7 @@ class Waiters:
         self._waiters.pop(token, None)
 
     def dispatch(self, message: Msg) -> None:
-        """Hand an answer to whom it is for; one that nobody waits for any more is dropped."""
+        """Pass an answer to its waiter; a late answer is dropped."""
         waiter = self._waiters.get(message.subject.rpartition(".")[2])
         if waiter is not None:
             waiter.receive(message)
@@ -122,16 +121,16 @@ class Waiters:
             waiter.fail(error)
 
     def fail_subject(self, subject: str, failure: Callable[[str], AnchorWatchError]) -> bool:
-        """Let all fail that sent to ``subject``; whether there was one.
+        """Fail every waiter that published to ``subject``; returns whether there was one.
 
-        nats-py tells the subject in lower case; ``failure`` makes the error from what was really sent to.
+        nats-py reports the subject in lower case; ``failure`` gets the exact one.
         """
-        struck = [
+        affected = [
             (waiter, sent)
             for waiter in self._waiters.values()
             for sent in waiter.subjects
             if sent.lower() == subject
         ]
-        for waiter, sent in struck:
+        for waiter, sent in affected:
             waiter.fail(failure(sent))
-        return bool(struck)
+        return bool(affected)

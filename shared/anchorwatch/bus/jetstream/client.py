@@ -22,10 +22,10 @@ from anchorwatch.bus.jetstream.wire import Tap, read_headers, text, write_messag
 from anchorwatch.core.errors import BadSettings
 
 UNSENT_BYTES_MAX = 65_536
-"""Above this nats-py's own way is taken, which waits for the socket."""
+"""Above this number of unsent bytes, nats-py's own publish is used, which waits for the socket."""
 
-LOST = (OSError, RuntimeError, AttributeError, TypeError, errors.Error)
-"""What a lost connection raises: RuntimeError from uvloop, AttributeError and TypeError from asyncio since Python 3.12."""
+LOST_CONNECTION = (OSError, RuntimeError, AttributeError, TypeError, errors.Error)
+"""The errors of a lost connection: RuntimeError from uvloop, AttributeError and TypeError from asyncio since Python 3.12."""
 
 Receive = Callable[[Msg], None]
 

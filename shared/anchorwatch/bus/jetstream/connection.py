@@ -1,7 +1,7 @@
-"""The life of a connection: it is opened within a deadline, comes back by itself, and leaves nothing when it is closed.
+"""One connection: it opens within a deadline, reconnects by itself, and leaves no task or socket when it is closed.
 
-nats-py reconnects, with three gaps that are closed here: its first connect has no deadline, it gives up for good on errors
-that pass (credentials being replaced), and its close does not wait for its own tasks.
+nats-py reconnects, with three gaps that are closed here. Its first connect has no deadline. It gives up on temporary
+errors, such as credentials that are being replaced. Its close does not wait for its own tasks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from nats import errors as nats_errors
 
-from anchorwatch.bus.jetstream.client import LOST, PlainClient, new_client
+from anchorwatch.bus.jetstream.client import LOST_CONNECTION, PlainClient, new_client
 from anchorwatch.core.errors import Denied, Unavailable
 
 PING_INTERVAL_S = 5
@@ -26,16 +26,16 @@ SETTLE_S = 0.01
 OnError = Callable[[str], None]
 OnDenied = Callable[[str, str], None]
 
-# nats-py hands over the server's text in lower case.
+# nats-py passes on the server's text in lower case.
 _VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')
 _BAD_CREDENTIALS = "authorization violation"
 
 
 class Connection:
-    """One connection to a server or cluster, whatever clients it takes.
+    """One connection to a server or cluster, over one client after the other.
 
-    ``listen`` subscribes on a new client; ``on_denied`` is told (verb, subject) of each denial, ``on_lost`` that what was
-    under way will get no answer.
+    ``listen`` subscribes on a new client. ``on_denied`` gets (verb, subject) of each denial. ``on_lost`` is called when
+    the connection is lost: calls in flight get no answer.
     """
 
     def __init__(
@@ -61,21 +61,21 @@ class Connection:
         self._reopening: asyncio.Task[None] | None = None
         self.closing = False
         self.times = 0
-        """How often it was connected."""
+        """How often it has connected."""
         self.client = new_client(plain=plain)
 
     @property
     def connected(self) -> bool:
         return self._up.is_set() and self.client.is_connected
 
-    async def wait_up(self, timeout_s: float) -> bool:
-        """Wait for the connection; False when it is not there after ``timeout_s``, or was closed."""
+    async def wait_connected(self, timeout_s: float) -> bool:
+        """Wait for the connection; False if there is none after ``timeout_s``, or it was closed."""
         if self.closing:
             return False
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while not self.connected and not self.closing:
-                    # Between the loss and `_disconnected`, which clears it, the event does not make us wait.
+                    # After a loss the event is still set until `_disconnected` clears it.
                     await (asyncio.sleep(SETTLE_S) if self._up.is_set() else self._up.wait())
         return self.connected
 
@@ -106,13 +106,13 @@ class Connection:
                 await self.close()
 
     async def round_trip(self) -> None:
-        """Be sure that the server has seen, and has denied or not, what was sent before."""
-        # The ping of a flush overtakes what nats-py's flusher has not written yet; that of the second one cannot.
+        """Return after the server has processed, and perhaps denied, everything sent before."""
+        # The ping of the first flush may overtake what nats-py's flusher has not written yet; the second cannot.
         await self.client.flush()
         await self.client.flush()
 
     async def close(self) -> None:
-        """End it: no task and no socket is left."""
+        """Close the connection; no task or socket is left."""
         self.closing = True
         self._up.clear()
         if self._reopening is not None:
@@ -128,14 +128,14 @@ class Connection:
             closed_cb=self._closed,
             allow_reconnect=True,
             max_reconnect_attempts=-1,
-            reconnect_time_wait=RECONNECT_PAUSE_S,  # type: ignore[arg-type]  # declared int, slept as it is
+            reconnect_time_wait=RECONNECT_PAUSE_S,  # type: ignore[arg-type]  # declared int, but passed to sleep
             ping_interval=PING_INTERVAL_S,
             max_outstanding_pings=PINGS_OUT_MAX,
             **self._options,  # type: ignore[arg-type]  # user, password, name, inbox_prefix
         )
         await self._listen(self.client)
         await self.round_trip()
-        self._set_up()
+        self._set_connected()
 
     async def _error(self, error: Exception) -> None:
         text = str(error)
@@ -146,7 +146,7 @@ class Connection:
             if not self._refused.done():
                 self._refused.set_result(None)
         elif self.connected and not isinstance(error, (OSError, nats_errors.UnexpectedEOF)):
-            # While it is away, each attempt to come back fails anew: `_disconnected` has told it once.
+            # Without a connection each attempt to reconnect fails: `_disconnected` has reported the loss once.
             self._on_error(f"NATS: {text or type(error).__name__}")
 
     async def _disconnected(self) -> None:
@@ -157,10 +157,10 @@ class Connection:
 
     async def _reconnected(self) -> None:
         if not self.closing and self._reopening is None:
-            self._set_up()
-            self._on_error("NATS: the connection is back")
+            self._set_connected()
+            self._on_error("NATS: reconnected")
 
-    def _set_up(self) -> None:
+    def _set_connected(self) -> None:
         self.times += 1
         self._up.set()
 
@@ -179,23 +179,23 @@ class Connection:
                 except Exception:  # noqa: BLE001 - as `FastClient._attempt_reconnect`
                     await asyncio.sleep(RECONNECT_PAUSE_S)
                 else:
-                    self._on_error("NATS: the connection is back")
+                    self._on_error("NATS: reconnected")
                     return
         finally:
             self._reopening = None
 
 
 async def close_client(client: PlainClient) -> None:
-    """Close it and all its tasks, also where its connection was lost meanwhile."""
+    """Close a client and all its tasks, even after a lost connection."""
     tasks = client.own_tasks()
-    with contextlib.suppress(TimeoutError, AssertionError, *LOST):
+    with contextlib.suppress(TimeoutError, AssertionError, *LOST_CONNECTION):
         async with asyncio.timeout(CLOSE_S_MAX):
             await client.close()
     await _cancel(tasks)
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """End them, however often they have to be told: before Python 3.12, `asyncio.wait_for` may forget that it was cancelled."""
+    """Cancel until all have ended: before Python 3.12, `asyncio.wait_for` may lose a cancellation."""
     others = {task for task in tasks if task is not asyncio.current_task()}
     left = others
     while left:

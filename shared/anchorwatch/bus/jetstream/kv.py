@@ -1,11 +1,11 @@
-"""Key-value buckets, in the form that every NATS client reads and writes."""
+"""Key-value buckets, in the form of every NATS client."""
 
 from __future__ import annotations
 
 import re
 
+from anchorwatch.bus.jetstream.consumers import Consumers
 from anchorwatch.bus.jetstream.link import Link
-from anchorwatch.bus.jetstream.making import Consumers
 from anchorwatch.bus.jetstream.publishing import Publisher
 from anchorwatch.bus.jetstream.reads import Reader
 from anchorwatch.bus.jetstream.streams import Streams
@@ -13,7 +13,7 @@ from anchorwatch.bus.port import Entry, Expect, KeyExists, Message, Stored, Wron
 from anchorwatch.core.errors import BadInput
 
 TIMEOUT_S = 5.0
-# No two dots in a row, and none at the ends: the server takes such a subject for no stream's.
+# A dot at an end, or two in a row, make a subject that the server assigns to no stream.
 _KEY = re.compile(r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*")
 _OPERATION = "KV-Operation"
 _MARKER = "Nats-Marker-Reason"
@@ -31,7 +31,7 @@ class Bucket:
         self._prefix = f"$KV.{name}."
 
     async def get(self, key: str) -> Entry | None:
-        stored = await self._get(key)
+        stored = await self._read(key)
         if stored is None or _is_marker(stored):
             return None
         return Entry(key, stored.payload, stored.sequence)
@@ -44,10 +44,10 @@ class Bucket:
         try:
             return await self._publish(Message(subject, value, expect=Expect(subject, 0), ttl_s=ttl_s))
         except WrongLastSequence as error:
-            found = await self._get(key)
+            found = await self._read(key)
             if found is None or not _is_marker(found):
-                raise KeyExists(f"{key} exists") from error
-            # It was deleted: the marker that says so is replaced.
+                raise KeyExists(f"key {key!r} exists") from error
+            # The key was deleted: replace the deletion marker.
             return await self.update(key, value, found.sequence, ttl_s)
 
     async def update(self, key: str, value: bytes, revision: int, ttl_s: int | None = None) -> int:
@@ -55,7 +55,7 @@ class Bucket:
         try:
             return await self._publish(Message(subject, value, expect=Expect(subject, revision), ttl_s=ttl_s))
         except WrongLastSequence as error:
-            raise KeyExists(f"{key} is not at revision {revision}") from error
+            raise KeyExists(f"key {key!r} is not at revision {revision}") from error
 
     async def delete(self, key: str, revision: int | None = None) -> None:
         subject = self._subject(key)
@@ -63,7 +63,7 @@ class Bucket:
         try:
             await self._publish(Message(subject, b"", expect=expect, headers={_OPERATION: "DEL"}))
         except WrongLastSequence as error:
-            raise KeyExists(f"{key} is not at revision {revision}") from error
+            raise KeyExists(f"key {key!r} is not at revision {revision}") from error
 
     async def keys(self) -> list[str]:
         subjects = await self._consumers.last_headers(self._stream, f"{self._prefix}>")
@@ -72,7 +72,7 @@ class Bucket:
     async def revision(self) -> int:
         return (await self._streams.state(self._stream)).last_sequence
 
-    async def _get(self, key: str) -> Stored | None:
+    async def _read(self, key: str) -> Stored | None:
         return await self._reader.get_last(self._stream, self._subject(key), TIMEOUT_S)
 
     async def _publish(self, message: Message) -> int:

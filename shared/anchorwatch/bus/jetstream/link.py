@@ -1,7 +1,7 @@
-"""What the parts of the bus do with a connection: calls with an answer, calls with many, and listening.
+"""The operations on a connection: send, call, and subscribe.
 
-All answers come to one inbox that lives as long as the link. A call that is waiting fails at once, not after its timeout,
-when the connection is lost (`Disconnected`) or the server denies its subject (`Denied`).
+All answers come to one inbox that lives as long as the link. A waiting call fails at once, not after its timeout, when
+the connection is lost (`Disconnected`) or the server denies its subject (`Denied`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from anchorwatch.bus.jetstream.calls import Call, Waiter, Waiters
-from anchorwatch.bus.jetstream.client import LOST, PlainClient, subscription_task
+from anchorwatch.bus.jetstream.client import LOST_CONNECTION, PlainClient, subscription_task
 from anchorwatch.bus.jetstream.connection import Connection, OnError
 from anchorwatch.bus.jetstream.wire import write_headers
 from anchorwatch.bus.port import Disconnected
@@ -30,7 +30,7 @@ Receive = Callable[[Msg], None]
 
 
 class Link:
-    """A connection as the bus uses it."""
+    """The connection, for the parts of the bus."""
 
     def __init__(
         self,
@@ -50,13 +50,13 @@ class Link:
             servers,
             options,
             plain=plain,
-            listen=self._listen_anew,
+            listen=self._resubscribe,
             on_denied=self._denied,
             on_lost=self._lost,
             on_error=on_error,
         )
         self.report = on_error
-        """Tell whoever made the connection of something that concerns no single call."""
+        """Report an error that belongs to no call."""
 
     async def open(self, timeout_s: float) -> None:
         """Connect.
@@ -70,7 +70,7 @@ class Link:
             await self.close()
             raise Denied(
                 f"the credentials do not allow to subscribe to {self._inbox}.*",
-                hint="answers come there: allow it, or give the prefix that is allowed",
+                hint="answers come to this subject: allow it, or set the allowed prefix",
             )
 
     async def close(self) -> None:
@@ -83,24 +83,24 @@ class Link:
 
     @property
     def connections(self) -> int:
-        """How often it was connected so far."""
+        """How often it has connected so far."""
         return self._connection.times
 
     @property
     def closed(self) -> bool:
         return self._connection.closing
 
-    async def wait_up(self, timeout_s: float) -> bool:
-        """Wait for the connection; False when it is not there after ``timeout_s``, or was closed."""
-        return await self._connection.wait_up(timeout_s)
+    async def wait_connected(self, timeout_s: float) -> bool:
+        """Wait for the connection; False if there is none after ``timeout_s``, or it was closed."""
+        return await self._connection.wait_connected(timeout_s)
 
     async def ready(self, subject: str, timeout_s: float) -> None:
         """Wait for the connection.
 
         Raises:
-            Disconnected: it is not there after ``timeout_s``.
+            Disconnected: there is none after ``timeout_s``.
         """
-        if not self.connected and not await self.wait_up(timeout_s):
+        if not self.connected and not await self.wait_connected(timeout_s):
             raise Disconnected(f"no connection to NATS for {subject}")
 
     # Sending.
@@ -108,34 +108,34 @@ class Link:
     async def send(
         self, subject: str, payload: bytes, reply: str = "", headers: Mapping[str, str] | None = None
     ) -> None:
-        """Hand a message to the connection as it is now; no answer is awaited.
+        """Send a message without waiting for a connection or an answer.
 
         Raises:
-            Disconnected, TooLarge, BadInput: it cannot be sent.
+            Disconnected, TooLarge, BadInput: the message cannot be sent.
         """
         client = self._connection.client
         try:
             lines = write_headers(headers) if headers else b""
             size = len(payload) + len(lines)
             if size > client.max_payload:
-                # The server would not answer, but end the connection.
-                raise TooLarge(f"{size} bytes for {subject}: the server takes {client.max_payload}")
+                # The server would close the connection instead of answering.
+                raise TooLarge(f"{size} bytes for {subject}: the server accepts {client.max_payload}")
             if not client.send_soon(subject, payload, reply, lines):
                 await client.publish(subject, payload, reply, dict(headers) if headers else None)
         except (nats_errors.BadSubjectError, nats_errors.BadHeaderError) as error:
             raise BadInput(f"cannot publish to {subject[:200]!r}: {error}") from error
-        except LOST as error:
+        except LOST_CONNECTION as error:
             raise Disconnected(f"cannot publish to {subject}: {error}") from error
 
     async def round_trip(self) -> None:
-        """Hear what the server has to say of all that was sent before.
+        """Return after the server has processed everything sent before.
 
         Raises:
-            Disconnected: the connection went away.
+            Disconnected: the connection was lost.
         """
         try:
             await self._connection.round_trip()
-        except LOST as error:
+        except LOST_CONNECTION as error:
             raise Disconnected(f"the connection to NATS was lost: {error}") from error
 
     async def call(
@@ -145,13 +145,14 @@ class Link:
         timeout_s: float = 5.0,
         headers: Mapping[str, str] | None = None,
     ) -> Msg:
-        """Send, and give back the answer (which may be status 503: nobody takes the subject).
+        """Send a message, and return the answer, which may be status 503: the subject has no subscriber.
 
         Raises:
-            Unavailable: none within ``timeout_s``; Disconnected: the connection is away, or went away.
+            Unavailable: no answer within ``timeout_s``.
+            Disconnected: there is no connection, or it was lost.
             Denied: the credentials do not allow the subject.
         """
-        with self.calling((subject,)) as (call, reply):
+        with self.open_call((subject,)) as (call, reply):
             await self.ready(subject, timeout_s)
             await self.send(subject, payload, reply, headers)
             await call.settle(timeout_s)
@@ -160,45 +161,45 @@ class Link:
     async def call_many(
         self, subject: str, payload: bytes, timeout_s: float, complete: Callable[[Msg], bool]
     ) -> list[Msg]:
-        """Send, and give back all answers up to the one of which ``complete`` says that it is the last."""
-        with self.calling((subject,), complete) as (call, reply):
+        """Send a message, and return all answers up to the one for which ``complete`` is true."""
+        with self.open_call((subject,), complete) as (call, reply):
             await self.ready(subject, timeout_s)
             await self.send(subject, payload, reply)
             await call.settle(timeout_s)
             return call.messages
 
     @contextlib.contextmanager
-    def calling(
+    def open_call(
         self, subjects: Sequence[str], complete: Callable[[Msg], bool] | None = None
     ) -> Iterator[tuple[Call, str]]:
-        """A call for the length of a ``with`` block, and the inbox for its answers."""
-        with self._waiters.calling(subjects, complete) as (call, token):
+        """A call and its reply subject, pending for the length of a ``with`` block."""
+        with self._waiters.open_call(subjects, complete) as (call, token):
             yield call, f"{self._inbox}.{token}"
 
-    # Listening.
+    # Subscriptions.
 
     def new_inbox(self) -> str:
-        """A subject of this link for messages of many kinds."""
+        """A new subject of this link, below its inbox."""
         return f"{self._inbox}.c.{self._waiters.token()}"
 
     def watch(self, waiter: Waiter) -> Callable[[], None]:
-        """Let ``waiter`` fail with the connection, as a call does; returns how to end that."""
+        """Let ``waiter`` fail with the connection, as a call does; call the result to end that."""
         token = self._waiters.add(waiter)
         return lambda: self._waiters.remove(token)
 
     async def listen(self, subject: str, receive: Receive, queue: str = "") -> str:
-        """Call ``receive`` for each message, across reconnects, until `unlisten` of what is returned.
+        """Call ``receive`` for each message, across reconnects, until `unlisten` of the returned token.
 
         Raises:
             Denied: the credentials do not allow the subject.
-            Disconnected: the connection is away.
+            Disconnected: there is no connection.
         """
         await self.ready(subject, LISTEN_TIMEOUT_S)
         token = self._waiters.token()
         self._listeners[token] = (subject, queue, receive)
         listening = False
         try:
-            with self.calling((subject,)) as (call, _):
+            with self.open_call((subject,)) as (call, _):
                 self._subscriptions[token] = await self._subscribe(
                     self._connection.client, subject, queue, receive
                 )
@@ -207,7 +208,7 @@ class Link:
                 listening = True
         except nats_errors.BadSubjectError as error:
             raise BadInput(f"cannot subscribe to {subject[:200]!r}") from error
-        except LOST as error:
+        except LOST_CONNECTION as error:
             raise Disconnected(f"cannot subscribe to {subject}: {error}") from error
         finally:
             if not listening:
@@ -225,7 +226,7 @@ class Link:
             if task is not None and task is not asyncio.current_task():
                 await asyncio.gather(task, return_exceptions=True)
 
-    async def _listen_anew(self, client: PlainClient) -> None:
+    async def _resubscribe(self, client: PlainClient) -> None:
         await self._subscribe(client, f"{self._inbox}.*", "", self._waiters.dispatch)
         for token, (subject, queue, receive) in list(self._listeners.items()):
             self._subscriptions[token] = await self._subscribe(client, subject, queue, receive)
@@ -235,8 +236,8 @@ class Link:
 
     def _denied(self, verb: str, subject: str) -> None:
         def denied(exact: str) -> Denied:
-            doing = "publish" if verb == "publish" else "subscribe"
-            return Denied(f"the credentials do not allow to {doing} to {exact}")
+            action = "publish" if verb == "publish" else "subscribe"
+            return Denied(f"the credentials do not allow to {action} to {exact}")
 
         if subject == f"{self._inbox}.*".lower():
             self._inbox_denied = True
@@ -249,7 +250,7 @@ class Link:
         async def deliver(message: Msg) -> None:
             receive(message)
 
-        # No byte limit: what comes was asked for, and the asking is bounded.
+        # No byte limit: every message answers a request, and the number of requests is bounded.
         subscription = await client.subscribe(subject, queue=queue, cb=deliver, pending_bytes_limit=0)
         client.receive_directly(subscription, receive, lambda error: self.report(f"NATS: {error}"))
         return subscription

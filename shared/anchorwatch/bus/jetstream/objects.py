@@ -1,4 +1,4 @@
-"""Object stores, in the form that every NATS client reads: chunks, then a record of the whole with its digest."""
+"""Object stores, in the form of every NATS client: chunks, then a record with size and digest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMEOUT_S = 10.0
 
 
 class Objects:
-    """One object store. A name is written once; the same bytes again are no error."""
+    """One object store. A name is written once; writing the same bytes again succeeds."""
 
     def __init__(self, publisher: Publisher, reader: Reader, streams: Streams, name: str) -> None:
         self._publisher = publisher
@@ -40,7 +40,7 @@ class Objects:
         try:
             for start in range(0, len(data), CHUNK_BYTES):
                 await self._publisher.publish(Message(chunks, data[start : start + CHUNK_BYTES]), TIMEOUT_S)
-            # With this the object exists; chunks that nothing refers to are seen by nobody.
+            # This record creates the object; readers do not see chunks without a record.
             await self._publisher.publish(self._record(name, chunks, data, digest, expect), TIMEOUT_S)
         except WrongLastSequence:
             await self._streams.purge(self._stream, chunks)
@@ -59,7 +59,7 @@ class Objects:
             "digest": digest,
             "options": {"max_chunk_size": CHUNK_BYTES},
         }
-        # One record a name: it replaces that of a deleted object.
+        # One record for each name: it replaces that of a deleted object.
         headers = {"Nats-Rollup": "sub"}
         return Message(self._meta(name), json.dumps(info).encode(), expect=expect, headers=headers)
 
@@ -70,8 +70,8 @@ class Objects:
         info = found[0]
         data = await self._read(self._chunks(info["nuid"]), int(info["size"]))
         if len(data) != int(info["size"]):
-            # A replica that lags, or somebody deletes it in this moment.
-            raise Unavailable(f"object {name} of {self._name}: {len(data)} of {info['size']} bytes are there")
+            # The replica lags, or a client is deleting the object.
+            raise Unavailable(f"object {name} of {self._name}: {len(data)} of {info['size']} bytes found")
         if _digest(data) != info["digest"]:
             raise Damaged(f"object {name} of {self._name} does not match its digest")
         return data
@@ -80,7 +80,7 @@ class Objects:
         found = await self._find(name)
         if found is None:
             return
-        # The record goes last: as long as it stands, a deletion that was interrupted can be repeated.
+        # The record is removed last: until then an interrupted deletion can be repeated.
         await self._streams.purge(self._stream, self._chunks(found[0]["nuid"]))
         await self._streams.purge(self._stream, self._meta(name))
 

@@ -1,12 +1,11 @@
-"""Streams and buckets: made, or checked to be as the topology says."""
+"""Makes streams, buckets and object stores, or compares existing ones with the topology."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from anchorwatch.bus.jetstream.api import NANOSECONDS, api
-from anchorwatch.bus.jetstream.failures import NameTaken
+from anchorwatch.bus.jetstream.api import NANOSECONDS, NameTaken, api
 from anchorwatch.bus.jetstream.link import Link
 from anchorwatch.bus.port import StreamMissing, StreamState, ranges
 from anchorwatch.core.errors import BadInput, ConfigDiffers, Unavailable
@@ -30,7 +29,7 @@ def _sources(value: object) -> str:
     return "; ".join(f"{name} {src} → {dest}" for name, src, dest in _source_rows(value)) or "none"
 
 
-# What must be the same, under the name that the topology gives it, and how a value is shown.
+# Fields that must be equal: the topology's name, how to show a value, and the server's default.
 _CHECKED: dict[str, tuple[str, Callable[[object], str], object]] = {
     "subjects": ("subjects", _plain, []),
     "retention": ("retention", _plain, "limits"),
@@ -54,18 +53,18 @@ _CHECKED: dict[str, tuple[str, Callable[[object], str], object]] = {
 
 
 class Streams:
-    """Makes and checks streams over one connection. ``replicas`` holds for all that it makes."""
+    """Makes and checks streams over one connection. ``replicas``: of each stream that it makes."""
 
     def __init__(self, link: Link, replicas: int) -> None:
         self._link = link
         self._replicas = replicas
 
     async def ensure(self, wanted: Mapping[str, Any]) -> None:
-        """Make the stream, or check it.
+        """Make the stream, or compare the existing one.
 
         Raises:
             ConfigDiffers: it exists and differs; the message names each difference.
-            Unavailable: somebody else is making it, and it is not there yet.
+            Unavailable: another client is making it.
         """
         name = wanted["name"]
         try:
@@ -87,7 +86,7 @@ class Streams:
         await self.ensure(object_store_config(name, self._replicas))
 
     async def info(self, name: str, *, details: bool = False) -> dict[str, Any]:
-        """What the server says of the stream; with ``details``, each deleted sequence too."""
+        """The server's description of the stream; with ``details``, each deleted sequence too."""
         question = {"deleted_details": True} if details else None
         return await api(self._link, f"STREAM.INFO.{name}", question, f"stream {name}")
 
@@ -95,7 +94,7 @@ class Streams:
         try:
             return await self.info(name)
         except StreamMissing:
-            raise Unavailable(f"stream {name} is being made by somebody else: {taken}") from taken
+            raise Unavailable(f"stream {name} is being made by another client: {taken}") from taken
 
     async def state(self, name: str) -> StreamState:
         state = (await self.info(name))["state"]
@@ -107,28 +106,28 @@ class Streams:
         return {key: value for key, value in found.items() if not key.startswith("_nats")}
 
     async def holes(self, name: str) -> list[tuple[int, int]]:
-        """The sequences that the stream does not hold: deleted, or lost by the server's own account."""
+        """The sequences that the stream does not hold: deleted, or reported as lost by the server."""
         state = (await self.info(name, details=True))["state"]
-        gone = {*(state.get("deleted") or ()), *((state.get("lost") or {}).get("msgs") or ())}
+        missing = {*(state.get("deleted") or ()), *((state.get("lost") or {}).get("msgs") or ())}
         first = state["first_seq"] if state["messages"] else state["last_seq"] + 1
         below = [(1, first - 1)] if first > 1 else []
-        return below + ranges(sequence for sequence in gone if sequence >= first)
+        return below + ranges(sequence for sequence in missing if sequence >= first)
 
     async def counts(self, name: str, filter_: str) -> dict[str, int]:
-        """How many messages each subject that matches has, as the server counts them."""
+        """The server's count of messages for each matching subject."""
         found, offset = dict[str, int](), 0
         while True:
             question = {"subjects_filter": filter_, "offset": offset}
             info = await api(self._link, f"STREAM.INFO.{name}", question, f"stream {name}")
             page: dict[str, int] = info["state"].get("subjects") or {}
             found |= page
-            # Not the length of what was found: a subject that is new meanwhile moves others into the next page, again.
+            # Not len(found): a new subject moves known ones into the next page, where they repeat.
             offset += len(page)
             if not page or offset >= int(info.get("total", 0)):
                 return found
 
     async def leader(self, name: str) -> str:
-        """The name of the server that leads the stream; empty while there is none, or no cluster."""
+        """The name of the server that leads the stream; empty without a leader or a cluster."""
         cluster = (await self.info(name)).get("cluster") or {}
         return str(cluster.get("leader", ""))
 
@@ -141,13 +140,13 @@ class Streams:
 
 
 def stream_config(spec: StreamSpec, replicas: int) -> dict[str, Any]:
-    """A stream as the server's API takes it."""
+    """The configuration of a stream for the server's API."""
     return {
         "name": spec.name,
         "subjects": list(spec.subjects),
         "retention": "workqueue" if spec.work_queue else "limits",
         "storage": "file",
-        # What one record has in common with the next is most of it: names, headers, the anchor's fields.
+        # Successive records share most of their bytes: names, headers, the anchor's fields.
         "compression": "s2",
         "discard": "old",
         "max_msgs": -1,
@@ -165,7 +164,7 @@ def stream_config(spec: StreamSpec, replicas: int) -> dict[str, Any]:
         "allow_atomic": spec.atomic_batches,
         "allow_msg_schedules": spec.schedules,
         "allow_msg_ttl": spec.message_ttl,
-        # The server turns it on where there are schedules; nowhere else may one header wipe a stream.
+        # The server turns it on for schedules. Elsewhere one header must not be able to empty a stream.
         "allow_rollup_hdrs": spec.schedules,
         **({"sources": _source_config(spec.sources)} if spec.sources else {}),
         **({"metadata": dict(spec.metadata)} if spec.metadata else {}),
@@ -173,12 +172,12 @@ def stream_config(spec: StreamSpec, replicas: int) -> dict[str, Any]:
 
 
 def bucket_config(spec: BucketSpec, replicas: int) -> dict[str, Any]:
-    """A key-value bucket, as any NATS client makes it."""
+    """The configuration of a key-value bucket, as any NATS client makes it."""
     if not 1 <= spec.history <= KV_HISTORY_MAX:
         raise BadInput(f"bucket {spec.name}: history is 1 to {KV_HISTORY_MAX}, not {spec.history}")
     return {
         "name": f"KV_{spec.name}",
-        # What the server keeps from a stream nobody else writes.
+        # A bucket with sources is written by the server alone.
         "subjects": [] if spec.sources else [f"$KV.{spec.name}.>"],
         "retention": "limits",
         "storage": "file",
@@ -196,13 +195,13 @@ def bucket_config(spec: BucketSpec, replicas: int) -> dict[str, Any]:
         "allow_msg_ttl": spec.key_ttl,
         "deny_delete": not spec.sources,
         **({"sources": _source_config(spec.sources)} if spec.sources else {}),
-        # A view is not synced to disk at each message: what a power cut takes from it, the server copies anew.
+        # A view needs no sync for each message: the server copies again what a power cut takes.
         **({"persist_mode": "async"} if spec.sources and replicas == 1 else {}),
     }
 
 
 def object_store_config(name: str, replicas: int) -> dict[str, Any]:
-    """An object store, as any NATS client makes it."""
+    """The configuration of an object store, as any NATS client makes it."""
     return {
         "name": f"OBJ_{name}",
         "subjects": [f"$O.{name}.C.>", f"$O.{name}.M.>"],
@@ -255,5 +254,5 @@ def _compare(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> None:
     if differences:
         raise ConfigDiffers(
             f"stream {wanted['name']}: {'; '.join(differences)}",
-            hint="change it with `nats stream edit`, or start on another data directory; it is never changed silently",
+            hint="change it with `nats stream edit`, or start with another data directory; Anchor Watch does not change it",
         )

@@ -1,6 +1,6 @@
-"""The NATS protocol where every message passes: read without a task and regular expressions, headers written once.
+"""The NATS protocol on the path of every message: parsed without a task or regular expressions, written once.
 
-Messages are read here; whatever else a server says is passed on to nats-py, byte for byte, in its order.
+Only messages are parsed here. All other lines of a server go to nats-py, byte for byte and in order.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ _NEWLINE = b"\r\n"
 _STATUS_AT = len(b"NATS/1.0 ")
 _STATUS_CHARS = 3
 _MESSAGE, _WITH_HEADERS = b"MSG", b"HMSG"
-# Of a message without an address for answers.
+# The number of arguments of a message without a reply subject.
 _ARGUMENTS = {_MESSAGE: 4, _WITH_HEADERS: 5}
 _BLANK = re.compile(r"[ \t\r\n]")
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _NO_NEWLINES = str.maketrans({"\r": " ", "\n": " "})
 
 Deliver = Callable[[int, bytes, bytes, bytes, bytes], bool]
-"""Takes (subscription, subject, reply, data, headers). False: it is not here that its messages are wanted."""
+"""Takes (subscription, subject, reply, data, headers). False: the subscription has no receiver here."""
 
 
 class Tap(asyncio.Protocol):
-    """Stands between a socket and nats-py's reader, and takes the messages out of what comes.
+    """A protocol in front of nats-py's reader that takes the messages out of the stream of bytes.
 
-    nats-py sees the rest a moment later than the messages around it; none of it tells anything about them.
+    nats-py sees the other lines slightly later than the messages around them; no such line depends on a message.
     """
 
-    def __init__(self, behind: asyncio.BaseProtocol, deliver: Deliver) -> None:
-        self._behind = behind
+    def __init__(self, reader: asyncio.BaseProtocol, deliver: Deliver) -> None:
+        self._reader = reader
         self._deliver = deliver
-        self._begun: list[bytes] = []
-        self._has = self._wanted = 0
+        self._partial: list[bytes] = []
+        self._partial_bytes = self._wanted_bytes = 0
 
     def data_received(self, data: bytes) -> None:
-        if self._begun:
-            self._begun.append(data)
-            self._has += len(data)
-            if self._has < self._wanted:
+        if self._partial:
+            self._partial.append(data)
+            self._partial_bytes += len(data)
+            if self._partial_bytes < self._wanted_bytes:
                 return
-            data = b"".join(self._begun)
-            self._begun = []
+            data = b"".join(self._partial)
+            self._partial = []
         at, size = 0, len(data)
         while at < size:
             end = data.find(_NEWLINE, at)
@@ -69,31 +69,31 @@ class Tap(asyncio.Protocol):
                 self._pass_on(data[at:following])
             at = following
 
-    def _wait(self, begun: bytes, wanted: int) -> None:
-        """Keep the beginning of something until ``wanted`` bytes of it are there (0: until there are more)."""
-        self._begun, self._has, self._wanted = [begun], len(begun), wanted
+    def _wait(self, partial: bytes, wanted: int) -> None:
+        """Keep an incomplete line or message until it has ``wanted`` bytes (0: until more bytes arrive)."""
+        self._partial, self._partial_bytes, self._wanted_bytes = [partial], len(partial), wanted
 
     def _pass_on(self, data: bytes) -> None:
-        if isinstance(self._behind, asyncio.Protocol):
-            self._behind.data_received(data)
+        if isinstance(self._reader, asyncio.Protocol):
+            self._reader.data_received(data)
 
-    # What else a socket tells is none of this one's business.
+    # All other events go to nats-py unchanged.
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._behind.connection_lost(exc)
+        self._reader.connection_lost(exc)
 
     def eof_received(self) -> bool | None:
-        return self._behind.eof_received() if isinstance(self._behind, asyncio.Protocol) else None
+        return self._reader.eof_received() if isinstance(self._reader, asyncio.Protocol) else None
 
     def pause_writing(self) -> None:
-        self._behind.pause_writing()
+        self._reader.pause_writing()
 
     def resume_writing(self) -> None:
-        self._behind.resume_writing()
+        self._reader.resume_writing()
 
 
 def _read_line(line: bytes) -> tuple[int, bytes, bytes, int, int] | None:
-    """Of a message: subscription, subject, where answers go, bytes of headers, bytes in all. None: it is another line."""
+    """Subscription, subject, reply subject, size of headers and total size of a message; None for another line."""
     arguments = line.split()
     operation = arguments[0] if arguments else b""
     if operation == _WITH_HEADERS:
@@ -104,18 +104,18 @@ def _read_line(line: bytes) -> tuple[int, bytes, bytes, int, int] | None:
         return None
     replied = len(arguments) - _ARGUMENTS[operation]
     if replied not in (0, 1) or not (arguments[2] + sizes[0] + sizes[1]).isdigit():
-        # nats-py will say so.
+        # nats-py reports the error.
         return None
     return int(arguments[2]), arguments[1], arguments[3] if replied else b"", int(sizes[0]), int(sizes[1])
 
 
 def text(raw: bytes) -> str:
-    """What a publisher wrote, whatever it is: the server does not check it, and nobody's message may end the reading of all."""
+    """A publisher's text. The server does not check it, and one bad message must not end the reading of all."""
     return raw.decode("utf-8", "replace")
 
 
 def read_headers(raw: bytes) -> dict[str, str] | None:
-    """The headers of a message; of one that is a status, that too. None: there are none."""
+    """The headers of a message, with the status of a status message; None for no headers."""
     if not raw:
         return None
     first, _, lines = raw.partition(_NEWLINE)
@@ -130,23 +130,23 @@ def read_headers(raw: bytes) -> dict[str, str] | None:
 
 
 def read_lines(raw: bytes) -> dict[str, str]:
-    """As nats-py reads them, which looks at every character of every name by itself."""
+    """The same result as nats-py's parser, which inspects each character of a name."""
     headers = {}
     for line in raw.split(_NEWLINE):
         name, colon, value = line.partition(b":")
         if colon and name.isascii():
             key = name.strip().decode()
-            # None with white space within.
+            # nats-py accepts no white space within a name.
             if "".join(key.split()) == key:
                 headers[key] = text(value.strip())
     return headers
 
 
 def write_headers(headers: Mapping[str, str]) -> bytes:
-    """As nats-py writes them: values are trimmed, and none reaches beyond its line.
+    """The same bytes as nats-py writes: values are trimmed and have no line breaks.
 
     Raises:
-        BadHeaderError: a name is none.
+        BadHeaderError: a name is not valid.
     """
     lines = ["NATS/1.0\r\n"]
     for name, value in headers.items():
@@ -160,7 +160,7 @@ def write_message(subject: str, reply: str, headers: bytes, payload: bytes) -> b
     """The command that publishes a message.
 
     Raises:
-        BadSubjectError: a subject is empty, or has white space in it, and could pass for a command.
+        BadSubjectError: a subject is empty, or has white space, which could start another command.
     """
     if not subject or _BLANK.search(subject) or _BLANK.search(reply):
         raise errors.BadSubjectError
@@ -173,7 +173,7 @@ def write_message(subject: str, reply: str, headers: bytes, payload: bytes) -> b
 
 @lru_cache(maxsize=256)
 def _name(name: str) -> str:
-    """The name as it is sent; empty: it is skipped."""
+    """The name in its form on the wire; an empty one is skipped."""
     key = name.strip()
     if key and not _NAME.fullmatch(key):
         raise errors.BadHeaderError(key)
