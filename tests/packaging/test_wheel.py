@@ -84,8 +84,8 @@ def make(root: Path, wheel: Path, without: tuple[str, ...] = ()) -> Environment:
 
 @pytest.fixture
 def whole(tmp_path: Path, wheel: Path) -> Iterator[Environment]:
-    """All dependencies, and no pack."""
-    made = make(tmp_path / "env", wheel)
+    """What the extra `server` brings: no language models and no pack."""
+    made = make(tmp_path / "env", wheel, without=MODELS)
     yield made
     made.run("down")
 

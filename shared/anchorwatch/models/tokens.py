@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from importlib.util import find_spec
 from itertools import pairwise
 from threading import Lock
 from typing import Any
@@ -157,8 +158,9 @@ def encoder(vocabulary: Vocabulary) -> Encoder:
 
 
 def load_counter() -> None:
-    """Load the ranks that most counts need; without this, the first count does."""
-    encoder(O200K)
+    """Load the ranks that most counts need; without this, the first count does. Does nothing without the extra `models`."""
+    if find_spec("tiktoken") is not None:
+        encoder(O200K)
 
 
 @dataclass(frozen=True, slots=True)
