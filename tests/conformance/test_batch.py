@@ -13,7 +13,7 @@ async def make(world: World, bus: Bus, **options: object) -> str:
     return await world.make_stream(bus, "S", atomic_batches=True, **options)
 
 
-async def test_a_batch_stands_at_consecutive_sequences_in_its_order(world: World, bus: Bus) -> None:
+async def test_batch_has_consecutive_sequences_in_order(world: World, bus: Bus) -> None:
     stream = await make(world, bus)
     await bus.publish(Message(world.subject("s.x"), b"before"))
     messages = [Message(world.subject(f"s.{name}"), name.encode(), headers={"K": name}) for name in "abca"]
@@ -28,13 +28,13 @@ async def test_a_batch_stands_at_consecutive_sequences_in_its_order(world: World
     ]
 
 
-async def test_a_batch_of_one_is_a_batch(world: World, bus: Bus) -> None:
+async def test_batch_of_one_message_is_stored(world: World, bus: Bus) -> None:
     await make(world, bus)
     assert (await bus.publish_batch([Message(world.subject("s.a"), b"x")])).sequence == 1
 
 
 @pytest.mark.parametrize("fenced", [0, 1, 2])
-async def test_a_lost_fence_refuses_the_whole_batch(world: World, bus: Bus, fenced: int) -> None:
+async def test_failed_fence_refuses_the_whole_batch(world: World, bus: Bus, fenced: int) -> None:
     stream = await make(world, bus)
     await bus.publish(Message(world.subject("s.p1.x"), b"moved"))
     messages = [
@@ -78,7 +78,7 @@ async def test_each_family_of_a_batch_has_its_own_fence(world: World, bus: Bus) 
     assert ack.sequence == 4
 
 
-async def test_two_messages_of_one_family_go_under_the_first_ones_fence(world: World, bus: Bus) -> None:
+async def test_first_fence_of_a_family_covers_its_other_messages(world: World, bus: Bus) -> None:
     await make(world, bus)
     family = world.subject("s.p.>")
     await bus.publish(Message(world.subject("s.p.a"), b"0"))
@@ -93,7 +93,7 @@ async def test_two_messages_of_one_family_go_under_the_first_ones_fence(world: W
     await bus.publish(Message(world.subject("s.p.a"), b"4", expect=Expect(family, 4)))
 
 
-async def test_a_known_message_id_refuses_the_whole_batch(world: World, bus: Bus) -> None:
+async def test_known_message_id_refuses_the_whole_batch(world: World, bus: Bus) -> None:
     stream = await make(world, bus)
     await bus.publish(Message(world.subject("s.a"), b"x", message_id="known"))
     with pytest.raises(BatchRefused):
@@ -107,7 +107,7 @@ async def test_a_known_message_id_refuses_the_whole_batch(world: World, bus: Bus
     assert not (await bus.publish(Message(world.subject("s.a"), b"1", message_id="new"))).duplicate
 
 
-async def test_a_batchs_message_ids_are_known_afterwards(world: World, bus: Bus) -> None:
+async def test_message_ids_of_a_batch_are_known_afterwards(world: World, bus: Bus) -> None:
     await make(world, bus)
     await bus.publish_batch(
         [Message(world.subject(f"s.{n}"), b"x", message_id=f"m{n}") for n in (1, 2)],
@@ -116,7 +116,7 @@ async def test_a_batchs_message_ids_are_known_afterwards(world: World, bus: Bus)
     assert (again.duplicate, again.sequence) == (True, 1)
 
 
-async def test_a_message_that_is_too_large_refuses_the_whole_batch(world: World, bus: Bus) -> None:
+async def test_too_large_message_refuses_the_whole_batch(world: World, bus: Bus) -> None:
     stream = await make(world, bus, message_bytes_max=1000)
     with pytest.raises(TooLarge):
         await bus.publish_batch(
@@ -129,20 +129,20 @@ async def test_a_message_that_is_too_large_refuses_the_whole_batch(world: World,
     assert (await bus.stream_state(stream)).messages == 0
 
 
-async def test_a_stream_without_batches_refuses_one(world: World, bus: Bus) -> None:
+async def test_stream_without_batches_refuses_a_batch(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     with pytest.raises(BatchRefused):
         await bus.publish_batch([Message(world.subject("s.a"), b"x"), Message(world.subject("s.b"), b"x")])
     assert (await bus.stream_state(stream)).messages == 0
 
 
-async def test_a_batch_that_no_stream_takes_is_said_so(world: World, bus: Bus) -> None:
+async def test_batch_without_a_stream_is_reported(world: World, bus: Bus) -> None:
     with pytest.raises(StreamMissing):
         await bus.publish_batch([Message(world.subject("no.a"), b"x"), Message(world.subject("no.b"), b"x")])
 
 
 @pytest.mark.parametrize("count", [0, 1001])
-async def test_a_batch_has_one_to_a_thousand_messages(world: World, bus: Bus, count: int) -> None:
+async def test_batch_has_one_to_a_thousand_messages(world: World, bus: Bus, count: int) -> None:
     await make(world, bus)
     with pytest.raises(BadInput):
         await bus.publish_batch([Message(world.subject("s.a"), b"")] * count)

@@ -54,7 +54,7 @@ async def take(consumer: Consumer, count: int = 1, limit: int = 10) -> list[tupl
     return [(delivery.stored.payload, delivery.attempt) for delivery in deliveries]
 
 
-async def test_what_is_there_comes_in_order_up_to_the_limit(world: World, bus: Bus) -> None:
+async def test_fetch_returns_messages_in_order_up_to_the_limit(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await publish(world, bus, "a", "b", "c")
     consumer = await consume(world, bus, stream)
@@ -66,7 +66,7 @@ async def test_what_is_there_comes_in_order_up_to_the_limit(world: World, bus: B
     assert await take(consumer) == [(b"c", 1)]
 
 
-async def test_a_delivery_is_the_whole_message(world: World, bus: Bus) -> None:
+async def test_delivery_has_the_whole_message(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await bus.publish(Message(world.subject("s.a"), b"x", message_id="m", headers={"K": "v"}))
     (read,) = (await bus.range(stream, world.subject("s.a"), 1)).messages
@@ -76,7 +76,7 @@ async def test_a_delivery_is_the_whole_message(world: World, bus: Bus) -> None:
     assert (got.message_id, got.headers["K"]) == ("m", "v")
 
 
-async def test_a_publisher_s_word_is_not_taken_for_the_server_s(world: World, bus: Bus) -> None:
+async def test_publisher_headers_cannot_imitate_the_server(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     for status in ("404", "408", "409", "503"):
         await bus.publish(Message(world.subject("s.a"), b"", headers={"Status": status}))
@@ -89,14 +89,14 @@ async def test_a_publisher_s_word_is_not_taken_for_the_server_s(world: World, bu
     ]
 
 
-async def test_nothing_there_is_an_empty_list_after_the_timeout(world: World, bus: Bus) -> None:
+async def test_fetch_without_messages_is_empty_after_the_timeout(world: World, bus: Bus) -> None:
     consumer = await consume(world, bus, await world.make_stream(bus))
     assert await consumer.fetch(1, A_MOMENT_S) == []
     assert await consumer.fetch(5, 0) == []
 
 
 @pytest.mark.parametrize("limit", [1, 10])
-async def test_a_waiting_fetch_gets_what_comes_at_once(world: World, bus: Bus, limit: int) -> None:
+async def test_waiting_fetch_gets_a_new_message_at_once(world: World, bus: Bus, limit: int) -> None:
     consumer = await consume(world, bus, await world.make_stream(bus))
     waiting = asyncio.create_task(consumer.fetch(limit, 2 * world.at_once_s))
     await world.advance(0.05)
@@ -110,7 +110,7 @@ async def _done(task: asyncio.Task[object]) -> bool:
     return task.done()
 
 
-async def test_what_was_not_acked_comes_again_after_the_ack_wait(world: World, bus: Bus) -> None:
+async def test_unacked_message_is_redelivered_after_the_ack_wait(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await publish(world, bus, "a")
     consumer = await consume(world, bus, stream, ack_wait_s=SHORT_ACK_WAIT_S)
@@ -122,7 +122,7 @@ async def test_what_was_not_acked_comes_again_after_the_ack_wait(world: World, b
     assert await consumer.fetch(1, SHORT_ACK_WAIT_S * 1.5) == []
 
 
-async def test_a_nak_brings_it_again_at_once(world: World, bus: Bus) -> None:
+async def test_nak_redelivers_at_once(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await publish(world, bus, "a")
     consumer = await consume(world, bus, stream, ack_wait_s=30.0)
@@ -132,7 +132,7 @@ async def test_a_nak_brings_it_again_at_once(world: World, bus: Bus) -> None:
         await delivery.nak()
 
 
-async def test_a_nak_with_a_delay_brings_it_again_later(world: World, bus: Bus) -> None:
+async def test_nak_with_a_delay_redelivers_later(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await publish(world, bus, "a")
     consumer = await consume(world, bus, stream, ack_wait_s=30.0)
@@ -143,7 +143,7 @@ async def test_a_nak_with_a_delay_brings_it_again_later(world: World, bus: Bus) 
     assert world.now_ms() - naked_at_ms >= 1000
 
 
-async def test_in_progress_starts_the_ack_wait_anew(world: World, bus: Bus) -> None:
+async def test_in_progress_restarts_the_ack_wait(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await publish(world, bus, "a")
     consumer = await consume(world, bus, stream, ack_wait_s=3.0)
@@ -156,7 +156,7 @@ async def test_in_progress_starts_the_ack_wait_anew(world: World, bus: Bus) -> N
     assert world.now_ms() - told_at_ms >= 3000
 
 
-async def test_a_late_ack_of_a_stale_delivery_counts(world: World, bus: Bus) -> None:
+async def test_late_ack_of_an_old_delivery_counts(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await publish(world, bus, "a")
     consumer = await consume(world, bus, stream, ack_wait_s=SHORT_ACK_WAIT_S)
@@ -168,7 +168,7 @@ async def test_a_late_ack_of_a_stale_delivery_counts(world: World, bus: Bus) -> 
     assert (await consumer.state()).ack_pending == 0
 
 
-async def test_an_ack_twice_or_after_a_nak_harms_nobody(world: World, bus: Bus) -> None:
+async def test_repeated_ack_or_ack_after_nak_has_no_effect(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await publish(world, bus, "a", "b")
     consumer = await consume(world, bus, stream, ack_wait_s=SHORT_ACK_WAIT_S)
@@ -179,7 +179,7 @@ async def test_an_ack_twice_or_after_a_nak_harms_nobody(world: World, bus: Bus) 
     assert await consumer.fetch(1, SHORT_ACK_WAIT_S * 1.5) == []
 
 
-async def test_no_more_than_the_bound_is_out_at_once(world: World, bus: Bus) -> None:
+async def test_unacked_messages_stay_within_the_limit(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await publish(world, bus, "a", "b", "c")
     consumer = await consume(world, bus, stream, ack_pending_max=2, ack_wait_s=30.0)
@@ -190,7 +190,7 @@ async def test_no_more_than_the_bound_is_out_at_once(world: World, bus: Bus) -> 
     assert await take(consumer) == [(b"c", 1)]
 
 
-async def test_a_durable_consumer_resumes_where_it_was(world: World, bus: Bus) -> None:
+async def test_durable_consumer_resumes_at_its_position(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await publish(world, bus, "a", "b")
     consumer = await consume(world, bus, stream)
@@ -201,7 +201,7 @@ async def test_a_durable_consumer_resumes_where_it_was(world: World, bus: Bus) -
     assert await take(again, 2, limit=2) == [(b"b", 1), (b"c", 1)]
 
 
-async def test_readers_of_one_durable_share_the_work(world: World, bus: Bus) -> None:
+async def test_readers_of_one_durable_share_its_messages(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await publish(world, bus, "a", "b")
     one = await consume(world, bus, stream)
@@ -210,7 +210,7 @@ async def test_readers_of_one_durable_share_the_work(world: World, bus: Bus) -> 
     assert await take(two, limit=1) == [(b"b", 1)]
 
 
-async def test_nothing_is_handed_to_a_reader_that_is_not_asking(world: World, bus: Bus) -> None:
+async def test_reader_that_does_not_fetch_receives_nothing(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     one = await consume(world, bus, stream, ack_wait_s=30.0)
     two = await consume(world, await world.connect(), stream, ack_wait_s=30.0)
@@ -222,7 +222,7 @@ async def test_nothing_is_handed_to_a_reader_that_is_not_asking(world: World, bu
     assert await take(two, 2) == [(b"b", 1), (b"c", 1)]
 
 
-async def test_an_ephemeral_consumer_sees_everything_and_leaves_nothing(world: World, bus: Bus) -> None:
+async def test_ephemeral_consumer_reads_all_and_leaves_nothing(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await publish(world, bus, "a")
     assert await take(await consume(world, bus, stream)) == [(b"a", 1)]
@@ -233,7 +233,7 @@ async def test_an_ephemeral_consumer_sees_everything_and_leaves_nothing(world: W
     assert await take(two) == [(b"b", 1)]
 
 
-async def test_a_consumer_begins_at_the_sequence_asked_for(world: World, bus: Bus) -> None:
+async def test_consumer_begins_at_the_requested_sequence(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await publish(world, bus, "a", "b", "c")
     consumer = await consume(world, bus, stream, start_sequence=2)
@@ -243,7 +243,7 @@ async def test_a_consumer_begins_at_the_sequence_asked_for(world: World, bus: Bu
     assert await take(beyond) == [(b"e", 1)]
 
 
-async def test_a_consumer_begins_at_the_time_asked_for(world: World, bus: Bus) -> None:
+async def test_consumer_begins_at_the_requested_time(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await publish(world, bus, "a")
     await world.advance(0.2)
@@ -253,7 +253,7 @@ async def test_a_consumer_begins_at_the_time_asked_for(world: World, bus: Bus) -
     assert await take(await consume(world, bus, stream, start_time_ms=between_ms)) == [(b"b", 1)]
 
 
-async def test_a_consumer_takes_what_matches_any_of_its_filters(world: World, bus: Bus) -> None:
+async def test_consumer_delivers_matches_of_any_filter(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await publish(world, bus, "a.x", "b.x", "c.x", "a.y")
     filters = (world.subject("s.a.>"), world.subject("s.c.*"))
@@ -261,7 +261,7 @@ async def test_a_consumer_takes_what_matches_any_of_its_filters(world: World, bu
     assert await take(consumer, 3) == [(b"a.x", 1), (b"c.x", 1), (b"a.y", 1)]
 
 
-async def test_a_consumer_says_how_far_it_is(world: World, bus: Bus) -> None:
+async def test_consumer_reports_its_position(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await publish(world, bus, "a", "b", "c")
     consumer = await consume(world, bus, stream, ack_wait_s=30.0)
@@ -276,9 +276,7 @@ async def test_a_consumer_says_how_far_it_is(world: World, bus: Bus) -> None:
     assert (state.delivered_sequence, state.ack_floor_sequence, state.pending) == (2, 1, 1)
 
 
-async def test_the_durable_consumers_of_a_stream_are_listed_with_how_far_they_are(
-    world: World, bus: Bus
-) -> None:
+async def test_durable_consumers_are_listed_with_their_positions(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await publish(world, bus, "a", "b", "c")
     done = await consume(world, bus, stream, durable="done")
@@ -299,14 +297,14 @@ async def test_the_durable_consumers_of_a_stream_are_listed_with_how_far_they_ar
         await bus.consumer_states(world.stream("NONE"))
 
 
-async def test_a_consumer_that_exists_with_another_start_is_attached_to(world: World, bus: Bus) -> None:
+async def test_consumer_with_another_start_is_attached_to(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await publish(world, bus, "a", "b")
     await consume(world, bus, stream, start_sequence=2)
     assert await take(await consume(world, bus, stream)) == [(b"b", 1)]
 
 
-async def test_a_consumer_that_exists_with_other_filters_differs(world: World, bus: Bus) -> None:
+async def test_consumer_with_other_filters_differs(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await consume(world, bus, stream)
     other = world.subject("s.other.>")
@@ -314,9 +312,7 @@ async def test_a_consumer_that_exists_with_other_filters_differs(world: World, b
         await consume(world, bus, stream, filters=(other,))
 
 
-async def test_a_consumer_with_the_filters_of_an_earlier_release_gets_the_new_ones_and_goes_on(
-    world: World, bus: Bus
-) -> None:
+async def test_filters_of_an_earlier_release_are_replaced_in_place(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     before, now = (world.subject("s.a"), world.subject("s.b")), (world.subject("s.a"), world.subject("s.c"))
     consumer = await consume(world, bus, stream, filters=before)
@@ -330,14 +326,14 @@ async def test_a_consumer_with_the_filters_of_an_earlier_release_gets_the_new_on
         await consume(world, bus, stream, filters=before)
 
 
-async def test_a_consumer_that_exists_with_another_ack_wait_differs(world: World, bus: Bus) -> None:
+async def test_consumer_with_another_ack_wait_differs(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     await consume(world, bus, stream, ack_wait_s=1.0)
     with pytest.raises(ConfigDiffers, match=r"ack_wait 2\.5 s wanted, 1 s found"):
         await consume(world, bus, stream, ack_wait_s=2.5)
 
 
-async def test_a_deleted_consumer_is_not_found(world: World, bus: Bus) -> None:
+async def test_deleted_consumer_is_not_found(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     consumer = await consume(world, bus, stream)
     await bus.delete_consumer(stream, "d")
@@ -349,7 +345,7 @@ async def test_a_deleted_consumer_is_not_found(world: World, bus: Bus) -> None:
         await bus.delete_consumer(stream, "d")
 
 
-async def test_a_consumer_deleted_under_a_waiting_fetch_is_not_found(world: World, bus: Bus) -> None:
+async def test_waiting_fetch_of_a_deleted_consumer_is_not_found(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     consumer = await consume(world, bus, stream)
     waiting = asyncio.create_task(consumer.fetch(1, 1.0))
@@ -365,18 +361,18 @@ async def test_a_consumer_deleted_under_a_waiting_fetch_is_not_found(world: Worl
         await asyncio.wait_for(fetched_until_lost(), SOON_S)
 
 
-async def test_a_consumer_of_no_stream_says_so(world: World, bus: Bus) -> None:
+async def test_consumer_without_a_stream_is_reported(world: World, bus: Bus) -> None:
     with pytest.raises(StreamMissing):
         await consume(world, bus, world.stream("NOPE"))
 
 
-async def test_a_fetch_of_no_messages_is_bad_input(world: World, bus: Bus) -> None:
+async def test_fetch_of_no_messages_is_bad_input(world: World, bus: Bus) -> None:
     consumer = await consume(world, bus, await world.make_stream(bus))
     with pytest.raises(BadInput):
         await consumer.fetch(0, 1.0)
 
 
-async def test_a_cancelled_fetch_loses_nothing(world: World, bus: Bus) -> None:
+async def test_cancelled_fetch_loses_no_message(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     consumer = await consume(world, bus, stream)
     waiting = asyncio.create_task(consumer.fetch(1, 30.0))
@@ -388,7 +384,7 @@ async def test_a_cancelled_fetch_loses_nothing(world: World, bus: Bus) -> None:
     assert [payload for payload, _ in await take(consumer)] == [b"a"]
 
 
-async def test_a_fetch_of_what_was_closed_here_says_so(world: World, bus: Bus) -> None:
+async def test_fetch_of_a_closed_consumer_is_reported(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     consumer = await consume(world, bus, stream)
     await consumer.close()
@@ -404,7 +400,7 @@ async def test_a_fetch_of_what_was_closed_here_says_so(world: World, bus: Bus) -
         await asyncio.wait_for(waiting, world.at_once_s)
 
 
-async def test_an_acked_message_leaves_a_work_queue(world: World, bus: Bus) -> None:
+async def test_acked_message_leaves_a_work_queue(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus, work_queue=True)
     await publish(world, bus, "a", "b")
     consumer = await consume(world, bus, stream)

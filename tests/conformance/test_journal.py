@@ -36,13 +36,13 @@ async def shelf(bus: Bus, world: World) -> Shelf:
     return Shelf(bus, world.stream("s").replace("_", "-").lower())
 
 
-async def test_a_session_that_was_never_made_has_no_anchor(shelf: Shelf) -> None:
+async def test_unknown_session_has_no_anchor(shelf: Shelf) -> None:
     assert (await shelf.load()).anchor is None
     with pytest.raises(NotFound):
         await shelf.journal.read_anchor(shelf.ref)
 
 
-async def test_what_was_appended_is_what_is_loaded(shelf: Shelf) -> None:
+async def test_loaded_state_equals_appended_records(shelf: Shelf) -> None:
     state = await shelf.created()
     await shelf.say("i1")
     state = await shelf.journal.load(shelf.ref, 0, state)
@@ -55,7 +55,7 @@ async def test_what_was_appended_is_what_is_loaded(shelf: Shelf) -> None:
     assert (anchor, sequence) == (state.anchor, state.anchor_sequence)
 
 
-async def test_however_many_answers_they_come_in_all_inputs_up_to_one_are_read(
+async def test_all_inputs_are_read_over_any_number_of_answers(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "PAGE", 2)
@@ -67,7 +67,7 @@ async def test_however_many_answers_they_come_in_all_inputs_up_to_one_are_read(
         assert read.read_through >= given[-1]
 
 
-async def test_a_control_wakes_planners_with_the_write_that_is_the_control_and_a_turn_of_their_own_does_not(
+async def test_order_wakes_planners_with_its_own_record(
     shelf: Shelf,
 ) -> None:
     state = await shelf.created()
@@ -89,7 +89,7 @@ async def test_a_control_wakes_planners_with_the_write_that_is_the_control_and_a
     assert (await shelf.load()).head == state.head == anchors[-1]
 
 
-async def test_loading_from_a_snapshot_gives_what_loading_from_the_start_gives(shelf: Shelf) -> None:
+async def test_snapshot_load_equals_load_from_the_start(shelf: Shelf) -> None:
     state = await shelf.created()
     for n in range(3):
         await shelf.say(f"i{n}", f"CRITICAL: rule {n}")
@@ -114,7 +114,7 @@ async def test_loading_from_a_snapshot_gives_what_loading_from_the_start_gives(s
     )
 
 
-async def test_one_key_is_one_input_and_one_receipt_however_many_ask(shelf: Shelf) -> None:
+async def test_one_key_gives_one_input_and_one_receipt(shelf: Shelf) -> None:
     await shelf.created()
     receipts = await asyncio.gather(*(shelf.say("key") for _ in range(40)))
     assert len({receipt.sequence for receipt in receipts}) == 1
@@ -124,7 +124,7 @@ async def test_one_key_is_one_input_and_one_receipt_however_many_ask(shelf: Shel
     assert conflict.value.first_body_sha256 == sha256_hex(canonical_json("hello"))
 
 
-async def test_of_two_planners_that_saw_the_same_one_starts_the_turn(shelf: Shelf) -> None:
+async def test_one_of_two_planners_starts_the_turn(shelf: Shelf) -> None:
     await shelf.created()
     await shelf.say("i")
     state = await shelf.load()
@@ -138,7 +138,7 @@ async def test_of_two_planners_that_saw_the_same_one_starts_the_turn(shelf: Shel
     assert (loaded.anchor.run_id, loaded.anchor.generation) == (1, 1)
 
 
-async def test_interleaving_1_a_takeover_decided_before_a_step_was_committed_is_refused(shelf: Shelf) -> None:
+async def test_interleaving_1_takeover_before_a_committed_step_fails(shelf: Shelf) -> None:
     state = await shelf.created()
     held = await shelf.do(state, acquire(state, P1))
     seen_by_p2 = await shelf.load()
@@ -150,7 +150,7 @@ async def test_interleaving_1_a_takeover_decided_before_a_step_was_committed_is_
     assert len(loaded.turn.steps) == 1
 
 
-async def test_interleaving_1_a_planner_that_was_replaced_writes_nothing_more(shelf: Shelf) -> None:
+async def test_interleaving_1_replaced_planner_writes_nothing_more(shelf: Shelf) -> None:
     state = await shelf.created()
     held = await shelf.do(state, acquire(state, P1))
     taken = await shelf.do(held, TakeOver(P2, 1, 2_500, "P1 is gone"))
@@ -160,7 +160,7 @@ async def test_interleaving_1_a_planner_that_was_replaced_writes_nothing_more(sh
     assert (await shelf.load()).head == taken.head
 
 
-async def test_a_refused_step_of_several_commands_leaves_none_of_them(shelf: Shelf) -> None:
+async def test_refused_step_leaves_none_of_its_commands(shelf: Shelf) -> None:
     state = await shelf.created()
     held = await shelf.do(state, acquire(state, P1))
     await shelf.do(held, Control(Kind.CANCELLED, "person", 2_400))
@@ -170,7 +170,7 @@ async def test_a_refused_step_of_several_commands_leaves_none_of_them(shelf: She
     assert page.messages == ()
 
 
-async def test_interleaving_3_two_claims_with_one_message_id_are_not_both_taken_as_ours(shelf: Shelf) -> None:
+async def test_interleaving_3_claims_with_one_message_id_differ(shelf: Shelf) -> None:
     subject = SessionSubjects(shelf.ref).effect("default", CallId(1, 1, 1), "claim")
     family = Expect(SessionSubjects(shelf.ref).effect_family("default", CallId(1, 1, 1)), 0)
     one = Committer(shelf.bus, journal_stream(), new_id=iter([f"nonce-{shelf.ref.session}-1"]).__next__)
@@ -180,7 +180,7 @@ async def test_interleaving_3_two_claims_with_one_message_id_are_not_both_taken_
         await two.commit([Write(subject, b"mine too")], family)
 
 
-async def test_interleaving_3_an_id_that_two_writers_share_is_nobody_s_success(shelf: Shelf) -> None:
+async def test_interleaving_3_shared_message_id_proves_no_success(shelf: Shelf) -> None:
     subject = SessionSubjects(shelf.ref).effect("default", CallId(1, 1, 1), "claim")
     family = Expect(SessionSubjects(shelf.ref).effect_family("default", CallId(1, 1, 1)), 0)
     shared = f"shared-{shelf.ref.session}"
@@ -190,7 +190,7 @@ async def test_interleaving_3_an_id_that_two_writers_share_is_nobody_s_success(s
         await two.commit([Write(subject, b"mine too")], family)
 
 
-async def test_interleaving_5_of_many_executors_one_claims(shelf: Shelf) -> None:
+async def test_interleaving_5_one_of_many_executors_claims(shelf: Shelf) -> None:
     call = CallId(1, 1, 1)
     state = await shelf.effects.load(shelf.ref, "default", call, 0)
 
@@ -209,7 +209,7 @@ async def test_interleaving_5_of_many_executors_one_claims(shelf: Shelf) -> None
     assert loaded.claim.owner.instance == f"executor-{won.index(True)}"
 
 
-async def test_a_gap_in_the_chain_of_digests_is_seen(shelf: Shelf) -> None:
+async def test_gap_in_the_chain_of_digests_is_reported(shelf: Shelf) -> None:
     state = await shelf.created()
     anchor = state.anchor or Anchor(workspace="default", session="x", agent="keeper@1")
     forged, _ = encode_anchor(anchor, Record(Kind.PAUSED, 5, "somebody", {}, "ab" * 32))
@@ -220,7 +220,7 @@ async def test_a_gap_in_the_chain_of_digests_is_seen(shelf: Shelf) -> None:
 
 
 @pytest.mark.parametrize("register", ["p.log", "p.cmd.default", "in.x", "p.anchor"])
-async def test_a_record_that_cannot_be_read_is_named(shelf: Shelf, register: str) -> None:
+async def test_unreadable_record_is_named(shelf: Shelf, register: str) -> None:
     await shelf.created()
     good, _ = encode(Record("kind", 5, "me", {}))
     subject = SessionSubjects(shelf.ref).everything.removesuffix(">") + register
@@ -229,7 +229,7 @@ async def test_a_record_that_cannot_be_read_is_named(shelf: Shelf, register: str
         await shelf.load()
 
 
-async def test_the_damage_of_one_session_is_not_another_s(shelf: Shelf) -> None:
+async def test_damage_of_one_session_affects_no_other(shelf: Shelf) -> None:
     await shelf.created()
     await shelf.bus.publish(Message(SessionSubjects(shelf.ref).log, b"noise"))
     other = SessionRef("default", shelf.ref.session + "-b")
@@ -238,7 +238,7 @@ async def test_the_damage_of_one_session_is_not_another_s(shelf: Shelf) -> None:
     assert (await shelf.journal.load(other, 0)).anchor is not None
 
 
-async def test_commits_that_queue_up_go_together_and_one_stale_fence_stops_no_other(shelf: Shelf) -> None:
+async def test_stale_fence_in_a_group_commit_stops_no_other(shelf: Shelf) -> None:
     def write(number: int, head: int) -> Coroutine[None, None, int]:
         subjects = SessionSubjects(SessionRef("default", f"{shelf.ref.session}-{number}"))
         fence = Expect(subjects.planner_family, head)

@@ -18,7 +18,7 @@ async def make(world: World, bus: Bus, **options: object) -> KeyValue:
     return await bus.bucket(spec.name)
 
 
-async def test_what_was_put_is_there(world: World, bus: Bus) -> None:
+async def test_put_value_is_read_back(world: World, bus: Bus) -> None:
     bucket = await make(world, bus)
     assert await bucket.get("k.a") is None
     first = await bucket.put("k.a", b"1")
@@ -29,7 +29,7 @@ async def test_what_was_put_is_there(world: World, bus: Bus) -> None:
     assert second > first > 0
 
 
-async def test_a_key_is_created_once(world: World, bus: Bus) -> None:
+async def test_key_is_created_once(world: World, bus: Bus) -> None:
     bucket = await make(world, bus)
     await bucket.create("k", b"1")
     with pytest.raises(KeyExists):
@@ -39,7 +39,7 @@ async def test_a_key_is_created_once(world: World, bus: Bus) -> None:
     assert entry.value == b"1"
 
 
-async def test_an_update_needs_the_revision_that_is_there(world: World, bus: Bus) -> None:
+async def test_update_needs_the_current_revision(world: World, bus: Bus) -> None:
     bucket = await make(world, bus)
     first = await bucket.create("k", b"1")
     await bucket.put("other", b"x")
@@ -53,7 +53,7 @@ async def test_an_update_needs_the_revision_that_is_there(world: World, bus: Bus
     assert (entry.value, entry.revision) == (b"2", second)
 
 
-async def test_a_deleted_key_is_gone_and_can_be_created_again(world: World, bus: Bus) -> None:
+async def test_deleted_key_can_be_created_again(world: World, bus: Bus) -> None:
     bucket = await make(world, bus)
     await bucket.create("k", b"1")
     await bucket.delete("k")
@@ -65,7 +65,7 @@ async def test_a_deleted_key_is_gone_and_can_be_created_again(world: World, bus:
     assert await bucket.keys() == ["k"]
 
 
-async def test_a_deletion_can_need_a_revision(world: World, bus: Bus) -> None:
+async def test_delete_can_need_a_revision(world: World, bus: Bus) -> None:
     bucket = await make(world, bus)
     first = await bucket.create("k", b"1")
     second = await bucket.update("k", b"2", first)
@@ -83,14 +83,14 @@ async def test_keys_are_listed_in_order(world: World, bus: Bus) -> None:
     assert await bucket.keys() == ["a.x", "a.y", "b"]
 
 
-async def test_many_keys_are_listed_too(world: World, bus: Bus) -> None:
+async def test_many_keys_are_listed(world: World, bus: Bus) -> None:
     bucket = await make(world, bus)
     keys = [f"k.{n:04}" for n in range(1100)]
     await asyncio.gather(*(bucket.put(key, b"v" * 100) for key in keys))
     assert await bucket.keys() == keys
 
 
-async def test_the_buckets_revision_changes_with_every_write(world: World, bus: Bus) -> None:
+async def test_bucket_revision_changes_with_every_write(world: World, bus: Bus) -> None:
     bucket = await make(world, bus)
     seen = [await bucket.revision()]
     for write in (bucket.put("a", b"1"), bucket.put("b", b"1"), bucket.delete("a")):
@@ -100,7 +100,7 @@ async def test_the_buckets_revision_changes_with_every_write(world: World, bus: 
     assert await bucket.revision() == seen[-1]
 
 
-async def test_a_key_with_a_time_to_live_expires(world: World, bus: Bus) -> None:
+async def test_key_with_a_time_to_live_expires(world: World, bus: Bus) -> None:
     bucket = await make(world, bus, key_ttl=True)
     revision = await bucket.create("k", b"1", ttl_s=3)
     with pytest.raises(KeyExists):
@@ -116,7 +116,7 @@ async def test_a_key_with_a_time_to_live_expires(world: World, bus: Bus) -> None
     await bucket.create("k", b"3", ttl_s=1)
 
 
-async def test_an_update_with_a_time_to_live_renews_it(world: World, bus: Bus) -> None:
+async def test_update_with_a_time_to_live_renews_it(world: World, bus: Bus) -> None:
     bucket = await make(world, bus, key_ttl=True)
     revision = await bucket.create("k", b"1", ttl_s=3)
     for _ in range(4):
@@ -127,7 +127,7 @@ async def test_an_update_with_a_time_to_live_renews_it(world: World, bus: Bus) -
 
 
 @pytest.mark.parametrize("key", ["", ".a", "a.", "a..b", "a b", "a*", ">", "ü"])
-async def test_a_bad_key_is_refused(world: World, bus: Bus, key: str) -> None:
+async def test_bad_key_is_refused(world: World, bus: Bus, key: str) -> None:
     bucket = await make(world, bus)
     with pytest.raises(BadInput):
         await bucket.put(key, b"x")
@@ -135,7 +135,7 @@ async def test_a_bad_key_is_refused(world: World, bus: Bus, key: str) -> None:
         await bucket.get(key)
 
 
-async def test_a_bucket_that_is_not_there_says_so(world: World, bus: Bus) -> None:
+async def test_missing_bucket_is_reported(world: World, bus: Bus) -> None:
     with pytest.raises(NotFound):
         await (await bus.bucket(world.stream("NOPE"))).get("k")
 
@@ -150,7 +150,7 @@ async def make_view(world: World, bus: Bus) -> tuple[str, KeyValue]:
     return journal, await bus.bucket(bucket)
 
 
-async def test_a_sourced_bucket_follows_its_stream_and_keeps_the_last(world: World, bus: Bus) -> None:
+async def test_view_follows_its_stream_and_keeps_the_last(world: World, bus: Bus) -> None:
     _, view = await make_view(world, bus)
     for n in range(3):
         for session in ("a", "b"):
@@ -165,7 +165,7 @@ async def test_a_sourced_bucket_follows_its_stream_and_keeps_the_last(world: Wor
     assert await view.keys() == ["w.a", "w.b"]
 
 
-async def test_a_sourced_bucket_takes_up_what_was_there_before_it(world: World, bus: Bus) -> None:
+async def test_view_copies_messages_older_than_itself(world: World, bus: Bus) -> None:
     journal = await world.make_stream(bus, "J")
     await bus.publish(Message(world.subject("j.w.a.p.anchor"), b"early"))
     _, view = await make_view(world, bus)
@@ -178,15 +178,13 @@ async def test_a_sourced_bucket_takes_up_what_was_there_before_it(world: World, 
     await world.until(followed)
 
 
-async def test_nobody_else_writes_a_sourced_bucket(world: World, bus: Bus) -> None:
+async def test_clients_cannot_write_a_view(world: World, bus: Bus) -> None:
     _, view = await make_view(world, bus)
     with pytest.raises(StreamMissing):
         await view.put("w.a", b"forged")
 
 
-async def test_a_sourced_bucket_keeps_what_its_stream_purged_until_it_is_purged_itself(
-    world: World, bus: Bus
-) -> None:
+async def test_view_keeps_purged_messages_of_its_stream(world: World, bus: Bus) -> None:
     journal, view = await make_view(world, bus)
     await bus.publish(Message(world.subject("j.w.a.p.anchor"), b"x"))
 

@@ -18,7 +18,7 @@ async def make(world: World, bus: Bus) -> ObjectStore:
 
 
 @pytest.mark.parametrize("size", [0, 1, 128 * 1024, 128 * 1024 + 1, 9_000_000])
-async def test_what_was_put_is_there(world: World, bus: Bus, size: int) -> None:
+async def test_put_value_is_read_back(world: World, bus: Bus, size: int) -> None:
     store = await make(world, bus)
     data = random.Random(size).randbytes(size)
     assert await store.get("a/name with spaces.bin") is None
@@ -30,7 +30,7 @@ async def test_what_was_put_is_there(world: World, bus: Bus, size: int) -> None:
     )
 
 
-async def test_the_same_bytes_may_be_put_again_and_others_not(world: World, bus: Bus) -> None:
+async def test_object_accepts_the_same_bytes_again_only(world: World, bus: Bus) -> None:
     store = await make(world, bus)
     await store.put("a", b"1")
     await store.put("a", b"1")
@@ -39,7 +39,7 @@ async def test_the_same_bytes_may_be_put_again_and_others_not(world: World, bus:
     assert await store.get("a") == b"1"
 
 
-async def test_a_deleted_object_leaves_nothing(world: World, bus: Bus) -> None:
+async def test_deleted_object_leaves_nothing(world: World, bus: Bus) -> None:
     store = await make(world, bus)
     await store.put("a", b"secret" * 100_000)
     await store.put("b", b"kept")
@@ -51,6 +51,6 @@ async def test_a_deleted_object_leaves_nothing(world: World, bus: Bus) -> None:
     assert await store.get("a") == b"another"
 
 
-async def test_a_store_that_is_not_there_says_so(world: World, bus: Bus) -> None:
+async def test_missing_object_store_is_reported(world: World, bus: Bus) -> None:
     with pytest.raises(NotFound):
         await (await bus.object_store(world.stream("NOPE"))).get("a")

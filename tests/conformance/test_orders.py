@@ -78,7 +78,7 @@ async def desk(bus: Bus, world: World) -> Desk:
     return made
 
 
-async def test_an_order_and_its_receipt_stand_together_and_say_who(desk: Desk) -> None:
+async def test_order_and_receipt_are_stored_together_with_their_author(desk: Desk) -> None:
     done = await desk.ask("k", Control(Kind.PAUSED, "ada", 2_000, "it rains", control_id="c-k"))
     assert (await desk.subjects())[-2:] == ["p.anchor", "ctl.c-k"]
     page = await desk.bus.last(journal_stream(), [SessionSubjects(desk.ref).anchor])
@@ -93,7 +93,7 @@ async def test_an_order_and_its_receipt_stand_together_and_say_who(desk: Desk) -
     assert (done.sequence, done.replayed) == (page.messages[0].sequence, False)
 
 
-async def test_the_same_request_asked_again_is_answered_the_same_and_done_once(desk: Desk) -> None:
+async def test_repeated_request_gets_the_first_receipt(desk: Desk) -> None:
     first = await desk.ask("k", Control(Kind.PAUSED, "ada", 2_000, control_id="c-k"))
     await desk.do(Control(Kind.RESUMED, "ada", 2_100))
     again = await desk.ask("k", Control(Kind.PAUSED, "ada", 2_200, control_id="c-k"))
@@ -101,13 +101,13 @@ async def test_the_same_request_asked_again_is_answered_the_same_and_done_once(d
     assert (await desk.sessions.read_anchor(desk.ref))[0].status == "idle"
 
 
-async def test_a_key_that_was_used_for_another_request_is_a_conflict(desk: Desk) -> None:
+async def test_key_of_another_request_is_a_conflict(desk: Desk) -> None:
     await desk.ask("k", Control(Kind.PAUSED, "ada", 2_000, control_id="c-k"))
     with pytest.raises(IdempotencyConflict):
         await desk.ask("k", Control(Kind.RESUMED, "ada", 2_000, control_id="c-k"), body="other")
 
 
-async def test_of_many_who_ask_at_once_under_one_key_one_does_it_and_all_are_told_the_same(
+async def test_concurrent_requests_with_one_key_share_one_receipt(
     desk: Desk,
 ) -> None:
     order = Control(Kind.PAUSED, "ada", 2_000, control_id="c-k")
@@ -116,7 +116,7 @@ async def test_of_many_who_ask_at_once_under_one_key_one_does_it_and_all_are_tol
     assert sum(not each.replayed for each in done) == 1
 
 
-async def test_a_thousand_who_ask_at_once_read_the_session_one_after_the_other(desk: Desk) -> None:
+async def test_thousand_concurrent_orders_read_the_session_in_turn(desk: Desk) -> None:
     order = Direct("ada", 2_000, "objectives", "set", ("o",), control_id="c-k")
     sessions = CountedSessions(desk.bus, desk.committer, "gateway-1:aa")
     desk.orders = OrderJournal(desk.bus, desk.committer, sessions)
@@ -126,7 +126,7 @@ async def test_a_thousand_who_ask_at_once_read_the_session_one_after_the_other(d
     assert sessions.loads == 1, "who loses reads all of the session for nothing"
 
 
-async def test_orders_that_meet_are_each_decided_on_what_the_others_left(desk: Desk) -> None:
+async def test_concurrent_orders_are_decided_on_the_current_state(desk: Desk) -> None:
     await asyncio.gather(
         *(
             desk.ask_elsewhere(
@@ -139,7 +139,7 @@ async def test_orders_that_meet_are_each_decided_on_what_the_others_left(desk: D
     assert sorted(anchor.objectives) == ["o0", "o1", "o2", "o3", "o4"]
 
 
-async def test_a_refused_order_leaves_nothing_and_its_key_is_free(desk: Desk) -> None:
+async def test_refused_order_leaves_no_record_and_frees_its_key(desk: Desk) -> None:
     before = await desk.subjects()
     with pytest.raises(TurnNotActive):
         await desk.ask("k", Control(Kind.CANCELLED, "ada", 2_000, turn_id="turn_9", control_id="c-k"))
@@ -147,7 +147,7 @@ async def test_a_refused_order_leaves_nothing_and_its_key_is_free(desk: Desk) ->
     await desk.ask("k", Control(Kind.PAUSED, "ada", 2_000, control_id="c-k"))
 
 
-async def test_what_is_to_stand_with_an_order_stands_or_falls_with_it(desk: Desk) -> None:
+async def test_companion_record_is_stored_with_its_order_or_not(desk: Desk) -> None:
     subject = SessionSubjects(desk.ref).input("canary-1")
     payload, _ = encode(Record(Kind.INPUT, 2_000, "gateway-1:aa", input_body("canary", 0)))
     taken = Write(subject, payload, Expect(subject, 0))
@@ -167,7 +167,7 @@ async def test_what_is_to_stand_with_an_order_stands_or_falls_with_it(desk: Desk
     assert await desk.subjects() == before
 
 
-async def test_a_planner_whose_turn_was_ended_by_an_order_writes_nothing_more(desk: Desk) -> None:
+async def test_planner_writes_nothing_after_an_order_ends_its_turn(desk: Desk) -> None:
     state = await desk.do(Acquire("turn_1", "keeper@1", ME, 1, 1, 2_000))
     await desk.ask("k", Control(Kind.CANCELLED, "ada", 2_000, turn_id="turn_1", control_id="c-k"))
     end = EndTurn(ME, "success", "", {}, 9_000, None, None, 3_000)
@@ -175,9 +175,7 @@ async def test_a_planner_whose_turn_was_ended_by_an_order_writes_nothing_more(de
         await desk.sessions.append(desk.ref, state, decide(state, end), 3_000)
 
 
-async def test_a_session_with_more_subjects_than_a_read_may_match_is_ordered_and_verified(
-    desk: Desk, bus: Bus
-) -> None:
+async def test_session_with_too_many_subjects_for_a_read_works(desk: Desk, bus: Bus) -> None:
     subjects = SessionSubjects(desk.ref)
     payload, _ = encode(Record(Kind.INPUT, 2_000, ME, input_body("event", 1)))
     await asyncio.gather(

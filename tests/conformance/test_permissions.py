@@ -18,13 +18,13 @@ async def make(world: World, bus: Bus) -> str:
     return await world.make_stream(bus, subjects=subjects, atomic_batches=True)
 
 
-async def test_what_is_allowed_works(world: World, bus: Bus) -> None:
+async def test_permitted_operations_work(world: World, bus: Bus) -> None:
     await make(world, bus)
     restricted = await world.connect(RESTRICTED)
     assert (await restricted.publish(Message(world.subject("allowed.a"), b"x"))).sequence == 1
 
 
-async def test_a_denied_publish_names_the_subject(world: World, bus: Bus) -> None:
+async def test_denied_publish_names_the_subject(world: World, bus: Bus) -> None:
     stream = await make(world, bus)
     restricted = await world.connect(RESTRICTED)
     with pytest.raises(Denied, match=world.subject("closed.a")):
@@ -36,7 +36,7 @@ async def test_a_denied_publish_names_the_subject(world: World, bus: Bus) -> Non
     assert (await bus.stream_state(stream)).messages == 1
 
 
-async def test_a_batch_with_a_denied_subject_stores_nothing(world: World, bus: Bus) -> None:
+async def test_batch_with_a_denied_subject_stores_nothing(world: World, bus: Bus) -> None:
     stream = await make(world, bus)
     restricted = await world.connect(RESTRICTED)
     for names in (("closed.a", "allowed.a"), ("allowed.a", "closed.a")):
@@ -46,7 +46,7 @@ async def test_a_batch_with_a_denied_subject_stores_nothing(world: World, bus: B
     assert (await bus.stream_state(stream)).messages == 0
 
 
-async def test_reading_and_consuming_is_denied(world: World, bus: Bus) -> None:
+async def test_read_and_consume_are_denied(world: World, bus: Bus) -> None:
     stream = await make(world, bus)
     restricted = await world.connect(RESTRICTED)
     everything = world.subject("allowed.>")
@@ -62,7 +62,7 @@ async def test_reading_and_consuming_is_denied(world: World, bus: Bus) -> None:
             await asyncio.wait_for(attempt, world.at_once_s)
 
 
-async def test_listening_is_denied(world: World, bus: Bus) -> None:
+async def test_subscribe_is_denied(world: World, bus: Bus) -> None:
     restricted = await world.connect(RESTRICTED)
 
     async def hear(_subject: str, _payload: bytes) -> None:

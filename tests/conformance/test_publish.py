@@ -11,7 +11,7 @@ from anchorwatch.core.errors import TooLarge
 from tests.conformance.worlds import World
 
 
-async def test_sequences_are_the_streams_and_grow_by_one(world: World, bus: Bus) -> None:
+async def test_sequences_of_a_stream_grow_by_one(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     acks = [await bus.publish(Message(world.subject(f"s.{n}"), b"x")) for n in range(3)]
     assert [(ack.stream, ack.sequence, ack.duplicate) for ack in acks] == [
@@ -21,7 +21,7 @@ async def test_sequences_are_the_streams_and_grow_by_one(world: World, bus: Bus)
     ]
 
 
-async def test_what_was_stored_is_read_back_as_it_was(world: World, bus: Bus) -> None:
+async def test_stored_message_is_read_back_unchanged(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     subject = world.subject("s.a")
     payload = bytes(range(256))
@@ -40,7 +40,7 @@ async def test_what_was_stored_is_read_back_as_it_was(world: World, bus: Bus) ->
     assert before_ms - 1000 <= stored.time_ms <= world.now_ms() + 1000
 
 
-async def test_a_fence_of_zero_means_that_nothing_was_ever_stored_there(world: World, bus: Bus) -> None:
+async def test_fence_of_zero_needs_an_unused_subject(world: World, bus: Bus) -> None:
     await world.make_stream(bus)
     subject = world.subject("s.a")
     await bus.publish(Message(world.subject("s.other"), b"x"))
@@ -50,7 +50,7 @@ async def test_a_fence_of_zero_means_that_nothing_was_ever_stored_there(world: W
         await bus.publish(Message(subject, b"second", expect=Expect(subject, 0)))
 
 
-async def test_a_fence_on_the_subject_itself_holds_or_refuses(world: World, bus: Bus) -> None:
+async def test_fence_on_the_subject_itself_holds_or_refuses(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     subject = world.subject("s.a")
     first = await bus.publish(Message(subject, b"1", expect=Expect(subject, 0)))
@@ -61,7 +61,7 @@ async def test_a_fence_on_the_subject_itself_holds_or_refuses(world: World, bus:
     assert (await bus.stream_state(stream)).messages == 2
 
 
-async def test_a_fence_on_a_family_sees_every_subject_of_it_and_no_other(world: World, bus: Bus) -> None:
+async def test_fence_on_a_family_covers_its_subjects_only(world: World, bus: Bus) -> None:
     await world.make_stream(bus)
     family = world.subject("s.p.>")
     a, b, outside = (world.subject(name) for name in ("s.p.a", "s.p.b.c", "s.q.a"))
@@ -74,7 +74,7 @@ async def test_a_fence_on_a_family_sees_every_subject_of_it_and_no_other(world: 
     assert third.sequence == 4
 
 
-async def test_the_fenced_subject_need_not_be_the_published_one(world: World, bus: Bus) -> None:
+async def test_fenced_subject_may_differ_from_the_published_one(world: World, bus: Bus) -> None:
     await world.make_stream(bus)
     guard, target = world.subject("s.guard"), world.subject("s.target")
     guarded = await bus.publish(Message(guard, b"g"))
@@ -85,12 +85,12 @@ async def test_the_fenced_subject_need_not_be_the_published_one(world: World, bu
         await bus.publish(Message(target, b"3", expect=Expect(guard, guarded.sequence)))
 
 
-async def test_a_subject_that_no_stream_takes_is_said_so(world: World, bus: Bus) -> None:
+async def test_subject_without_a_stream_is_reported(world: World, bus: Bus) -> None:
     with pytest.raises(StreamMissing, match=world.subject("nowhere")):
         await bus.publish(Message(world.subject("nowhere"), b"x"))
 
 
-async def test_a_message_above_the_streams_size_is_refused(world: World, bus: Bus) -> None:
+async def test_message_above_the_stream_limit_is_refused(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus, message_bytes_max=1000)
     with pytest.raises(TooLarge):
         await bus.publish(Message(world.subject("s.a"), b"x" * 1001))
@@ -98,7 +98,7 @@ async def test_a_message_above_the_streams_size_is_refused(world: World, bus: Bu
     assert (await bus.stream_state(stream)).messages == 1
 
 
-async def test_the_same_message_id_within_the_window_is_stored_once(world: World, bus: Bus) -> None:
+async def test_message_id_within_the_window_is_stored_once(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus, dedupe_window_s=30.0)
     subject = world.subject("s.a")
     first = await bus.publish(Message(subject, b"1", message_id="m"))
@@ -107,7 +107,7 @@ async def test_the_same_message_id_within_the_window_is_stored_once(world: World
     assert (await bus.stream_state(stream)).messages == 1
 
 
-async def test_after_the_window_the_same_message_id_is_stored_again(world: World, bus: Bus) -> None:
+async def test_message_id_after_the_window_is_stored_again(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus, dedupe_window_s=0.5)
     message = Message(world.subject("s.a"), b"1", message_id="m")
     await bus.publish(message)
@@ -117,7 +117,7 @@ async def test_after_the_window_the_same_message_id_is_stored_again(world: World
     assert (await bus.stream_state(stream)).messages == 2
 
 
-async def test_a_retry_does_not_prolong_the_window(world: World, bus: Bus) -> None:
+async def test_retry_does_not_extend_the_dedupe_window(world: World, bus: Bus) -> None:
     await world.make_stream(bus, dedupe_window_s=3.0)
     message = Message(world.subject("s.a"), b"1", message_id="m")
     await bus.publish(message)
@@ -127,7 +127,7 @@ async def test_a_retry_does_not_prolong_the_window(world: World, bus: Bus) -> No
     assert not (await bus.publish(message)).duplicate
 
 
-async def test_the_fence_is_looked_at_before_the_message_id(world: World, bus: Bus) -> None:
+async def test_fence_is_checked_before_the_message_id(world: World, bus: Bus) -> None:
     await world.make_stream(bus)
     subject = world.subject("s.a")
     message = Message(subject, b"1", message_id="m", expect=Expect(subject, 0))
@@ -136,7 +136,7 @@ async def test_the_fence_is_looked_at_before_the_message_id(world: World, bus: B
         await bus.publish(message)
 
 
-async def test_a_refused_message_leaves_its_id_free(world: World, bus: Bus) -> None:
+async def test_refused_message_leaves_its_id_free(world: World, bus: Bus) -> None:
     await world.make_stream(bus)
     subject = world.subject("s.a")
     with pytest.raises(WrongLastSequence):
@@ -144,7 +144,7 @@ async def test_a_refused_message_leaves_its_id_free(world: World, bus: Bus) -> N
     assert not (await bus.publish(Message(subject, b"1", message_id="m"))).duplicate
 
 
-async def test_of_many_writers_with_one_fence_exactly_one_wins(world: World, bus: Bus) -> None:
+async def test_one_of_many_writers_with_one_fence_wins(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     family = world.subject("s.p.>")
     other = await world.connect()
@@ -161,7 +161,7 @@ async def test_of_many_writers_with_one_fence_exactly_one_wins(world: World, bus
     assert (await bus.stream_state(stream)).messages == 1
 
 
-async def test_a_message_with_a_time_to_live_goes_by_itself(world: World, bus: Bus) -> None:
+async def test_message_with_a_time_to_live_expires(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus, message_ttl=True)
     subject = world.subject("s.a")
     await bus.publish(Message(subject, b"short", ttl_s=3))
@@ -177,7 +177,7 @@ async def test_a_message_with_a_time_to_live_goes_by_itself(world: World, bus: B
     await bus.publish(Message(subject, b"again", expect=Expect(subject, 0)))
 
 
-async def test_a_closed_bus_says_so(world: World, bus: Bus) -> None:
+async def test_publish_on_a_closed_bus_is_reported(world: World, bus: Bus) -> None:
     await world.make_stream(bus)
     other = await world.connect()
     assert [each.connected for each in (bus, other)] == [True, True]

@@ -20,7 +20,7 @@ async def fill(world: World, bus: Bus, names: str) -> str:
     return stream
 
 
-async def test_last_gives_each_subjects_last_message_in_sequence_order(world: World, bus: Bus) -> None:
+async def test_last_returns_last_messages_in_sequence_order(world: World, bus: Bus) -> None:
     stream = await fill(world, bus, "cabac")
     page = await bus.last(stream, [world.subject("s.*")])
     assert [(each.subject, each.sequence) for each in page.messages] == [
@@ -31,7 +31,7 @@ async def test_last_gives_each_subjects_last_message_in_sequence_order(world: Wo
     assert (page.up_to, page.more) == (5, False)
 
 
-async def test_a_publisher_s_word_is_not_taken_for_the_server_s(world: World, bus: Bus) -> None:
+async def test_publisher_headers_cannot_imitate_the_server(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     for status in ("404", "204", "503"):
         await bus.publish(Message(world.subject(f"s.{status}"), b"", headers={"Status": status}))
@@ -53,7 +53,7 @@ async def test_a_publisher_s_word_is_not_taken_for_the_server_s(world: World, bu
         assert [each.sequence for each in alone.messages] == [sequence]
 
 
-async def test_last_takes_several_filters_and_gives_no_message_twice(world: World, bus: Bus) -> None:
+async def test_last_with_several_filters_repeats_no_message(world: World, bus: Bus) -> None:
     stream = await fill(world, bus, "abcd")
     page = await bus.last(stream, [world.subject("s.a"), world.subject("s.d"), world.subject("s.none")])
     assert [each.sequence for each in page.messages] == [1, 4]
@@ -61,7 +61,7 @@ async def test_last_takes_several_filters_and_gives_no_message_twice(world: Worl
     assert [each.sequence for each in overlapping.messages] == [1, 2, 3, 4]
 
 
-async def test_last_of_nothing_still_says_how_far_it_looked(world: World, bus: Bus) -> None:
+async def test_last_of_nothing_has_a_completeness_sequence(world: World, bus: Bus) -> None:
     stream = await fill(world, bus, "abc")
     nothing = [world.subject("s.none")]
     page = await bus.last(stream, nothing)
@@ -75,9 +75,7 @@ async def test_last_of_nothing_still_says_how_far_it_looked(world: World, bus: B
     assert (await bus.last(stream, nothing)).up_to == 5
 
 
-async def test_many_read_nothing_at_once_while_what_they_saw_of_the_stream_is_gone(
-    world: World, bus: Bus
-) -> None:
+async def test_concurrent_reads_survive_a_purged_witness(world: World, bus: Bus) -> None:
     stream = await fill(world, bus, "a")
     nothing = [world.subject("s.none")]
     for gone, comes in itertools.pairwise("abcdefgh"):
@@ -88,7 +86,7 @@ async def test_many_read_nothing_at_once_while_what_they_saw_of_the_stream_is_go
         assert {(page.messages, page.up_to) for page in pages} == {((), ord(comes) - ord("a") + 1)}
 
 
-async def test_an_empty_stream_reads_as_empty(world: World, bus: Bus) -> None:
+async def test_empty_stream_reads_as_empty(world: World, bus: Bus) -> None:
     stream = await fill(world, bus, "")
     page = await bus.last(stream, [world.subject("s.>")])
     assert (page.messages, page.up_to) == ((), 0)
@@ -112,16 +110,14 @@ async def test_last_of_too_many_subjects_is_refused(world: World, bus: Bus) -> N
     assert (await bus.range(stream, world.subject("s.*"), 1026)).up_to == 1025
 
 
-async def test_a_range_gives_what_matches_in_order(world: World, bus: Bus) -> None:
+async def test_range_returns_matches_in_order(world: World, bus: Bus) -> None:
     stream = await fill(world, bus, "abacaba")
     page = await bus.range(stream, world.subject("s.a"), 2)
     assert [(each.sequence, each.payload) for each in page.messages] == [(3, b"3"), (5, b"5"), (7, b"7")]
     assert (page.up_to, page.more) == (7, False)
 
 
-async def test_a_range_reaches_beyond_its_last_message_as_far_as_nothing_follows(
-    world: World, bus: Bus
-) -> None:
+async def test_range_is_complete_beyond_its_last_message(world: World, bus: Bus) -> None:
     stream = await fill(world, bus, "abbb")
     page = await bus.range(stream, world.subject("s.a"), 1)
     assert ([each.sequence for each in page.messages], page.up_to) == ([1], 4)
@@ -131,7 +127,7 @@ async def test_a_range_reaches_beyond_its_last_message_as_far_as_nothing_follows
     assert (page.messages, page.up_to) == ((), 4)
 
 
-async def test_a_range_that_reaches_far_enough_may_stop_there(world: World, bus: Bus) -> None:
+async def test_range_may_stop_at_the_requested_reach(world: World, bus: Bus) -> None:
     stream = await fill(world, bus, "abab")
     page = await bus.range(stream, world.subject("s.a"), 1, reach=3)
     assert [each.sequence for each in page.messages] == [1, 3]
@@ -139,7 +135,7 @@ async def test_a_range_that_reaches_far_enough_may_stop_there(world: World, bus:
     assert (await bus.range(stream, world.subject("s.a"), 1, reach=4)).up_to == 4
 
 
-async def test_one_message_may_be_all_that_is_wanted(world: World, bus: Bus) -> None:
+async def test_range_of_one_message_returns_it(world: World, bus: Bus) -> None:
     stream = await fill(world, bus, "abab")
     page = await bus.range(stream, world.subject("s.a"), 1, limit=1, reach=1)
     assert ([each.sequence for each in page.messages], page.up_to) == ([1], 1)
@@ -149,7 +145,7 @@ async def test_one_message_may_be_all_that_is_wanted(world: World, bus: Bus) -> 
     assert (page.messages, page.up_to, page.more) == ((), 4, False)
 
 
-async def test_a_range_is_read_in_pages(world: World, bus: Bus) -> None:
+async def test_range_is_read_in_pages(world: World, bus: Bus) -> None:
     stream = await fill(world, bus, "aababaa")
     seen, at, pages = [], 1, 0
     while True:
@@ -163,24 +159,24 @@ async def test_a_range_is_read_in_pages(world: World, bus: Bus) -> None:
     assert (seen, pages, page.up_to) == ([1, 2, 4, 6, 7], 3, 7)
 
 
-async def test_a_page_that_ends_exactly_at_the_limit_is_the_last(world: World, bus: Bus) -> None:
+async def test_page_that_ends_at_the_limit_is_the_last(world: World, bus: Bus) -> None:
     stream = await fill(world, bus, "aab")
     page = await bus.range(stream, world.subject("s.a"), 1, limit=2)
     assert (len(page.messages), page.more, page.up_to) == (2, False, 3)
 
 
-async def test_a_range_beyond_the_end_is_empty(world: World, bus: Bus) -> None:
+async def test_range_after_the_end_is_empty(world: World, bus: Bus) -> None:
     stream = await fill(world, bus, "aa")
     page = await bus.range(stream, world.subject("s.a"), 100)
     assert (page.messages, page.more) == ((), False)
 
 
-async def test_a_range_from_zero_begins_at_the_first(world: World, bus: Bus) -> None:
+async def test_range_from_zero_begins_at_the_first(world: World, bus: Bus) -> None:
     stream = await fill(world, bus, "aa")
     assert len((await bus.range(stream, world.subject("s.a"), 0)).messages) == 2
 
 
-async def test_a_range_of_no_messages_is_bad_input(world: World, bus: Bus) -> None:
+async def test_range_of_no_messages_is_bad_input(world: World, bus: Bus) -> None:
     stream = await fill(world, bus, "a")
     with pytest.raises(BadInput):
         await bus.range(stream, world.subject("s.a"), 1, limit=0)
@@ -199,7 +195,7 @@ async def test_large_messages_are_read_whole(world: World, bus: Bus) -> None:
     assert len((await bus.last(stream, [world.subject("s.*")])).messages) == 8
 
 
-async def test_reads_of_a_stream_that_is_not_there_say_so(world: World, bus: Bus) -> None:
+async def test_read_of_a_missing_stream_is_reported(world: World, bus: Bus) -> None:
     with pytest.raises(StreamMissing):
         await bus.last(world.stream("NOPE"), [">"])
     with pytest.raises(StreamMissing):
@@ -208,7 +204,7 @@ async def test_reads_of_a_stream_that_is_not_there_say_so(world: World, bus: Bus
         await bus.stream_state(world.stream("NOPE"))
 
 
-async def test_many_reads_at_once_do_not_mix(world: World, bus: Bus) -> None:
+async def test_concurrent_reads_do_not_mix(world: World, bus: Bus) -> None:
     stream = await fill(world, bus, "abcdefgh")
 
     async def read(name: str) -> None:
@@ -218,7 +214,7 @@ async def test_many_reads_at_once_do_not_mix(world: World, bus: Bus) -> None:
     await asyncio.gather(*(read(name) for name in "abcdefgh" * 10))
 
 
-async def test_the_servers_clock_can_be_asked(world: World, bus: Bus) -> None:
+async def test_server_clock_can_be_read(world: World, bus: Bus) -> None:
     before_ms = world.now_ms()
     first_ms = await bus.server_time_ms()
     after_ms = world.now_ms()
@@ -230,9 +226,7 @@ async def test_the_servers_clock_can_be_asked(world: World, bus: Bus) -> None:
     assert first_ms + 198 <= second_ms <= world.now_ms() + off_ms
 
 
-async def test_a_read_of_nothing_reaches_to_the_end_although_the_last_message_is_gone(
-    world: World, bus: Bus
-) -> None:
+async def test_read_of_nothing_is_complete_after_a_purged_end(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     for name in ("s.a", "s.a", "s.b"):
         await bus.publish(Message(world.subject(name), b"x"))

@@ -34,9 +34,7 @@ async def say(bus: Bus, ref: SessionRef, stream: str, at_ms: int, text: str = "h
     )
 
 
-async def test_beyond_the_dedupe_window_and_from_another_process_a_key_has_its_first_receipt(
-    bus: Bus, world: World
-) -> None:
+async def test_key_has_its_first_receipt_after_the_dedupe_window(bus: Bus, world: World) -> None:
     stream = world.stream("J")
     ref = SessionRef("default", "fleet")
     spec = StreamSpec(stream, (f"{stream}.>",), dedupe_window_s=WINDOW_S, atomic_batches=True)

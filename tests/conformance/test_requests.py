@@ -14,7 +14,7 @@ ANSWERED_S = 30.0
 NO_ANSWER_S = 0.2
 
 
-async def test_a_request_is_answered(world: World, bus: Bus) -> None:
+async def test_request_is_answered(world: World, bus: Bus) -> None:
     async def answer(subject: str, payload: bytes) -> bytes:
         return subject.encode() + b" " + payload
 
@@ -25,7 +25,7 @@ async def test_a_request_is_answered(world: World, bus: Bus) -> None:
     assert await bus.request(world.subject("rpc.a"), b"", ANSWERED_S) == f"{world.subject('rpc.a')} ".encode()
 
 
-async def test_an_empty_answer_is_an_answer(world: World, bus: Bus) -> None:
+async def test_empty_answer_is_an_answer(world: World, bus: Bus) -> None:
     async def answer(_subject: str, _payload: bytes) -> bytes:
         return b""
 
@@ -33,13 +33,13 @@ async def test_an_empty_answer_is_an_answer(world: World, bus: Bus) -> None:
     assert await bus.request(world.subject("rpc"), b"x", ANSWERED_S) == b""
 
 
-async def test_where_nobody_answers_is_said_at_once(world: World, bus: Bus) -> None:
+async def test_request_without_a_subscriber_fails_at_once(world: World, bus: Bus) -> None:
     asking = asyncio.create_task(bus.request(world.subject("nobody"), b"x", 2 * ANSWERED_S))
     with pytest.raises(Unavailable):
         await asyncio.wait_for(asking, world.at_once_s)
 
 
-async def test_no_answer_in_time_is_unavailable(world: World, bus: Bus) -> None:
+async def test_request_without_an_answer_in_time_is_unavailable(world: World, bus: Bus) -> None:
     async def silent(_subject: str, _payload: bytes) -> None:
         return None
 
@@ -48,7 +48,7 @@ async def test_no_answer_in_time_is_unavailable(world: World, bus: Bus) -> None:
         await bus.request(world.subject("rpc"), b"x", NO_ANSWER_S)
 
 
-async def test_a_handler_that_fails_answers_nobody_and_goes_on(world: World, bus: Bus) -> None:
+async def test_failed_handler_sends_no_answer_and_continues(world: World, bus: Bus) -> None:
     async def fails_once(_subject: str, payload: bytes) -> bytes:
         if payload == b"bad":
             raise ValueError("bad")
@@ -60,7 +60,7 @@ async def test_a_handler_that_fails_answers_nobody_and_goes_on(world: World, bus
     assert await bus.request(world.subject("rpc"), b"", ANSWERED_S) == b"good"
 
 
-async def test_a_slow_request_holds_up_no_other(world: World, bus: Bus) -> None:
+async def test_slow_request_delays_no_other(world: World, bus: Bus) -> None:
     release = asyncio.Event()
 
     async def answer(_subject: str, payload: bytes) -> bytes:
@@ -76,7 +76,7 @@ async def test_a_slow_request_holds_up_no_other(world: World, bus: Bus) -> None:
     assert await slow == b"slow"
 
 
-async def test_an_announcement_reaches_everyone_who_listens_in_order(world: World, bus: Bus) -> None:
+async def test_announcements_reach_all_subscribers_in_order(world: World, bus: Bus) -> None:
     heard: list[list[bytes]] = [[], []]
 
     def listener(into: list[bytes]) -> Handler:
@@ -98,7 +98,7 @@ async def test_an_announcement_reaches_everyone_who_listens_in_order(world: Worl
     assert heard == [[str(n).encode() for n in range(20)]] * 2
 
 
-async def test_one_of_a_queue_group_gets_each(world: World, bus: Bus) -> None:
+async def test_one_member_of_a_queue_group_gets_each_message(world: World, bus: Bus) -> None:
     heard: list[bytes] = []
 
     async def hear(_subject: str, payload: bytes) -> bytes:
@@ -112,7 +112,7 @@ async def test_one_of_a_queue_group_gets_each(world: World, bus: Bus) -> None:
     assert heard == [str(n).encode() for n in range(10)]
 
 
-async def test_a_closed_subscription_hears_nothing(world: World, bus: Bus) -> None:
+async def test_closed_subscription_receives_nothing(world: World, bus: Bus) -> None:
     async def answer(_subject: str, payload: bytes) -> bytes:
         return payload
 

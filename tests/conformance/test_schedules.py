@@ -71,7 +71,7 @@ async def make(world: World, bus: Bus) -> Ticks:
     return Ticks(world, bus, stream, fired)
 
 
-async def test_a_schedule_fires_once_at_its_time(world: World, bus: Bus) -> None:
+async def test_schedule_fires_once_at_its_time(world: World, bus: Bus) -> None:
     ticks = await make(world, bus)
     start_ms = await bus.server_time_ms()
     await ticks.set(b"tick", in_s=0.6, message_id="m")
@@ -84,13 +84,13 @@ async def test_a_schedule_fires_once_at_its_time(world: World, bus: Bus) -> None
     assert await ticks.next(timeout_s=0.5) == []
 
 
-async def test_a_schedule_in_the_past_fires_at_once(world: World, bus: Bus) -> None:
+async def test_schedule_in_the_past_fires_at_once(world: World, bus: Bus) -> None:
     ticks = await make(world, bus)
     await ticks.set(b"overdue", in_s=-60)
     assert await ticks.next() == [b"overdue"]
 
 
-async def test_a_schedule_replaces_the_one_before(world: World, bus: Bus) -> None:
+async def test_schedule_replaces_the_previous_one(world: World, bus: Bus) -> None:
     ticks = await make(world, bus)
     await ticks.set(b"first", in_s=2.0)
     await ticks.set(b"second", in_s=0.3)
@@ -98,7 +98,7 @@ async def test_a_schedule_replaces_the_one_before(world: World, bus: Bus) -> Non
     assert await ticks.next(timeout_s=2.5) == []
 
 
-async def test_while_a_schedule_stands_its_subject_has_its_sequence(world: World, bus: Bus) -> None:
+async def test_pending_schedule_is_its_subjects_last_sequence(world: World, bus: Bus) -> None:
     ticks = await make(world, bus)
     first = await ticks.set(b"first", in_s=60, expect=0)
     assert await ticks.standing() == [first.sequence]
@@ -111,7 +111,7 @@ async def test_while_a_schedule_stands_its_subject_has_its_sequence(world: World
     assert await ticks.next() == [b"third"]
 
 
-async def test_after_it_fired_no_schedule_stands_and_the_fence_is_zero(world: World, bus: Bus) -> None:
+async def test_fired_schedule_leaves_a_fence_of_zero(world: World, bus: Bus) -> None:
     ticks = await make(world, bus)
     first = await ticks.set(b"first", in_s=0.3, expect=0)
     assert await ticks.next() == [b"first"]
@@ -122,7 +122,7 @@ async def test_after_it_fired_no_schedule_stands_and_the_fence_is_zero(world: Wo
     assert await ticks.next() == [b"next"]
 
 
-async def test_a_purge_cancels_a_schedule(world: World, bus: Bus) -> None:
+async def test_purge_cancels_a_schedule(world: World, bus: Bus) -> None:
     ticks = await make(world, bus)
     await ticks.set(b"never", in_s=2.0)
     assert await bus.purge(ticks.stream, ticks.schedule) == 1
@@ -131,7 +131,7 @@ async def test_a_purge_cancels_a_schedule(world: World, bus: Bus) -> None:
     assert await ticks.next() == [b"another"]
 
 
-async def test_schedules_of_different_subjects_do_not_disturb_each_other(world: World, bus: Bus) -> None:
+async def test_schedules_of_different_subjects_are_independent(world: World, bus: Bus) -> None:
     ticks = await make(world, bus)
     now_ms = await bus.server_time_ms()
     for n, name in enumerate("abc"):
@@ -150,21 +150,21 @@ async def test_schedules_of_different_subjects_do_not_disturb_each_other(world: 
     assert seen == [b"c", b"b", b"a"]
 
 
-async def test_a_repeated_message_id_leaves_the_schedule_as_it_is(world: World, bus: Bus) -> None:
+async def test_repeated_message_id_keeps_the_schedule(world: World, bus: Bus) -> None:
     ticks = await make(world, bus)
     await ticks.set(b"first", in_s=0.5, message_id="m")
     assert (await ticks.set(b"again", in_s=0.5, message_id="m")).duplicate
     assert await ticks.next() == [b"first"]
 
 
-async def test_a_schedule_targets_another_subject_of_its_own_stream(world: World, bus: Bus) -> None:
+async def test_schedule_targets_another_subject_of_its_stream(world: World, bus: Bus) -> None:
     ticks = await make(world, bus)
     for target in (world.subject("elsewhere.x"), ticks.schedule):
         with pytest.raises(BadInput):
             await bus.publish(Message(ticks.schedule, b"x", schedule=Schedule(world.now_ms() + 1000, target)))
 
 
-async def test_a_stream_without_schedules_refuses_one(world: World, bus: Bus) -> None:
+async def test_stream_without_schedules_refuses_one(world: World, bus: Bus) -> None:
     await world.make_stream(bus)
     message = Message(
         world.subject("s.a"), b"x", schedule=Schedule(world.now_ms() + 1000, world.subject("s.b"))

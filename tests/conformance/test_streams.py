@@ -17,7 +17,7 @@ def spec(world: World, **options: object) -> StreamSpec:
     return replace(made, **options)  # type: ignore[arg-type]  # its own fields
 
 
-async def test_a_stream_that_is_as_wanted_is_left_alone(world: World, bus: Bus) -> None:
+async def test_stream_with_the_wanted_configuration_is_unchanged(world: World, bus: Bus) -> None:
     wanted = spec(world, atomic_batches=True, age_max_s=3600.0, message_bytes_max=5000, per_subject_max=3)
     await bus.ensure_stream(wanted)
     await bus.publish(Message(world.subject("s.a"), b"x"))
@@ -38,7 +38,7 @@ async def test_a_stream_that_is_as_wanted_is_left_alone(world: World, bus: Bus) 
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-async def test_a_stream_that_differs_is_an_error_that_names_the_difference(
+async def test_error_names_the_difference_of_a_stream(
     world: World, bus: Bus, change: dict[str, object], difference: str
 ) -> None:
     await bus.ensure_stream(spec(world))
@@ -48,7 +48,7 @@ async def test_a_stream_that_differs_is_an_error_that_names_the_difference(
     await bus.ensure_stream(spec(world))
 
 
-async def test_every_difference_is_named(world: World, bus: Bus) -> None:
+async def test_error_names_every_difference(world: World, bus: Bus) -> None:
     await bus.ensure_stream(spec(world))
     wanted = spec(
         world, subjects=(world.subject("s.>"), world.subject("r.>")), schedules=True, message_ttl=True
@@ -59,13 +59,13 @@ async def test_every_difference_is_named(world: World, bus: Bus) -> None:
         assert part in caught.value.message
 
 
-async def test_the_order_of_subjects_is_no_difference(world: World, bus: Bus) -> None:
+async def test_order_of_subjects_does_not_matter(world: World, bus: Bus) -> None:
     subjects = (world.subject("s.a"), world.subject("s.b"))
     await bus.ensure_stream(spec(world, subjects=subjects))
     await bus.ensure_stream(spec(world, subjects=subjects[::-1]))
 
 
-async def test_a_bucket_that_differs_is_an_error_that_names_the_difference(world: World, bus: Bus) -> None:
+async def test_error_names_the_difference_of_a_bucket(world: World, bus: Bus) -> None:
     await bus.ensure_bucket(BucketSpec(world.stream("B"), history=2))
     await bus.ensure_bucket(BucketSpec(world.stream("B"), history=2))
     with pytest.raises(ConfigDiffers, match="per_subject_max 1 wanted, 2 found"):
@@ -76,7 +76,7 @@ async def test_a_bucket_that_differs_is_an_error_that_names_the_difference(world
         await bus.ensure_bucket(BucketSpec(world.stream("B"), history=2, sources=(source,)))
 
 
-async def test_the_whole_topology_can_be_made_and_is_then_as_wanted(bus: Bus) -> None:
+async def test_whole_topology_can_be_made_and_compared(bus: Bus) -> None:
     for _ in range(2):
         for stream in STREAMS:
             await bus.ensure_stream(stream)
@@ -96,7 +96,7 @@ async def test_a_stream_keeps_the_metadata_that_it_was_made_with(world: World, b
         await bus.stream_metadata(world.stream("U"))
 
 
-async def test_per_subject_limits_keep_the_newest(world: World, bus: Bus) -> None:
+async def test_limit_per_subject_keeps_the_newest(world: World, bus: Bus) -> None:
     await bus.ensure_stream(spec(world, per_subject_max=2))
     for payload in (b"1", b"2", b"3"):
         await bus.publish(Message(world.subject("s.a"), payload))
@@ -104,7 +104,7 @@ async def test_per_subject_limits_keep_the_newest(world: World, bus: Bus) -> Non
     assert [each.payload for each in page.messages] == [b"2", b"3"]
 
 
-async def test_a_stream_says_what_it_holds(world: World, bus: Bus) -> None:
+async def test_stream_state_reports_its_contents(world: World, bus: Bus) -> None:
     await bus.ensure_stream(spec(world))
     assert (await bus.stream_state(world.stream())).messages == 0
     for _ in range(3):
@@ -114,7 +114,7 @@ async def test_a_stream_says_what_it_holds(world: World, bus: Bus) -> None:
     assert 3000 < state.bytes < 4000
 
 
-async def test_a_purge_removes_what_matches_and_frees_its_fence(world: World, bus: Bus) -> None:
+async def test_purge_removes_matches_and_resets_the_fence(world: World, bus: Bus) -> None:
     await bus.ensure_stream(spec(world))
     a, b = world.subject("s.a"), world.subject("s.b")
     for subject in (a, b, a, b):
@@ -127,7 +127,7 @@ async def test_a_purge_removes_what_matches_and_frees_its_fence(world: World, bu
     assert (await bus.publish(Message(a, b"x", expect=Expect(a, 0)))).sequence == 5
 
 
-async def test_a_purge_can_keep_what_is_newer(world: World, bus: Bus) -> None:
+async def test_purge_can_keep_newer_messages(world: World, bus: Bus) -> None:
     await bus.ensure_stream(spec(world))
     for _ in range(5):
         await bus.publish(Message(world.subject("s.a"), b"x"))
@@ -136,7 +136,7 @@ async def test_a_purge_can_keep_what_is_newer(world: World, bus: Bus) -> None:
     assert [each.sequence for each in page.messages] == [4, 5]
 
 
-async def test_sequences_go_on_after_everything_was_purged(world: World, bus: Bus) -> None:
+async def test_sequences_continue_after_a_full_purge(world: World, bus: Bus) -> None:
     await bus.ensure_stream(spec(world))
     for _ in range(3):
         await bus.publish(Message(world.subject("s.a"), b"x"))
@@ -146,7 +146,7 @@ async def test_sequences_go_on_after_everything_was_purged(world: World, bus: Bu
     assert (await bus.publish(Message(world.subject("s.a"), b"x"))).sequence == 4
 
 
-async def test_a_stream_tells_which_sequences_it_does_not_hold(world: World, bus: Bus) -> None:
+async def test_stream_lists_its_missing_sequences(world: World, bus: Bus) -> None:
     await bus.ensure_stream(spec(world))
     assert list(await bus.holes(world.stream())) == []
     for name in "abaacaba":
@@ -162,7 +162,7 @@ async def test_a_stream_tells_which_sequences_it_does_not_hold(world: World, bus
         await bus.holes(world.stream("NOPE"))
 
 
-async def test_how_many_messages_each_subject_has_is_told(world: World, bus: Bus) -> None:
+async def test_messages_are_counted_for_each_subject(world: World, bus: Bus) -> None:
     stream = await world.make_stream(bus)
     for name in ("a.x", "a.x", "a.y", "b.x"):
         await bus.publish(Message(world.subject(f"s.{name}"), b""))

@@ -21,7 +21,7 @@ COPIES_MIN = 200
 
 
 @pytest.mark.parametrize("kept", [0.9, 0.4, 0.0])
-async def test_what_a_power_cut_took_from_the_view_is_there_again(tmp_path: Path, kept: float) -> None:
+async def test_view_is_complete_again_after_a_power_cut(tmp_path: Path, kept: float) -> None:
     with running_server(tmp_path / "nats") as server:
         bus = await jetstream.connect(server.url, user=None, password=None, name="test")
         await ensure_topology(bus)

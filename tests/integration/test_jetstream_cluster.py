@@ -65,7 +65,7 @@ class Writer:
         return next((each.sequence for each in page.messages if each.message_id == message.message_id), None)
 
 
-async def test_a_read_that_reaches_a_sequence_has_everything_up_to_it(cluster: Cluster) -> None:
+async def test_read_has_every_message_up_to_its_sequence(cluster: Cluster) -> None:
     """Read from each server what was written through another: an answer is short of a sequence, or complete up to it."""
     buses = [await connect(url, "any") for url in cluster.urls]
     short = 0
@@ -84,7 +84,7 @@ async def test_a_read_that_reaches_a_sequence_has_everything_up_to_it(cluster: C
         await bus.close()
 
 
-async def test_writing_reading_and_consuming_ride_out_the_death_of_the_leader(cluster: Cluster) -> None:
+async def test_bus_operations_survive_the_death_of_the_leader(cluster: Cluster) -> None:
     bus, reader_bus = await connect(cluster.urls, "writer"), await connect(cluster.urls, "reader")
     consumer = await reader_bus.consumer(ConsumerSpec("J", ("j.a.>",), "d", ack_wait_s=2.0))
     writer = Writer(bus)

@@ -44,9 +44,7 @@ def damage(server: NatsServer, stream: str, payload: bytes) -> None:
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["of the first subject", "of a later subject"])
-async def test_a_last_message_that_cannot_be_read_is_damage_and_no_other_subject_suffers(
-    server: NatsServer, *, first: bool
-) -> None:
+async def test_unreadable_last_message_affects_its_subject_only(server: NatsServer, *, first: bool) -> None:
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     await bus.ensure_stream(STREAM)
     for n, subject in enumerate(("s.bad", "s.well") if first else ("s.well", "s.bad")):
@@ -71,9 +69,7 @@ async def test_a_last_message_that_cannot_be_read_is_damage_and_no_other_subject
 
 
 @pytest.mark.parametrize("last", ["well", "bad"], ids=["others follow", "none follows"])
-async def test_a_session_whose_last_record_is_so_damaged_refuses_to_run_and_verifying_says_so(
-    server: NatsServer, last: str
-) -> None:
+async def test_session_with_an_unreadable_last_record_does_not_run(server: NatsServer, last: str) -> None:
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     await ensure_topology(bus)
     heads: dict[str, int] = {}
@@ -98,7 +94,7 @@ async def test_a_session_whose_last_record_is_so_damaged_refuses_to_run_and_veri
         await bus.close()
 
 
-async def test_an_input_in_the_midst_that_is_so_damaged_is_found_and_named(server: NatsServer) -> None:
+async def test_unreadable_earlier_input_is_found_and_named(server: NatsServer) -> None:
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     await ensure_topology(bus)
     shelf = Shelf(bus, "s")
@@ -116,7 +112,7 @@ async def test_an_input_in_the_midst_that_is_so_damaged_is_found_and_named(serve
         await bus.close()
 
 
-async def test_of_a_last_message_that_it_cannot_read_a_server_compares_zero_until_one_stands_behind_it(
+async def test_fence_on_an_unreadable_last_message_compares_zero(
     server: NatsServer,
 ) -> None:
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
@@ -144,9 +140,7 @@ async def test_of_a_last_message_that_it_cannot_read_a_server_compares_zero_unti
 
 
 @pytest.mark.parametrize("lost", ["anchor", "log"])
-async def test_a_session_whose_last_planner_record_is_lost_is_quarantined_and_repaired_once(
-    server: NatsServer, lost: str
-) -> None:
+async def test_lost_planner_record_is_quarantined_and_repaired_once(server: NatsServer, lost: str) -> None:
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     await ensure_topology(bus)
     shelf = Shelf(bus, "s")
@@ -191,7 +185,7 @@ async def test_a_session_whose_last_planner_record_is_lost_is_quarantined_and_re
         await bus.close()
 
 
-async def test_a_claim_that_the_disk_lost_is_no_first_claim_for_anybody(server: NatsServer) -> None:
+async def test_lost_claim_permits_no_new_first_claim(server: NatsServer) -> None:
     """Unreadable as long as the server has its index; gone, with all that stood behind it, once it was killed."""
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     await ensure_topology(bus)

@@ -18,7 +18,7 @@ from tests.support.eventually import persist
 from tests.support.nats_server import NatsServer, running_server
 
 
-def test_a_write_into_a_connection_that_was_just_lost_is_unavailable(tmp_path: Path) -> None:
+def test_write_to_a_lost_connection_is_unavailable(tmp_path: Path) -> None:
     async def body(url: str) -> None:
         bus = await jetstream.connect(url, user=None, password=None, name="n")
         try:
@@ -39,9 +39,7 @@ def test_a_write_into_a_connection_that_was_just_lost_is_unavailable(tmp_path: P
         uvloop.run(body(server.url))
 
 
-def test_a_connection_that_is_lost_again_while_it_comes_back_comes_back_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_client_reconnects_after_a_second_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lost: list[Client] = []
     told = Client._process_info  # noqa: SLF001
 
@@ -67,7 +65,7 @@ def test_a_connection_that_is_lost_again_while_it_comes_back_comes_back_all_the_
         uvloop.run(body(server))
 
 
-def test_what_was_sent_as_the_connection_was_lost_is_nobody_s_fault(tmp_path: Path) -> None:
+def test_send_during_a_loss_raises_nothing_later(tmp_path: Path) -> None:
     async def body(url: str) -> None:
         bus = await jetstream.connect(url, user=None, password=None, name="n")
         faults: list[object] = []

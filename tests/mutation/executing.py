@@ -88,7 +88,7 @@ _ORDER = (
         "shared/anchorwatch/journal/effects.py",
         "last = await self._committer.commit(writes, fence, deadline_s)",
         'last = await self._committer.commit(writes, Expect(f"{writes[0].subject}.none", 0), deadline_s)',
-        f"{_JOURNAL}test_interleaving_5_of_many_executors_one_claims[sim]",
+        f"{_JOURNAL}test_interleaving_5_one_of_many_executors_claims[sim]",
     ),
     _one(
         "nothing is read behind the claim",

@@ -41,6 +41,6 @@ LIMITS = (
         "shared/anchorwatch/journal/paces.py",
         "Expect(account.subject, account.sequence)",
         "None",
-        "tests/conformance/test_paces.py::test_of_two_sessions_that_would_spend_the_same_turn_one_begins_it",
+        "tests/conformance/test_rate_registers.py::test_one_of_two_sessions_gets_the_last_permitted_turn",
     ),
 )

@@ -35,7 +35,7 @@ _WRITES = (
         _COMMIT,
         "expect=fence if index == 0 else write.expect,",
         "expect=None,",
-        f"{_JOURNAL}test_of_two_planners_that_saw_the_same_one_starts_the_turn[sim]",
+        f"{_JOURNAL}test_one_of_two_planners_starts_the_turn[sim]",
     ),
     _one(
         "a duplicate taken for success",
@@ -49,7 +49,7 @@ _WRITES = (
         _COMMIT,
         "return (stored.message_id, stored.payload) == (message.message_id, message.payload)",
         "return stored.message_id == message.message_id",
-        f"{_JOURNAL}test_interleaving_3_an_id_that_two_writers_share_is_nobody_s_success[sim]",
+        f"{_JOURNAL}test_interleaving_3_shared_message_id_proves_no_success[sim]",
     ),
     _one(
         "a write that was not answered is taken as not stored",
@@ -63,14 +63,14 @@ _WRITES = (
         _INPUTS,
         'if first.body["body_sha256"] != body["body_sha256"]:',
         "if False:",
-        f"{_JOURNAL}test_one_key_is_one_input_and_one_receipt_however_many_ask[sim]",
+        f"{_JOURNAL}test_one_key_gives_one_input_and_one_receipt[sim]",
     ),
     _one(
         "a record that does not follow the one before",
         _SESSIONS,
         "if recorded.previous != digest:",
         "if False:",
-        f"{_JOURNAL}test_a_gap_in_the_chain_of_digests_is_seen[sim]",
+        f"{_JOURNAL}test_gap_in_the_chain_of_digests_is_reported[sim]",
     ),
 )
 

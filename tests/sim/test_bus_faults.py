@@ -66,7 +66,7 @@ def now_s() -> float:
 # Calls.
 
 
-def test_a_lost_request_is_never_stored_and_the_caller_waits_its_timeout() -> None:
+def test_lost_request_is_not_stored_and_times_out() -> None:
     async def scenario(bus: SimBus) -> None:
         with pytest.raises(Unavailable):
             await bus.publish(Message("j.a", b"x"), timeout_s=3)
@@ -77,7 +77,7 @@ def test_a_lost_request_is_never_stored_and_the_caller_waits_its_timeout() -> No
     with_fault(FaultKind.LOST_REQUEST, scenario)
 
 
-def test_a_lost_ack_is_a_write_that_its_caller_does_not_know_of() -> None:
+def test_lost_ack_hides_a_stored_write() -> None:
     async def scenario(bus: SimBus) -> None:
         with pytest.raises(Unavailable) as caught:
             await bus.publish(Message("j.a", b"x", message_id="m"), timeout_s=3)
@@ -90,7 +90,7 @@ def test_a_lost_ack_is_a_write_that_its_caller_does_not_know_of() -> None:
     with_fault(FaultKind.LOST_ACK, scenario)
 
 
-def test_a_zombie_write_lands_after_its_callers_timeout_and_only_when_its_fence_holds() -> None:
+def test_zombie_write_is_stored_late_if_its_fence_holds() -> None:
     async def scenario(bus: SimBus) -> None:
         for subject in ("j.a", "j.b"):
             with pytest.raises(Unavailable):
@@ -102,7 +102,7 @@ def test_a_zombie_write_lands_after_its_callers_timeout_and_only_when_its_fence_
     with_fault(FaultKind.ZOMBIE_WRITE, scenario)
 
 
-def test_a_spurious_fence_refuses_what_holds_and_says_that_it_may_be_spurious() -> None:
+def test_spurious_fence_refusal_is_marked() -> None:
     async def scenario(bus: SimBus) -> None:
         with pytest.raises(WrongLastSequence) as caught:
             await bus.publish(Message("j.a", b"x", expect=Expect("j.a", 0)))
@@ -116,7 +116,7 @@ def test_a_spurious_fence_refuses_what_holds_and_says_that_it_may_be_spurious() 
     with_fault(FaultKind.SPURIOUS_FENCE, scenario)
 
 
-def test_a_slow_call_takes_its_time_and_times_out_when_that_is_too_much() -> None:
+def test_slow_call_is_delayed_or_times_out() -> None:
     async def scenario(bus: SimBus) -> None:
         await bus.publish(Message("j.a", b"x"), timeout_s=5)
         assert 0 < now_s() <= 1
@@ -129,7 +129,7 @@ def test_a_slow_call_takes_its_time_and_times_out_when_that_is_too_much() -> Non
     with_fault(FaultKind.SLOW_CALL, scenario)
 
 
-def test_a_stale_read_says_how_far_it_reaches() -> None:
+def test_stale_read_has_its_completeness_sequence() -> None:
     async def scenario(bus: SimBus) -> None:
         for number in range(20):
             await bus.publish(Message(f"j.{number % 2}", str(number).encode()))
@@ -144,7 +144,7 @@ def test_a_stale_read_says_how_far_it_reaches() -> None:
     with_fault(FaultKind.STALE_READ, scenario)
 
 
-def test_a_stale_key_is_the_entry_before() -> None:
+def test_stale_key_is_the_previous_entry() -> None:
     async def scenario(bus: SimBus) -> None:
         bucket = await bus.bucket("b")
         await bucket.put("k", b"1")
@@ -162,7 +162,7 @@ def test_a_stale_key_is_the_entry_before() -> None:
 # Deliveries.
 
 
-def test_a_duplicate_delivery_comes_although_the_first_was_acked() -> None:
+def test_duplicate_delivery_comes_in_spite_of_an_ack() -> None:
     async def scenario(bus: SimBus) -> None:
         await bus.publish(Message("j.a", b"x"))
         consumer = await reader(bus, ack_wait_s=60)
@@ -175,7 +175,7 @@ def test_a_duplicate_delivery_comes_although_the_first_was_acked() -> None:
     with_fault(FaultKind.DUPLICATE_DELIVERY, scenario)
 
 
-def test_a_lost_delivery_ack_brings_the_message_again_after_its_ack_wait() -> None:
+def test_lost_delivery_ack_causes_a_redelivery() -> None:
     async def scenario(bus: SimBus) -> None:
         await bus.publish(Message("j.a", b"x"))
         consumer = await reader(bus, ack_wait_s=7)
@@ -189,7 +189,7 @@ def test_a_lost_delivery_ack_brings_the_message_again_after_its_ack_wait() -> No
     with_fault(FaultKind.LOST_DELIVERY_ACK, scenario)
 
 
-def test_a_delayed_delivery_is_overtaken_but_not_by_its_own_subject() -> None:
+def test_delayed_delivery_keeps_its_subjects_order() -> None:
     async def scenario(bus: SimBus) -> None:
         consumer = await reader(bus)
         await bus.publish(Message("j.slow", b"1"))
@@ -221,7 +221,7 @@ def test_reordered_deliveries_keep_the_order_of_each_subject() -> None:
     with_fault(FaultKind.REORDERED_DELIVERY, scenario)
 
 
-def test_a_slow_fetch_lets_the_ack_wait_run() -> None:
+def test_slow_fetch_lets_the_ack_wait_run() -> None:
     async def scenario(bus: SimBus) -> None:
         await bus.publish(Message("j.a", b"x"))
         consumer = await reader(bus, ack_wait_s=0.01)
@@ -237,7 +237,7 @@ def test_a_slow_fetch_lets_the_ack_wait_run() -> None:
     with_fault(FaultKind.SLOW_FETCH, scenario)
 
 
-def test_an_orphaned_pull_takes_a_message_that_comes_again_after_its_ack_wait() -> None:
+def test_message_of_an_orphaned_pull_is_redelivered() -> None:
     async def main() -> None:
         server = SimServer(faults=Faults(random.Random(1), {FaultKind.ORPHANED_PULL: 1.0}))
         bus, other = server.connect(name="gone"), server.connect(name="other")
@@ -255,7 +255,7 @@ def test_an_orphaned_pull_takes_a_message_that_comes_again_after_its_ack_wait() 
     run(main())
 
 
-def test_an_orphaned_pull_ends_with_its_own_timeout() -> None:
+def test_orphaned_pull_ends_with_its_own_timeout() -> None:
     async def main() -> None:
         server = SimServer(faults=Faults(random.Random(1), {FaultKind.ORPHANED_PULL: 1.0}))
         bus, other = server.connect(name="gone"), server.connect(name="other")
@@ -275,7 +275,7 @@ def test_an_orphaned_pull_ends_with_its_own_timeout() -> None:
 # What is not stored, and what the server does by itself.
 
 
-def test_a_lost_request_of_core_messages_is_a_timeout() -> None:
+def test_lost_core_request_is_a_timeout() -> None:
     async def scenario(bus: SimBus) -> None:
         async def echo(_subject: str, payload: bytes) -> bytes:
             return payload
@@ -290,7 +290,7 @@ def test_a_lost_request_of_core_messages_is_a_timeout() -> None:
     with_fault(FaultKind.LOST_ANNOUNCEMENT, scenario)
 
 
-def test_a_slow_source_catches_up_in_order() -> None:
+def test_slow_source_catches_up_in_order() -> None:
     async def scenario(bus: SimBus) -> None:
         view = await bus.bucket("v")
         for number in range(5):
@@ -304,7 +304,7 @@ def test_a_slow_source_catches_up_in_order() -> None:
     with_fault(FaultKind.SLOW_SOURCE, scenario)
 
 
-def test_a_slow_schedule_fires_late_and_once() -> None:
+def test_slow_schedule_fires_late_and_once() -> None:
     async def scenario(bus: SimBus) -> None:
         at_ms = await bus.server_time_ms() + 10_000
         await bus.publish(Message("j.s", b"x", schedule=Schedule(at_ms, "j.t")))
@@ -325,7 +325,7 @@ def world() -> tuple[SimServer, SimBus]:
     return server, server.connect(name="client")
 
 
-def test_a_cut_fails_what_waits_and_holds_what_is_called_until_it_is_mended() -> None:
+def test_cut_fails_pending_calls_and_delays_new_ones() -> None:
     async def main() -> None:
         server, bus = world()
         await bus.ensure_stream(StreamSpec("J", ("j.>",)))
@@ -350,7 +350,7 @@ def test_a_cut_fails_what_waits_and_holds_what_is_called_until_it_is_mended() ->
     run(main())
 
 
-def test_a_killed_client_can_do_nothing_more_and_its_deliveries_come_again() -> None:
+def test_calls_of_a_killed_client_fail() -> None:
     async def main() -> None:
         server, bus = world()
         await bus.ensure_stream(StreamSpec("J", ("j.>",)))
@@ -377,7 +377,7 @@ def test_a_killed_client_can_do_nothing_more_and_its_deliveries_come_again() -> 
     run(main())
 
 
-def test_a_killed_clients_loop_that_only_retries_lets_time_pass() -> None:
+def test_retry_loop_of_a_killed_client_lets_time_pass() -> None:
     async def main() -> None:
         _, bus = world()
         bus.kill()
@@ -396,7 +396,7 @@ def test_a_killed_clients_loop_that_only_retries_lets_time_pass() -> None:
     run(main())
 
 
-def test_a_frozen_client_takes_note_of_nothing_and_then_is_a_zombie() -> None:
+def test_frozen_client_returns_as_a_zombie() -> None:
     async def main() -> None:
         server, bus = world()
         await bus.ensure_stream(StreamSpec("J", ("j.>",)))
@@ -419,7 +419,7 @@ def test_a_frozen_client_takes_note_of_nothing_and_then_is_a_zombie() -> None:
     run(main())
 
 
-def test_what_was_acknowledged_outlives_a_restart_of_the_server() -> None:
+def test_acknowledged_messages_survive_a_restart() -> None:
     async def main() -> None:
         server, bus = world()
         await bus.ensure_stream(StreamSpec("J", ("j.>",), schedules=True))
@@ -444,7 +444,7 @@ def test_what_was_acknowledged_outlives_a_restart_of_the_server() -> None:
     run(main())
 
 
-def test_a_step_of_the_calendar_changes_what_the_clock_says_and_not_how_long_a_wait_is() -> None:
+def test_clock_step_does_not_change_waits() -> None:
     async def main() -> None:
         server, bus = world()
         await bus.ensure_stream(StreamSpec("J", ("j.>",)))
@@ -462,12 +462,12 @@ def test_a_step_of_the_calendar_changes_what_the_clock_says_and_not_how_long_a_w
 # All together.
 
 
-def test_without_rates_nothing_goes_wrong() -> None:
+def test_zero_rates_cause_no_fault() -> None:
     report = play(3, rate=0.0)
     assert not set(report.counts) & set(BY_CHANCE)
 
 
-def test_every_kind_strikes_in_some_run() -> None:
+def test_every_fault_kind_occurs_in_some_run() -> None:
     counts: dict[FaultKind, int] = {}
     for seed in range(60):
         for kind, count in play(seed, rate=0.08).counts.items():
@@ -483,7 +483,7 @@ def test_every_kind_strikes_in_some_run() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_under_all_faults_one_fence_has_one_winner_and_no_message_is_left_out(seed: int) -> None:
+def test_fences_have_one_winner_under_all_faults(seed: int) -> None:
     report = play(seed, rate=0.08)
     assert {expected: who for expected, who in report.wins.items() if len(who) > 1} == {}
     assert {sequence for sequence, _, _ in report.stored} == set(report.handled)

@@ -47,7 +47,7 @@ def held(stored: Sequence[tuple[str, Expect | None]]) -> bool:
 
 @settings(deadline=None, max_examples=150)
 @given(seed=seeds, rate=rates, attempts=st.lists(st.lists(fences, max_size=8), min_size=2, max_size=4))
-def test_fences_never_let_two_writers_both_win(
+def test_fence_never_has_two_winners(
     seed: int, rate: float, attempts: list[list[tuple[str, str | None, int]]]
 ) -> None:
     wins: dict[tuple[str, int], int] = {}
@@ -90,7 +90,7 @@ batches = st.lists(st.lists(st.tuples(fences, ids), min_size=1, max_size=5), min
 
 @settings(deadline=None, max_examples=150)
 @given(seed=seeds, rate=rates, given_batches=batches)
-def test_a_batch_is_stored_whole_and_in_order_or_not_at_all(
+def test_batch_is_stored_whole_and_in_order_or_not_at_all(
     seed: int, rate: float, given_batches: list[list[tuple[tuple[str, str | None, int], str | None]]]
 ) -> None:
     acked: dict[int, int] = {}
@@ -137,9 +137,7 @@ patterns = st.tuples(
 
 @settings(deadline=None)
 @given(given_subjects=st.lists(subjects, max_size=20), pattern=patterns, gone=st.sets(st.integers(1, 20)))
-def test_the_index_finds_what_matches_and_nothing_else(
-    given_subjects: list[str], pattern: str, gone: set[int]
-) -> None:
+def test_index_finds_exactly_the_matches(given_subjects: list[str], pattern: str, gone: set[int]) -> None:
     index = SubjectIndex()
     kept: dict[int, str] = {}
     for sequence, subject in enumerate(given_subjects, 1):
@@ -156,12 +154,12 @@ def test_the_index_finds_what_matches_and_nothing_else(
 
 
 @given(one=patterns, other=patterns, subject=subjects)
-def test_patterns_that_a_subject_matches_both_overlap(one: str, other: str, subject: str) -> None:
+def test_patterns_with_a_common_subject_overlap(one: str, other: str, subject: str) -> None:
     if matches(one, subject) and matches(other, subject):
         assert overlap(one, other)
     assert overlap(one, other) == overlap(other, one)
 
 
-def test_the_kinds_that_strike_by_chance_are_told_from_those_that_a_test_does() -> None:
+def test_random_fault_kinds_exclude_those_of_tests() -> None:
     assert FaultKind.SLOW_SCHEDULE in BY_CHANCE
     assert FaultKind.CUT not in BY_CHANCE

@@ -53,18 +53,18 @@ STATUSES = (
 )
 
 
-def test_as_the_server_writes_them() -> None:
+def test_headers_of_the_server_are_read() -> None:
     assert read_lines(REAL) == theirs(REAL)
     assert read_lines(REAL)["Nats-Time-Stamp"] == "2026-11-29T16:22:54.017123Z"
 
 
 @given(st.lists(LINES.map(b"".join)).map(b"\r\n".join))
-def test_and_whatever_else_comes(raw: bytes) -> None:
+def test_arbitrary_headers_are_read_as_nats_py_does(raw: bytes) -> None:
     assert read_lines(raw) == theirs(raw)
 
 
 @pytest.mark.parametrize("raw", STATUSES)
-async def test_a_status_is_a_header(raw: bytes) -> None:
+async def test_status_is_read_as_a_header(raw: bytes) -> None:
     assert read_headers(raw) == await client.Client()._process_headers(raw)  # noqa: SLF001
 
 
@@ -76,9 +76,7 @@ class Written(client.Client):
 
 
 @given(st.dictionaries(NAMES, VALUES), st.text("s.é ", max_size=4), st.sampled_from(["", "r.1", "r 1"]))
-def test_what_is_sent_is_what_nats_py_would_send(
-    headers: Mapping[str, str], subject: str, reply: str
-) -> None:
+def test_sent_bytes_equal_those_of_nats_py(headers: Mapping[str, str], subject: str, reply: str) -> None:
     there = Written()
     there._status = client.Client.CONNECTED  # noqa: SLF001
     try:
@@ -119,7 +117,7 @@ def _wire(sid: int, reply: bytes, headers: bytes, data: bytes) -> bytes:
 
 
 @given(st.lists(st.one_of(MESSAGES, OTHERS), max_size=6), st.lists(st.integers(1, 200), max_size=8))
-def test_messages_are_taken_out_wherever_the_socket_cuts(
+def test_messages_are_parsed_at_any_split(
     sent: list[tuple[int, bytes, bytes, bytes] | bytes], cuts: list[int]
 ) -> None:
     taken: list[tuple[int, bytes, bytes, bytes]] = []
@@ -147,7 +145,7 @@ class Receiver:
         del message
 
 
-async def test_one_odd_message_does_not_end_the_reading() -> None:
+async def test_one_bad_message_does_not_end_reading() -> None:
     here = FastClient()
     subscription = Subscription(here, 1)
     here._subs[1] = subscription  # noqa: SLF001
@@ -162,9 +160,7 @@ async def test_one_odd_message_does_not_end_the_reading() -> None:
 
 
 @given(st.binary(max_size=12), st.binary(max_size=12), st.binary(max_size=24))
-def test_whatever_bytes_a_publisher_puts_into_a_message_it_is_handed_over(
-    subject: bytes, reply: bytes, rest: bytes
-) -> None:
+def test_message_with_arbitrary_bytes_is_delivered(subject: bytes, reply: bytes, rest: bytes) -> None:
     here, taken = FastClient(), list[Msg]()
     here._subs[1] = Subscription(here, 1)  # noqa: SLF001
     here.receive_directly(here._subs[1], taken.append, pytest.fail)  # type: ignore[arg-type]  # noqa: SLF001
@@ -172,7 +168,7 @@ def test_whatever_bytes_a_publisher_puts_into_a_message_it_is_handed_over(
     assert [each.data for each in taken] == [b"x"]
 
 
-async def test_nothing_is_kept_of_a_subscription_that_has_ended() -> None:
+async def test_ended_subscription_leaves_no_state() -> None:
     here = FastClient()
     here._subs[1] = Subscription(here, 1)  # noqa: SLF001
     gone = weakref.ref(receive := Receiver())
@@ -182,7 +178,7 @@ async def test_nothing_is_kept_of_a_subscription_that_has_ended() -> None:
     assert gone() is None
 
 
-async def test_what_a_connection_that_was_lost_does_not_take_waits_for_the_next() -> None:
+async def test_unsent_bytes_wait_for_the_next_connection() -> None:
     async with await asyncio.start_server(lambda _, there: there.close(), "127.0.0.1", 0) as server:
         _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         here = FastClient()
@@ -195,7 +191,7 @@ async def test_what_a_connection_that_was_lost_does_not_take_waits_for_the_next(
         assert not here.send_soon("s", b"x", "", b"")
 
 
-async def test_what_a_slow_socket_does_not_take_is_not_piled_up_and_what_it_took_arrives_in_order() -> None:
+async def test_slow_socket_bounds_unsent_bytes_and_keeps_order() -> None:
     reads, seen = asyncio.Event(), asyncio.get_running_loop().create_future()
 
     async def serve(reader: asyncio.StreamReader, there: asyncio.StreamWriter) -> None:

@@ -12,12 +12,12 @@ from anchorwatch.testing.crash_test.reaper import edge_of
 INSTANCES = ("planner-1", "planner-2", "executor-1")
 
 
-def test_a_seed_is_a_plan_and_another_seed_another() -> None:
+def test_each_seed_has_its_own_plan() -> None:
     assert make_plan(5, INSTANCES, 9) == make_plan(5, INSTANCES, 9)
     assert make_plan(5, INSTANCES, 9) != make_plan(6, INSTANCES, 9)
 
 
-def test_every_edge_has_its_death_and_every_process_its_turn() -> None:
+def test_plan_kills_at_every_edge_and_every_process() -> None:
     plan = make_plan(5, INSTANCES, 9)
     assert set(plan.reaches) == set(Edge)
     assert all(1 <= reach <= 3 for reach in plan.reaches.values())
@@ -26,7 +26,7 @@ def test_every_edge_has_its_death_and_every_process_its_turn() -> None:
     assert first == Counter([*INSTANCES, NATS])
 
 
-def test_who_died_at_an_edge_said_so_with_its_last_words() -> None:
+def test_last_log_line_names_the_edge_of_a_death() -> None:
     assert edge_of('{"event": "failpoint", "edge": "planner.step.after"}') is Edge.PLANNER_STEP_AFTER
     for line in ('{"event": "ready"}', '{"event": "failpoint", "edge": "of.time"}', "", "[]", "Killed"):
         assert edge_of(line) is None

@@ -58,7 +58,7 @@ def without_kind(kind: str) -> tuple[object, ...]:
     return tuple(each for each in kept().history.anchors if each.kind != kind)
 
 
-def test_a_run_that_kept_its_promises_is_not_complained_of() -> None:
+def test_correct_run_has_no_violation() -> None:
     assert check(kept()) == []
 
 
@@ -95,7 +95,7 @@ def test_a_run_that_kept_its_promises_is_not_complained_of() -> None:
         (with_history(sent=()), "lost", "told, and not recorded"),
     ],
 )  # fmt: skip
-def test_a_broken_promise_is_found_and_named(evidence: Evidence, promise: str, what: str) -> None:
+def test_violation_is_found_and_named(evidence: Evidence, promise: str, what: str) -> None:
     found = check(evidence)
     assert any(each.promise == promise and what in each.what for each in found), list(map(str, found))
 
@@ -110,7 +110,7 @@ def test_a_broken_promise_is_found_and_named(evidence: Evidence, promise: str, w
     ],
     ids=["its owner died", "its tool could not say", "it was killed in the call", "it changed hands"],
 )
-def test_what_cannot_be_known_may_be_called_unknown(evidence: Evidence) -> None:
+def test_uncertain_effect_may_be_unknown(evidence: Evidence) -> None:
     assert check(evidence) == []
 
 
@@ -174,11 +174,11 @@ LATE = TooLate(12, LateOutcome(CALL, TOOL, "succeeded", "", OWNER, KEY, "turn_x"
         (with_history(sent=(*kept().history.sent, Sent(17, 1, "4-demo-aaaa", "sent"))), "written to at 17"),
     ],
 )  # fmt: skip
-def test_what_a_stale_or_forgetful_process_would_write_is_found(evidence: Evidence, what: str) -> None:
+def test_record_of_a_stale_process_is_a_violation(evidence: Evidence, what: str) -> None:
     assert any(what in each.what for each in check(evidence)), list(map(str, check(evidence)))
 
 
-def test_what_is_unknown_may_be_resolved_later() -> None:
+def test_unknown_outcome_may_be_resolved_later() -> None:
     claim = Claimed(OWNER, 1, KEY)
     assert check(family((10, claim), (12, UNKNOWN), (13, claim), (14, RESOLVED))) == []
 
@@ -204,7 +204,7 @@ def last_anchor(**changes: Any) -> Callable[[History], History]:
     ],
     ids=["nothing", "a turn runs", "an input waits", "a command is open", "nobody was told", "it is being told"],
 )  # fmt: skip
-def test_a_session_with_something_left_to_do_is_not_at_rest(change: Callable[[History], History]) -> None:
+def test_session_with_open_work_is_not_at_rest(change: Callable[[History], History]) -> None:
     assert at_rest(kept().history, 7, ["demo"])
     assert not at_rest(kept().history, 15, ["demo"])
     assert not at_rest(change(kept().history), 7, ["demo"])

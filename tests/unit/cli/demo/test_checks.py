@@ -184,12 +184,12 @@ BROKEN: dict[str, tuple[str, Change]] = {
 }
 
 
-def test_all_hold_when_every_promise_was_kept() -> None:
+def test_all_checks_hold_for_a_correct_run() -> None:
     assert failed(kept()) == []
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_promise_fails_its_own_check_and_no_other(case: str) -> None:
+def test_violation_fails_its_own_check_only(case: str) -> None:
     name, change = BROKEN[case]
     assert failed(change(kept())) == [name]
 
@@ -225,22 +225,22 @@ ENTANGLED: dict[str, tuple[tuple[str, ...], Change]] = {
 
 
 @pytest.mark.parametrize("case", ENTANGLED)
-def test_a_promise_that_others_rest_on_fails_with_them(case: str) -> None:
+def test_violation_fails_the_checks_that_depend_on_it(case: str) -> None:
     names, change = ENTANGLED[case]
     assert set(failed(change(kept()))) >= set(names)
 
 
-def test_nothing_seen_is_no_promise_kept() -> None:
+def test_empty_evidence_fails_every_check() -> None:
     assert [check.name for check in check_all(Evidence()) if check.ok] == []
 
 
-def test_every_check_is_broken_by_some_case() -> None:
+def test_every_check_fails_in_some_case() -> None:
     broken = {name for name, _ in BROKEN.values()} | {
         name for names, _ in ENTANGLED.values() for name in names
     }
     assert broken >= {check.name for check in check_all(kept())}
 
 
-def test_a_notification_may_come_twice_under_its_id_until_it_is_recorded() -> None:
+def test_unrecorded_notification_may_repeat_under_its_id() -> None:
     again = but(arrivals=(*kept().arrivals, incident.arrival("14-demo-bbbb", 14, at_ms=3_900)))
     assert failed(again(kept())) == []

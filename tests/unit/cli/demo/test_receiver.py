@@ -37,7 +37,7 @@ def failure_of(receiver: Receiver) -> bool:
     return False
 
 
-def test_what_arrives_is_kept_in_order() -> None:
+def test_arrivals_are_recorded_in_order() -> None:
     with Receiver(SECRET) as receiver:
         assert send(receiver, "7-demo").status_code == 204
         assert send(receiver, "9-demo", 9).status_code == 204
@@ -48,13 +48,13 @@ def test_what_arrives_is_kept_in_order() -> None:
     ]
 
 
-def test_a_wrong_signature_is_seen() -> None:
+def test_wrong_signature_is_recorded() -> None:
     with Receiver(SECRET) as receiver:
         send(receiver, "7-demo", secret=OTHER)
         assert [each.signed for each in receiver.arrivals] == [False]
 
 
-def test_a_held_request_gets_no_answer_and_the_next_one_does() -> None:
+def test_held_request_gets_no_answer() -> None:
     with Receiver(SECRET) as receiver:
         failures: list[bool] = []
         receiver.hold_next()
@@ -70,13 +70,13 @@ def test_a_held_request_gets_no_answer_and_the_next_one_does() -> None:
         assert [each.accepted for each in receiver.arrivals] == [False, True]
 
 
-def test_content_that_names_no_record_is_record_0() -> None:
+def test_content_without_a_record_is_record_0() -> None:
     with Receiver(SECRET) as receiver:
         httpx2.post(receiver.url, content=b"what", trust_env=False, timeout=5)
         assert [(each.record, each.signed) for each in receiver.arrivals] == [(0, False)]
 
 
-def test_a_request_that_breaks_off_has_not_arrived() -> None:
+def test_interrupted_request_is_not_an_arrival() -> None:
     with Receiver(SECRET) as receiver:
         host, port = receiver.url.removeprefix("http://").removesuffix("/notify").split(":")
         with socket.create_connection((host, int(port))) as link:

@@ -13,22 +13,22 @@ GOOD = Check("a promise", "this", "this", ok=True)
 BAD = Check("another", "this", "that", ok=False)
 
 
-def test_one_check_that_fails_is_enough() -> None:
+def test_one_failed_check_fails_the_demo() -> None:
     assert Outcome(1, 2.0, (GOOD,), kept()).ok
     assert not Outcome(1, 2.0, (GOOD, BAD), kept()).ok
 
 
-def test_nothing_checked_is_nothing_kept() -> None:
+def test_outcome_without_checks_is_a_failure() -> None:
     assert not Outcome(1, 2.0, (), kept()).ok
 
 
-def test_people_read_what_was_expected_and_seen_and_how_to_repeat_it() -> None:
+def test_text_has_expected_and_seen_and_how_to_repeat() -> None:
     text = Outcome(17, 2.0, (GOOD, BAD), kept()).to_text()
     assert "FAILED  another\n          expected  this\n          seen      that" in text
     assert text.endswith("1 of 2 checks failed: another\nto look at it: anchorwatch demo --keep --seed 17")
 
 
-def test_the_data_are_json_and_name_the_kills_the_claim_and_the_runs() -> None:
+def test_json_has_the_kills_the_claim_and_the_runs() -> None:
     evidence = kept()
     told = json.loads(json.dumps(Outcome(17, 2.0, tuple(check_all(evidence)), evidence).to_json()))
     assert told["ok"] is True

@@ -26,7 +26,7 @@ async def made(sessions: SessionJournal, name: str) -> tuple[SessionRef, Session
     return ref, await sessions.append(ref, SessionState(), events, NOW_MS)
 
 
-async def test_of_two_sessions_that_would_spend_the_same_turn_one_begins_it(bus: Bus) -> None:
+async def test_one_of_two_sessions_gets_the_last_permitted_turn(bus: Bus) -> None:
     for spec in STREAMS:
         await bus.ensure_stream(spec)
     committer = Committer(bus, journal_stream())
@@ -50,9 +50,7 @@ async def test_of_two_sessions_that_would_spend_the_same_turn_one_begins_it(bus:
 
 
 @pytest.mark.parametrize("payload", [b"noise", b"\x90"])
-async def test_one_that_cannot_be_read_counts_as_a_bucket_that_was_empty_then(
-    bus: Bus, payload: bytes
-) -> None:
+async def test_unreadable_rate_register_counts_as_empty(bus: Bus, payload: bytes) -> None:
     for spec in STREAMS:
         await bus.ensure_stream(spec)
     ref, paces = SessionRef(f"paces-{len(payload)}", "one"), PaceJournal(bus, journal_stream(), "test")

@@ -36,9 +36,7 @@ def server(tmp_path: Path) -> Iterator[NatsServer]:
         yield made
 
 
-async def test_a_journal_that_the_server_gave_up_is_never_begun_anew(
-    server: NatsServer, tmp_path: Path
-) -> None:
+async def test_lost_journal_is_never_made_again(server: NatsServer, tmp_path: Path) -> None:
     """A full block is compressed. One byte of it, and a start without the server's own index: it removes the whole stream."""
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     await ensure_topology(bus)
@@ -78,7 +76,7 @@ async def test_a_journal_that_the_server_gave_up_is_never_begun_anew(
 
 
 @pytest.mark.parametrize("name", KEPT)
-async def test_what_nothing_else_could_bring_back_is_never_begun_anew(server: NatsServer, name: str) -> None:
+async def test_lost_stream_without_a_copy_is_never_made_again(server: NatsServer, name: str) -> None:
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     try:
         await ensure_topology(bus)
@@ -91,7 +89,7 @@ async def test_what_nothing_else_could_bring_back_is_never_begun_anew(server: Na
         await bus.close()
 
 
-async def test_the_view_of_anchors_is_made_last_so_that_it_tells_of_all_else(server: NatsServer) -> None:
+async def test_anchor_view_is_made_last(server: NatsServer) -> None:
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     try:
         await bus.ensure_stream(StreamSpec(bucket_stream(AGENTS_BUCKET), ("another.>",)))
@@ -110,7 +108,7 @@ async def test_the_view_of_anchors_is_made_last_so_that_it_tells_of_all_else(ser
         await bus.close()
 
 
-async def test_where_nobody_has_a_copy_of_events_their_stream_is_made_anew_once_the_view_is_removed(
+async def test_event_stream_is_made_again_after_the_view_is_removed(
     server: NatsServer,
 ) -> None:
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")

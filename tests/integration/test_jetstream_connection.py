@@ -18,7 +18,7 @@ from tests.support.nats_server import running_server
 AT_ONCE_S = 20.0
 
 
-async def test_a_bus_can_be_closed_although_its_reconnecting_forgets_that_it_was_cancelled(
+async def test_bus_closes_although_reconnecting_loses_a_cancellation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As ``asyncio.wait_for`` does before Python 3.12, where what it waits for ends in the same moment."""
@@ -40,7 +40,7 @@ async def test_a_bus_can_be_closed_although_its_reconnecting_forgets_that_it_was
     assert len(forgotten) == 4
 
 
-async def test_who_gives_up_listening_takes_nothing_from_the_others(tmp_path: Path) -> None:
+async def test_cancelled_subscribe_affects_no_other_subscription(tmp_path: Path) -> None:
     """As a client of live events does that goes away in the middle of being let in."""
     told: list[str] = []
 
@@ -68,7 +68,7 @@ async def test_who_gives_up_listening_takes_nothing_from_the_others(tmp_path: Pa
     assert told == []
 
 
-async def test_a_connection_that_nobody_reads_any_more_is_made_anew_at_once(
+async def test_connection_without_a_reader_is_replaced_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
@@ -99,7 +99,7 @@ async def test_a_connection_that_nobody_reads_any_more_is_made_anew_at_once(
     assert faults
 
 
-async def test_a_connection_comes_back_although_the_server_s_first_word_was_not_understood(
+async def test_client_reconnects_after_an_unreadable_greeting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faults: list[int] = []
@@ -119,7 +119,7 @@ async def test_a_connection_comes_back_although_the_server_s_first_word_was_not_
         await bus.close()
 
 
-async def test_listening_that_is_under_way_fails_with_the_connection_not_with_its_timeout(
+async def test_subscribe_in_flight_fails_with_the_connection(
     tmp_path: Path,
 ) -> None:
     async def hear(_subject: str, _payload: bytes) -> None:

@@ -78,7 +78,7 @@ async def make(bus: JetStreamBus) -> None:
     await bus.ensure_object_store("o")
 
 
-async def test_each_operation_needs_no_more_permissions_than_it_says(server: NatsServer) -> None:
+async def test_each_operation_needs_only_its_listed_permissions(server: NatsServer) -> None:
     told: list[str] = []
     admin, worker = await connect(server, ADMIN, told), await connect(server, WORKER, told)
     await make(admin)
@@ -110,14 +110,14 @@ async def test_each_operation_needs_no_more_permissions_than_it_says(server: Nat
     assert told == []
 
 
-async def test_a_missing_stream_can_be_told_with_one_permission(server: NatsServer) -> None:
+async def test_missing_stream_is_recognized_with_one_permission(server: NatsServer) -> None:
     worker = await connect(server, WORKER, [])
     with pytest.raises(StreamMissing):
         await worker.publish(Message("s.a", b"x"))
     await worker.close()
 
 
-async def test_a_plain_client_reads_and_writes_the_same_buckets_and_objects(server: NatsServer) -> None:
+async def test_plain_client_shares_buckets_and_objects(server: NatsServer) -> None:
     bus = await connect(server, ADMIN, [])
     await make(bus)
     client = await nats.connect(server.url, user=ADMIN.name, password=ADMIN.password)
@@ -147,7 +147,7 @@ async def test_a_plain_client_reads_and_writes_the_same_buckets_and_objects(serv
         await bus.close()
 
 
-async def test_a_plain_client_sees_the_view_that_the_server_keeps(server: NatsServer) -> None:
+async def test_plain_client_reads_the_anchor_view(server: NatsServer) -> None:
     bus = await connect(server, ADMIN, [])
     await bus.ensure_stream(STREAM)
     source = Source("S", "s.*.*.p.anchor", "$KV.view.{{wildcard(1)}}.{{wildcard(2)}}")

@@ -17,7 +17,7 @@ READERS = 40
 """Together they ask for 1 GB, of which a server sends 64 MiB ahead."""
 
 
-async def test_many_who_read_much_at_once_do_not_cost_all_the_connection(tmp_path: Path) -> None:
+async def test_many_large_reads_keep_the_connection(tmp_path: Path) -> None:
     with running_server(tmp_path) as server:
         lost: list[str] = []
         bus = await jetstream.connect(server.url, user=None, password=None, name="n", on_error=lost.append)
