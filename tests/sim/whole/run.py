@@ -146,8 +146,12 @@ class Scene:
         life.stop()
 
         async def pause() -> None:
+            stopped_s = asyncio.get_running_loop().time()
             for ref in self.refs:
                 await self._people.order(ref, "pause", f"claim-{ref.session}-pause")
+            if asyncio.get_running_loop().time() - stopped_s >= self.mesh.settings.lease_s:
+                # Orders that were retried for so long kept it silent for a lease: others may replace it.
+                self.storm.deaths.add(life.identity.execution_id)
             life.go_on()
             await asyncio.sleep(1.0)
             for ref in self.refs:
