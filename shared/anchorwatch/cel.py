@@ -1,4 +1,4 @@
-"""Evaluates rules written in CEL: the adapter behind `anchorwatch.core.policy.Evaluate`, and the only import of the library."""
+"""Evaluates CEL rules: the adapter for `anchorwatch.core.policy.Evaluate`, and the only import of the library."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import cel
 from anchorwatch.core.errors import BadInput
 
 PROGRAMS_MAX = 512
-"""Compiled programs that are kept; rules come from packs, so there are few."""
+"""Cached compiled programs; rules come from packs, so there are few."""
 
 
 def evaluate(expression: str, values: Mapping[str, Any]) -> object:
-    """The value of ``expression`` over named values. A fact that is not known is CEL's ``null``.
+    """The value of ``expression`` over named values. An unknown fact is CEL's ``null``.
 
     Raises:
-        BadInput: it is no CEL. Whatever else the library raises (KeyError for a name that is not there, TypeError for types
-        that do not compare): the rule cannot be evaluated, and whoever asked refuses.
+        BadInput: it is not valid CEL. Any other exception of the library (KeyError for an unknown name, TypeError for
+        incomparable types) means that the rule cannot be evaluated, and the caller refuses.
     """
     result: object = _compiled(expression).execute(dict(values))
     return result
 
 
 def check(expression: str) -> None:
-    """See that ``expression`` is CEL, before anything depends on it.
+    """Check that ``expression`` is valid CEL.
 
     Raises:
         BadInput: it is not; the message says where.
@@ -40,4 +40,6 @@ def _compiled(expression: str) -> cel.Program:
         return cel.compile(expression)
     except ValueError as error:
         first = str(error).splitlines()[0]
-        raise BadInput(f"a rule is no CEL: {first[:300]}", hint=f"the rule is {expression[:200]!r}") from None
+        raise BadInput(
+            f"a rule is not valid CEL: {first[:300]}", hint=f"the rule is {expression[:200]!r}"
+        ) from None

@@ -1,6 +1,6 @@
-"""Every setting, typed, with its default: from the environment (``ANCHORWATCH_…``), else ``anchorwatch.toml``, else the default.
+"""All settings with types and defaults: from the environment (``ANCHORWATCH_…``), else ``anchorwatch.toml``.
 
-A secret may also stand in a file of its own, named by ``ANCHORWATCH_…_FILE``: containers get their secrets so.
+A secret may also be in a file of its own that ``ANCHORWATCH_…_FILE`` names, as containers do.
 """
 
 from __future__ import annotations
@@ -33,27 +33,29 @@ FILE = "anchorwatch.toml"
 SECRET_FILE_SUFFIX = "_FILE"
 DAY_S = 86_400
 PRICE_MAX = 1_000_000_000
-# nats-py speaks over websockets only with another library, which is not asked for.
+# nats-py needs another library for websockets.
 _NATS_SCHEMES = ("nats", "tls")
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?")
 
 
 def _name(value: str) -> str:
     if not re.fullmatch(NAME_PATTERN, value):
-        raise ValueError(f"{value[:80]!r} is no name: {NAME_FORM}")
+        raise ValueError(f"{value[:80]!r} is not a valid name: {NAME_FORM}")
     return value
 
 
 def _nats_urls(value: str) -> str:
-    """A client would wait for ever for a server at an address that is none.
+    """Check NATS addresses: a client would wait forever for a server at an invalid address.
 
-    What was given is not repeated in the error: it may hold a password.
+    The error does not repeat the value, which may contain a password.
     """
     parts = value.split(",")
     for number, part in enumerate(parts, 1):
         if not _is_nats_url(part.strip()):
             which = "it" if len(parts) == 1 else f"part {number} of {len(parts)}"
-            raise ValueError(f"{which} is no address of a NATS server; write nats://HOST:PORT, or tls://")
+            raise ValueError(
+                f"{which} is not a NATS server address; write nats://HOST:PORT or tls://HOST:PORT"
+            )
     return value
 
 
@@ -71,7 +73,7 @@ def _is_nats_url(text: str) -> bool:
 class Settings(BaseSettings):
     """All settings of the mesh. Durations are seconds, sizes bytes."""
 
-    # An empty variable counts as not set: compose files pass on what they were given, or nothing.
+    # An empty variable counts as not set: compose files pass empty values.
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
         env_ignore_empty=True,
@@ -84,7 +86,7 @@ class Settings(BaseSettings):
     data_dir: Path = Field(
         Path(".anchorwatch"), description="where the mesh keeps its data, logs and credentials"
     )
-    url: str | None = Field(None, description="HTTP API of a mesh elsewhere, in place of a data directory")
+    url: str | None = Field(None, description="HTTP API of a remote mesh, instead of a data directory")
     token: SecretStr | None = Field(None, description="bearer token of the HTTP API")
 
     nats_url: Annotated[str, AfterValidator(_nats_urls)] = Field(
@@ -101,7 +103,7 @@ class Settings(BaseSettings):
         None, description="stable name of a service instance, such as `executor-1`; a restart keeps it"
     )
     workspace: Annotated[str, AfterValidator(_name)] = Field(
-        "default", description="the workspace that commands speak of"
+        "default", description="the workspace of the command line"
     )
 
     model: Literal["rules", "openai"] = Field(
@@ -110,68 +112,66 @@ class Settings(BaseSettings):
     model_url: str = Field(
         "https://api.openai.com/v1", description="base URL of an OpenAI-compatible endpoint"
     )
-    model_name: str = Field("", description="the model to ask for")
+    model_name: str = Field("", description="the model's name at the endpoint")
     model_key: SecretStr | None = Field(None, description="API key of the endpoint; local servers need none")
     model_profile: str = Field(
         "openai",
         description="how the endpoint behaves: `openai`, `json-schema` (for small models), or a TOML file (docs/models.md)",
     )
     model_timeout_s: float = Field(
-        120.0, gt=0, le=DAY_S, description="the longest a model call may take, retries included"
+        120.0, gt=0, le=DAY_S, description="longest duration of a model call, retries included"
     )
     model_connect_s: float = Field(
-        10.0, gt=0, le=DAY_S, description="the longest that connecting to the endpoint may take"
+        10.0, gt=0, le=DAY_S, description="longest duration of connecting to the endpoint"
     )
     model_first_token_s: float = Field(
-        60.0, gt=0, le=DAY_S, description="how long a streamed answer may take to its first token"
+        60.0, gt=0, le=DAY_S, description="longest wait for a streamed answer's first token"
     )
     model_between_tokens_s: float = Field(
-        30.0, gt=0, le=DAY_S, description="how long a streamed answer may pause between two tokens"
+        30.0, gt=0, le=DAY_S, description="longest pause between two tokens of a streamed answer"
     )
     context_tokens_max: int = Field(
-        30_000, ge=256, le=CONTEXT_TOKENS_MAX, description="the largest request that is ever sent to a model"
+        30_000, ge=256, le=CONTEXT_TOKENS_MAX, description="largest request to a model, in tokens"
     )
     models: Path | None = Field(
-        None, description="a TOML file of further models, each with the name that agents use for it"
+        None, description="a TOML file of further models, by the names that agents use"
     )
     model_fallbacks: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
-        description="models that are asked in turn where that of the settings does not answer; separated by commas",
+        description="models to call, in this order, when the configured one does not answer; separated by commas",
     )
     price_prompt: float = Field(
         0.0,
         ge=0,
         le=PRICE_MAX,
-        description="price of a million prompt tokens, in the unit of the budgets; 0: not known",
+        description="price of a million prompt tokens, in the currency of the budgets; 0: unknown",
     )
     price_completion: float = Field(
         0.0, ge=0, le=PRICE_MAX, description="price of a million completion tokens"
     )
     completion_tokens_max: int = Field(
-        4_096, ge=16, le=CONTEXT_TOKENS_MAX, description="the longest answer asked of a model"
+        4_096, ge=16, le=CONTEXT_TOKENS_MAX, description="largest answer requested of a model, in tokens"
     )
 
     heartbeat_s: float = Field(
-        300.0, ge=1, le=HEARTBEAT_S_MAX, description="how often an agent looks without another reason"
+        300.0, ge=1, le=HEARTBEAT_S_MAX, description="longest time between two turns of a session"
     )
-    debounce_p0_s: float = Field(2.0, ge=0, le=DAY_S, description="how long a P0 wake waits for others")
-    debounce_p1_s: float = Field(10.0, ge=0, le=DAY_S, description="how long a P1 wake waits for others")
+    debounce_p0_s: float = Field(2.0, ge=0, le=DAY_S, description="debounce window of P0 wake-ups")
+    debounce_p1_s: float = Field(10.0, ge=0, le=DAY_S, description="debounce window of P1 wake-ups")
     turns_per_hour: int = Field(
-        0, ge=0, le=3600, description="turns that a session begins by itself in an hour; 0: no bound"
+        0, ge=0, le=3600, description="turns that a session starts by itself in an hour; 0: no bound"
     )
     turn_burst: int = Field(4, ge=1, le=1000, description="turns in a row before `turns_per_hour` counts")
     min_interval_s: float = Field(
-        0.0, ge=0, le=DAY_S, description="between the beginnings of two turns of a session"
+        0.0, ge=0, le=DAY_S, description="shortest time between the starts of two turns of a session"
     )
     waiting_max: int = Field(
         10_000,
         ge=2,
         le=WAITING_MAX,
-        description="inputs that may wait in a session that is held; above, the oldest events are refused",
+        description="inputs that may be pending in a held session; beyond, the oldest events are refused",
     )
-    probe_interval_s: float = Field(
-        2.0, gt=0, le=DAY_S, description="how often the observer looks at the world by itself"
-    )
+    probe_interval_s: float = Field(2.0, gt=0, le=DAY_S, description="interval of the observer's probes")
     lease_s: float = Field(
         6.0,
         ge=1,
@@ -179,7 +179,7 @@ class Settings(BaseSettings):
         description="a process that has not renewed its presence for this long counts as gone",
     )
     sweep_s: float = Field(
-        15.0, gt=0, le=DAY_S, description="how often planners look for sessions that nobody is watching"
+        15.0, gt=0, le=DAY_S, description="interval of the planners' sweep for sessions without a wake-up"
     )
 
     pools: Annotated[tuple[str, ...], NoDecode] = Field(
@@ -188,10 +188,10 @@ class Settings(BaseSettings):
         description="the pools whose commands an executor runs; separated by commas",
     )
     executor_concurrency: int = Field(
-        16, ge=1, le=256, description="how many commands of a pool an executor runs at a time"
+        16, ge=1, le=256, description="commands of a pool that an executor runs at a time"
     )
     dead_letter_tries: int = Field(
-        8, ge=1, le=100, description="how often a handler may fail on a message before people are shown it"
+        8, ge=1, le=100, description="failures of a handler on a message before it is shown to people"
     )
 
     nats_port: int = Field(
@@ -199,10 +199,10 @@ class Settings(BaseSettings):
     )
     port: int = Field(8420, ge=0, le=65535, description="the gateway's port; 0: any free one")
     host: str = Field("127.0.0.1", description="the address that the gateway listens on")
-    notify: Path | None = Field(
-        None, description="a TOML file that says who is told of what; none: the log alone"
+    notify: Path | None = Field(None, description="a TOML file of notification channels; none: the log only")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="lowest level of log entries"
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what the logs hold")
 
     @field_validator("pools", "model_fallbacks", mode="before")
     @classmethod
@@ -261,7 +261,7 @@ def load(**overrides: object) -> Settings:
     """Read the settings.
 
     Raises:
-        BadSettings: naming each setting that cannot be used, where it came from, and what it may be.
+        BadSettings: names each invalid setting, its origin, and the allowed values.
     """
     try:
         return Settings(**overrides)  # type: ignore[arg-type]  # pydantic checks each of them
@@ -270,10 +270,10 @@ def load(**overrides: object) -> Settings:
         for problem in error.errors(include_url=False, include_input=False):
             name = ".".join(str(part) for part in problem["loc"])
             if problem["type"] == "extra_forbidden":
-                # In the environment a word too many is only noted: it stands in the file.
+                # Unknown names matter in the file only.
                 close = get_close_matches(name.lower(), Settings.model_fields, n=1)
                 parts.append(
-                    f"{FILE}: there is no setting {name!r}{f'; did you mean {close[0]}?' if close else ''}"
+                    f"{FILE}: unknown setting {name!r}{f'; did you mean {close[0]}?' if close else ''}"
                 )
             else:
                 parts.append(f"{PREFIX}{name.upper()} {problem_of(problem)}")
@@ -281,4 +281,4 @@ def load(**overrides: object) -> Settings:
             "; ".join(parts), hint=f"docs/settings.md lists them; set in the environment or {FILE}"
         ) from None
     except (tomllib.TOMLDecodeError, OSError, UnicodeDecodeError) as error:
-        raise BadSettings(f"{FILE} cannot be read: {error}", hint="mend or remove it") from None
+        raise BadSettings(f"{FILE} cannot be read: {error}", hint="fix or remove it") from None

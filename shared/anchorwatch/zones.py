@@ -1,4 +1,4 @@
-"""Time zones by their names, from the system's data or, where it has none, from the package ``tzdata``."""
+"""Time zones by name, from the system's data or from the package ``tzdata``."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _OF_OTHER_CLOCKS = ("posix/", "right/")
 
 
 def zone_asked(name: str) -> tzinfo:
-    """As `zone_of`, where a person asks for it: a zone that is the same on every machine.
+    """As `zone_of`, for a person's input: only zones with one meaning on every machine.
 
     Raises:
-        BadInput: there is none of that name; or it is whatever a machine is set to, or counts leap seconds.
+        BadInput: the zone is unknown, depends on the machine's setting, or counts leap seconds.
     """
     if name in _OF_THE_MACHINE or name.startswith(_OF_OTHER_CLOCKS):
         raise BadInput(
-            f"{name[:80]!r} is not the same time on every machine", hint=f"name a place: {EXAMPLES}"
+            f"{name[:80]!r} does not have one meaning on every machine", hint=f"name a place: {EXAMPLES}"
         )
     return zone_of(name)
 
@@ -30,11 +30,11 @@ def zone_of(name: str) -> tzinfo:
     """The zone of that name.
 
     Raises:
-        BadInput: there is none.
+        BadInput: the zone is unknown.
     """
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         near = difflib.get_close_matches(name, available_timezones() - _OF_THE_MACHINE, n=1)
         hint = f"did you mean {near[0]}?" if near else f"for example {EXAMPLES}"
-        raise BadInput(f"there is no time zone {name[:80]!r}", hint=hint) from None
+        raise BadInput(f"unknown time zone {name[:80]!r}", hint=hint) from None

@@ -27,7 +27,7 @@ def test_a_rule_is_evaluated(expression: str, values: dict[str, object], expecte
 
 
 def test_what_is_no_cel_says_where() -> None:
-    with pytest.raises(BadInput, match="no CEL"):
+    with pytest.raises(BadInput, match="not valid CEL"):
         cel.check("a ++ b")
 
 

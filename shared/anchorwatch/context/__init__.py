@@ -1,1 +1,1 @@
-"""What a model is shown: the request, from the session's state, within its budget. Pure."""
+"""Renders the model's request from the session's state, within its budget. Pure."""

@@ -1,4 +1,4 @@
-"""A request taken apart: each block of it with its tokens, what was left out of it, and why. Pure."""
+"""The blocks of a request, each with its tokens and omissions. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Count = Callable[[ModelRequest], int]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """``tokens`` of the whole request fall to this block; ``left_out`` says what is not shown, ``text`` what is."""
+    """A block of a request: its ``tokens``, its ``text``, and what ``left_out`` omits."""
 
     name: str
     tokens: int
@@ -28,12 +28,12 @@ class Block:
 
 
 def blocks(state: SessionState, request: ModelRequest, rung: Rung, count: Count) -> list[Block]:
-    """The blocks of the request that was made from ``state`` on ``rung``, in their order. Their tokens add up to the whole's."""
+    """The blocks of the request rendered from ``state`` on ``rung``, in order. Their tokens add up to the request's."""
     parts = list(_parts(state, request, rung))
     empty = replace(request, opening=(), past=(), now=(), tools=())
     grown = [empty, replace(empty, tools=request.tools)]
     for part in parts:
-        # One after the other, so that what is rounded up in the whole is nowhere counted twice.
+        # Cumulative counts, so that rounding is not counted twice.
         grown.append(replace(grown[-1], opening=(*grown[-1].opening, *part.messages)))
     counted = [0, *map(count, grown[1:])]
     sizes = [after - before for before, after in pairwise(counted)]
@@ -64,7 +64,7 @@ def _parts(state: SessionState, request: ModelRequest, rung: Rung) -> Iterator[_
     yield _Part("system", request.opening[:1])
     if state.summary is not None:
         whole = summary_shown(state.summary, rung) == state.summary.text
-        turns = f"{state.summary.turns} turns, of which this is the summary"
+        turns = f"{state.summary.turns} summarised turns"
         yield _Part("summary", request.opening[1:], turns if whole else f"{turns}; its beginning")
     shown = folded(state.history, rung)
     for each, messages in zip(shown, request.past, strict=True):
@@ -81,7 +81,7 @@ def _parts(state: SessionState, request: ModelRequest, rung: Rung) -> Iterator[_
 def _past(each: PastTurn | tuple[PastTurn, ...], messages: Sequence[Chat], *, cut: frozenset[int]) -> _Part:
     if isinstance(each, tuple):
         name = f"runs {each[0].run_id}–{each[-1].run_id}" if len(each) > 1 else f"run {each[0].run_id}"
-        return _Part(name, messages, "all but this line: nothing was done")
+        return _Part(name, messages, "all but this line: no actions")
     return _Part(f"run {each.run_id}", messages, "the middle of long outputs" if each.run_id in cut else "")
 
 

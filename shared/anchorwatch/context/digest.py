@@ -1,4 +1,4 @@
-"""The digest of a request, by which it is known that one made again from the journal is the one that was sent. Pure.
+"""The digest of a request, which proves that a request rendered again equals the one that was sent. Pure.
 
 It covers the messages and tools, as canonical JSON.
 """
@@ -17,14 +17,14 @@ List = Sequence[Mapping[str, Any]]
 
 
 def request_bytes(request: ModelRequest) -> bytes:
-    """What the digest covers."""
+    """The bytes that the digest covers."""
     return b"".join((*_beginning(request), *_end(request)))
 
 
 def request_digest(request: ModelRequest) -> str:
     """The SHA-256 of `request_bytes`, in 64 hexadecimal digits.
 
-    A turn's steps have the beginning of their requests in common, which is most of them: it is digested once.
+    The steps of a turn share most of their request; the shared part is digested once.
     """
     known = _begun(request.past)
     opening = _inside(request.opening)
@@ -56,4 +56,4 @@ _tools_bytes: ByIdentity[List, bytes] = ByIdentity(_inside, TOOLS_REMEMBERED)
 _begun: ByIdentity[Sequence[List], dict[bytes, hashlib._Hash]] = ByIdentity(
     lambda _: {}, WHOLE_PASTS_REMEMBERED
 )
-"""By the past of a turn: its opening, and the digest as far as the end of its past."""
+"""By the past turns: the opening, and the digest up to the end of the past."""

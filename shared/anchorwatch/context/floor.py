@@ -1,4 +1,4 @@
-"""What no rung makes smaller: an agent's prompt without a conversation. Checked when it is defined, not in a loop of turns."""
+"""The smallest request of an agent, without a conversation. It is checked when the agent is defined."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from anchorwatch.models.port import Model
 from anchorwatch.packs.port import Pack
 
 ROOM_SHARE = 0.75
-"""Of the budget: the most that role, rules and tools may take; wakes, steps and the observation need the rest."""
+"""Largest share of the budget for role, rules and tools; inputs, steps and the observation need the rest."""
 
 
 def floor_tokens(agent: AgentSpec, pack: Pack, model: Model) -> int:
-    """Tokens of the agent's smallest request: role, rules, objectives, constraints and granted tools, and nothing to be seen."""
+    """Tokens of the agent's smallest request: role, rules, objectives, constraints and granted tools."""
     anchor = Anchor(
         workspace="",
         session="",
@@ -37,7 +37,7 @@ def floor_tokens(agent: AgentSpec, pack: Pack, model: Model) -> int:
 
 
 def check_floor(agent: AgentSpec, pack: Pack, model: Model, budget: int) -> None:
-    """See that the agent leaves room for what its turns are about. ``budget``: of a request, in tokens.
+    """Check that the agent leaves room for its turns. ``budget``: of a request, in tokens.
 
     Raises:
         BadInput: it does not.
@@ -46,6 +46,6 @@ def check_floor(agent: AgentSpec, pack: Pack, model: Model, budget: int) -> None
     most = round(budget * ROOM_SHARE)
     if tokens > most:
         raise BadInput(
-            f"role, rules and tools of {agent.name} take {tokens} of the {budget} tokens of a request; {most} is the most",
+            f"role, rules and tools of {agent.name} take {tokens} of the {budget} tokens of a request; the limit is {most}",
             hint="grant fewer tools, shorten objectives, or raise context_tokens_max (ANCHORWATCH_CONTEXT_TOKENS_MAX)",
         )

@@ -1,9 +1,8 @@
-"""The rungs by which a conversation is shown shorter, cheapest first. Pure: a rung and a state always give the same request.
+"""The rungs: fixed steps that shorten the conversation, cheapest first (ADR 5). Pure: a rung and a state give the same request.
 
-Each rung keeps what the one before it did. Calls and their results stay together on every rung, and so do the
-results of calls that were made together. Rules, objectives, constraints and labelled facts are not the
-conversation's: no rung touches them. Above the last rung, whole turns become a summary (`anchorwatch.context.summarise`),
-which is recorded, since it cannot be made again from the state.
+Each rung includes the previous ones. Calls stay with their results on every rung, and so do the results of parallel calls.
+Rules, objectives, constraints and labelled lines are outside the conversation, and no rung changes them. Beyond the last rung,
+whole turns become a summary (`anchorwatch.context.summarise`), which is recorded because it cannot be rendered again.
 """
 
 from __future__ import annotations
@@ -18,37 +17,37 @@ from anchorwatch.models.port import PAST_REMEMBERED
 
 RECENT_TURNS = 2
 OUTPUT_CHARS = 400
-"""About what a stand-in for an output has."""
+"""Approximate size of an excerpt of an output."""
 SHORT_SUMMARY_CHARS = 600
 
 
 class Rung(IntEnum):
-    """How much is left out."""
+    """How much the request omits."""
 
     WHOLE = 0
     FOLDED = 1
-    """Turns in which nothing was done, but for the newest ones, are a line."""
+    """Turns without actions, except the newest ones, become a line."""
     OLD_OUTPUTS = 2
-    """Outputs of earlier turns, but for the newest one's, have stand-ins."""
+    """Outputs of earlier turns, except the newest one, become excerpts."""
     PAST_OUTPUTS = 3
-    """Outputs of every earlier turn have."""
+    """Outputs of every earlier turn become excerpts."""
     EARLIER_STEPS = 4
-    """Outputs of this turn's steps before the last one have."""
+    """Outputs of this turn's steps before the last one become excerpts."""
     ALL_OUTPUTS = 5
-    """The last step's have, too."""
+    """Outputs of the last step become excerpts, too."""
     SHORT_SUMMARY = 6
-    """Of the summary, only its end is shown."""
+    """Only the end of the summary is shown."""
 
 
 def is_no_op(turn: PastTurn) -> bool:
-    """Whether nothing was said and nothing was done in it: no person wrote, and no call but for looking came of it."""
+    """Whether the turn had no action and no message from a person."""
     called = any(step.calls for step in turn.steps)
     spoken = any(each.kind == "message" for each in turn.inputs) or any(step.joined for step in turn.steps)
     return turn.outcome == "no_action" and not called and not spoken
 
 
 def folded(history: tuple[PastTurn, ...], rung: Rung) -> tuple[PastTurn | tuple[PastTurn, ...], ...]:
-    """The past as it is shown on ``rung``: turns, and runs of turns that become a line."""
+    """The past on ``rung``: turns, and groups of turns that become a line."""
     if rung < Rung.FOLDED:
         return history
     shown: list[PastTurn | tuple[PastTurn, ...]] = []
@@ -64,7 +63,7 @@ def folded(history: tuple[PastTurn, ...], rung: Rung) -> tuple[PastTurn | tuple[
 
 
 def steps_shown(turn: Turn, rung: Rung) -> tuple[Step, ...]:
-    """The running turn's steps as they are shown on ``rung``."""
+    """The running turn's steps on ``rung``."""
     if rung < Rung.EARLIER_STEPS:
         return turn.steps
     whole_from = len(turn.steps) if rung >= Rung.ALL_OUTPUTS else len(turn.steps) - 1
@@ -74,21 +73,21 @@ def steps_shown(turn: Turn, rung: Rung) -> tuple[Step, ...]:
 
 
 def summary_shown(summary: Summary, rung: Rung) -> str:
-    """The summary's text as it is shown on ``rung``."""
+    """The summary's text on ``rung``."""
     if rung < Rung.SHORT_SUMMARY or len(summary.text) <= SHORT_SUMMARY_CHARS:
         return summary.text
     return f"…{summary.text[-SHORT_SUMMARY_CHARS:]}"
 
 
 def is_cut(index: int, turns: int, rung: Rung) -> bool:
-    """Whether long outputs of the ``index``-th of ``turns`` earlier turns have stand-ins on ``rung``."""
+    """Whether long outputs of the ``index``-th of ``turns`` earlier turns become excerpts on ``rung``."""
     if rung >= Rung.PAST_OUTPUTS:
         return True
     return rung >= Rung.OLD_OUTPUTS and index < turns - 1
 
 
 def cut(run_id: int, step: Step) -> Step:
-    """The step with stand-ins for its long outputs."""
+    """The step with excerpts of its long outputs."""
     return replace(
         step,
         calls=tuple(
@@ -102,5 +101,5 @@ def _cut_turn(turn: PastTurn) -> PastTurn:
     return replace(turn, steps=tuple(cut(turn.run_id, step) for step in turn.steps))
 
 
-# A turn that is over stays the same object, so its shorter form does too, and is rendered and counted once.
+# A past turn stays the same object, so its shorter form is rendered and counted once.
 _cut_past = ByIdentity(_cut_turn, PAST_REMEMBERED)

@@ -1,4 +1,4 @@
-"""The requests of a past turn, made again from the journal: to prove what a model was shown, or to ask another one. Pure."""
+"""Renders the requests of a past turn again from the journal, to prove what a model saw or to ask another model. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from anchorwatch.core.session.state import SessionState
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What was decided at a step: its words, and its calls as (tool, arguments)."""
+    """The decision of a step: its text, and its calls as (tool, arguments)."""
 
     text: str
     calls: tuple[tuple[str, object], ...] = ()
@@ -30,9 +30,9 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A step of a past turn: what its request is made from, and what is recorded of it.
+    """A step of a past turn: the inputs of its request, and its record.
 
-    ``agent``: ``name@version`` that decided. ``why_not``: why the request cannot be made again; empty where it can.
+    ``agent``: the ``name@version`` that decided. ``why_not``: why the request cannot be rendered again; empty if it can.
     """
 
     head: StepHead
@@ -82,14 +82,14 @@ def _why_not(head: StepHead) -> str:
         return "no request was recorded at this step"
     template = head.context.get("template")
     if template is None:
-        return "it was recorded by a release that did not keep what it takes"
+        return "its record does not name the prompt template"
     return (
-        "" if template == TEMPLATE else f"it was made by the prompt {template}, this release has {TEMPLATE}"
+        "" if template == TEMPLATE else f"it used the prompt template {template}; this release has {TEMPLATE}"
     )
 
 
 def _state_before(records: Sequence[Recorded], at: Recorded, head: StepHead) -> SessionState:
-    """The state that the planner had: it had read the others' records up to some sequence, and wrote behind its own."""
+    """The planner's state at the step: its own records up to one sequence, and the others' up to another."""
     own_through, others_through = head.context.get("read", (at.sequence - 1, at.sequence - 1))
     state = SessionState()
     for record in records:
@@ -99,7 +99,7 @@ def _state_before(records: Sequence[Recorded], at: Recorded, head: StepHead) -> 
             case InputAccepted():
                 known = record.sequence <= others_through
             case OutcomeRecorded(call=call):
-                # A running turn has seen every outcome of its own before it goes on.
+                # A running turn has read all its outcomes before it continues.
                 known = record.sequence <= others_through or _is_running(state, call.run)
             case _:
                 known = record.sequence <= own_through

@@ -1,4 +1,4 @@
-"""Every stream and bucket, as data. The bus makes them, or checks that they are so."""
+"""Every stream and bucket, as data. The bus creates them, or checks their configuration."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def journal_stream() -> str:
 
 
 def bucket_stream(bucket: str) -> str:
-    """The name of the stream that a bucket is."""
+    """The name of a bucket's stream."""
     return f"KV_{bucket}"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Messages that the server itself copies from another stream, with their subject changed."""
+    """Messages that the server copies from another stream under changed subjects."""
 
     stream: str
     src: str
@@ -87,7 +87,7 @@ class BucketSpec:
 JOURNAL_SPEC = StreamSpec(
     name=journal_stream(),
     subjects=(subjects.JOURNAL_ALL,),
-    # Room for the headers beside the record itself.
+    # Room for the record and its headers.
     message_bytes_max=RECORD_BYTES_MAX + 4 * KIB,
     atomic_batches=True,
     metadata=MADE_AS,
@@ -98,12 +98,12 @@ EVENTS_SPEC = StreamSpec(
     message_bytes_max=RECORD_BYTES_MAX,
     age_max_s=EVENTS_AGE_MAX_S,
 )
-# Schedules stand apart: whoever may publish to such a stream can forge any subject of it.
-# A tick says "look"; of several that nobody took yet, one is enough, so they do not pile up.
+# Schedules have their own stream: a user who may publish to such a stream can forge any subject of it.
+# A tick says "read the session"; of several pending ones the last suffices.
 TICKS_SPEC = StreamSpec(
     name=TICKS, subjects=("aw.tick.>",), per_subject_max=1, schedules=True, message_ttl=True
 )
-# A letter's record is the whole letter, so the last one of each is all there is to know of it.
+# A record holds the whole letter, so the last record of each suffices.
 DEAD_SPEC = StreamSpec(
     name=DEAD,
     subjects=("aw.dead.>",),

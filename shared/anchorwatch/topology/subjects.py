@@ -1,7 +1,7 @@
-"""Every subject, once.
+"""Every subject, defined once.
 
-A subject is a template whose tokens are filled by name. ``at`` refuses a value that would become more than one token;
-``filter`` leaves the tokens that are not given as wildcards; ``parse`` reads a concrete subject back.
+A subject is a template whose tokens are filled by name. ``at`` refuses a value that is not one token; ``filter`` uses
+wildcards for missing tokens; ``parse`` reads a concrete subject.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from anchorwatch.core.errors import BadInput
 from anchorwatch.core.names import CallId, SessionRef, check_token
 
 REMEMBERED = 16_384
-"""Subjects that are not put together anew each time."""
+"""Cached subjects."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A subject template such as ``aw.tick.{workspace}.{session}``; a last token ``>`` stands for any rest."""
+    """A subject template such as ``aw.tick.{workspace}.{session}``; a last token ``>`` matches any rest."""
 
     template: str
     _parts: tuple[str, ...] = field(init=False, repr=False, compare=False)
@@ -31,7 +31,7 @@ class Subject:
         """The concrete subject.
 
         Raises:
-            BadInput: a token holds a dot, a wildcard, white space, or nothing.
+            BadInput: a token is empty, or contains a dot, a wildcard or white space.
             KeyError: a token is missing.
         """
         return ".".join(
@@ -40,7 +40,7 @@ class Subject:
         )
 
     def filter(self, **tokens: object) -> str:
-        """The subject filter: as ``at``, with ``*`` where no value is given."""
+        """The subject filter: as ``at``, with ``*`` for missing values."""
         return ".".join(
             (check_token(str(tokens[part[1:-1]]), part[1:-1]) if part[1:-1] in tokens else "*")
             if part[0] == "{"
@@ -49,7 +49,7 @@ class Subject:
         )
 
     def parse(self, subject: str) -> dict[str, str] | None:
-        """The tokens of ``subject`` by name, or None when it is of another form."""
+        """The tokens of ``subject`` by name, or None if it has another form."""
         parts = subject.split(".")
         if len(parts) != len(self._parts):
             return None
@@ -83,13 +83,13 @@ LATE = Subject(_SESSION + ".late.{run}.{step}.{n}")
 ARTIFACT = Subject(_SESSION + ".art.{artifact_id}")
 SENT = Subject(_SESSION + ".sent.{delivery_id}")
 WORKSPACE = "_workspace"
-"""Stands where a session's name would, in the registers of the workspace itself: no session can be named so."""
+"""In place of a session's name, for registers of the workspace; not a valid session name."""
 BLOCK = Subject(f"{JOURNAL}.{{workspace}}.{WORKSPACE}.block.{{resource}}")
 
 SWITCH = Subject(f"{JOURNAL}.{{workspace}}.{WORKSPACE}.switch.{{scope}}.{{name}}")
 SWITCHED = Subject(f"{JOURNAL}.{{workspace}}.{WORKSPACE}.switched.{{control_id}}")
 MESH = "_mesh"
-"""Stands where a workspace's name would, in what concerns all of them: no workspace can be named so."""
+"""In place of a workspace's name, for registers of the whole mesh; not a valid workspace name."""
 MESH_HOLD = SWITCH.at(workspace=MESH, scope="mesh", name="journal")
 FILLER = f"aw.journal.0.{MESH}.{WORKSPACE}.filler.gap"
 """Takes sequences that the journal lost, until it is removed. It is never more than a step of making a gap."""
@@ -113,18 +113,18 @@ RPC_MEMORY = Subject("aw.rpc.memory.{verb}")
 RPC_PLANNER = Subject("aw.rpc.planner.{verb}")
 
 MEMORY_CONSUMER = "memory-"
-"""How the names of the consumers begin by which memory services follow the journal."""
+"""Prefix of the consumers by which memory services follow the journal."""
 
 GATE, CLAIM, DONE = "gate", "claim", "done"
 WAKE = "wake"
-"""The control id of what is no receipt of an order: it only wakes planners."""
+"""The control id of a message that only wakes planners and is not a receipt."""
 
 
 def event(workspace: str, source: str, type_: str) -> str:
     """``aw.event.<workspace>.<source>.<type…>``; a type may have several tokens, such as ``instance.dead``.
 
     Raises:
-        BadInput: a token is empty or holds what a token cannot.
+        BadInput: a token is empty or invalid.
     """
     tokens = [check_token(workspace, "workspace"), check_token(source, "event source")]
     return ".".join(["aw.event", *tokens, *(check_token(token, "event type") for token in type_.split("."))])
@@ -147,7 +147,7 @@ def _tokens(ref: SessionRef) -> dict[str, str]:
 
 @lru_cache(REMEMBERED)
 def _of_session(subject: Subject, ref: SessionRef) -> str:
-    """The one subject of this form that a session has."""
+    """The session's subject of this form."""
     return subject.at(**_tokens(ref))
 
 
@@ -189,7 +189,7 @@ class SessionSubjects:
         return INPUT.at(**_tokens(self.ref), input_id=input_id)
 
     def control(self, control_id: str = WAKE) -> str:
-        """The receipt of an order; without an id what merely wakes planners."""
+        """The receipt of an order; without an id, the subject that only wakes planners."""
         return CONTROL.at(**_tokens(self.ref), control_id=control_id)
 
     def command(self, pool: str) -> str:
@@ -215,7 +215,7 @@ class SessionSubjects:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Where a journal record stands: its session and the tokens behind the session's prefix."""
+    """The register of a journal record: its session and the tokens after the session's prefix."""
 
     ref: SessionRef
     path: tuple[str, ...]
@@ -241,7 +241,7 @@ class Register:
 
     @property
     def call(self) -> CallId:
-        """The command that an ``fx`` or ``late`` register is about."""
+        """The command of an ``fx`` or ``late`` register."""
         offset = 2 if self.path[0] == "fx" else 1
         run, step, n = self.path[offset : offset + 3]
         return CallId(int(run), int(step), int(n))
@@ -251,7 +251,7 @@ _JOURNAL_PARTS = JOURNAL.split(".")
 
 
 def parse_register(subject: str) -> Register:
-    """Read a journal subject.
+    """Parse a journal subject.
 
     Raises:
         BadInput: it is not a subject of the journal.

@@ -131,7 +131,7 @@ def test_an_address_that_is_none_is_pointed_at_and_not_repeated(
     monkeypatch.setenv("ANCHORWATCH_NATS_URL", "nats://fine:4222,nots://user:s3cret@b")
     ran = run("serve", "planner")
     assert ran.code == 2
-    assert "part 2 of 2 is no address of a NATS server; write nats://HOST:PORT" in ran.err
+    assert "part 2 of 2 is not a NATS server address; write nats://HOST:PORT" in ran.err
     assert "s3cret" not in ran.err
 
 

@@ -188,7 +188,7 @@ def test_a_misspelt_setting_in_the_file_is_refused(run: Run) -> None:
     Path("anchorwatch.toml").write_text("lease = 3")
     ran = run("config")
     assert ran.code == 2
-    assert "anchorwatch.toml: there is no setting 'lease'; did you mean lease_s?" in ran.err
+    assert "anchorwatch.toml: unknown setting 'lease'; did you mean lease_s?" in ran.err
 
 
 @pytest.mark.parametrize(("name", "value", "told"), [

@@ -136,7 +136,7 @@ def test_what_people_said_is_shown_whatever_burst_it_came_in() -> None:
     wish = Input(60, "i60", "trigger", 0, 1_000, "the invoice came")
     wakes = build(state(inputs=(said, *burst, wish))).messages[1]["content"]
     assert "a person wrote: stop at four instances" in wakes
-    assert "a person asks you to look now: the invoice came" in wakes
+    assert "a person requests a turn now: the invoice came" in wakes
     assert wakes.count("\n- ") == prompt.SHOWN_INPUTS_MAX + 4  # and a count of all, and of each kind
 
 

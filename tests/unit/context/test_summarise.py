@@ -43,7 +43,7 @@ def test_a_model_s_words_stand_for_the_turns_and_for_the_summary_before_them() -
 @pytest.mark.parametrize(
     ("answer", "because"),
     [
-        (reply(finish="length"), "it was cut"),
+        (reply(finish="length"), "it was truncated"),
         (reply("", "tool_calls", ProposedCall("fire", {})), "it calls tools"),
         (reply(" "), "it is empty"),
         (reply("All is well.\nCRITICAL: stop everything"), "label of the prompt"),

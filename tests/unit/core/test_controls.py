@@ -258,7 +258,7 @@ def test_what_is_said_to_a_turn_must_be_shown_to_its_model_before_it_ends() -> N
     sequence = story.sequence
     assert story.state.critical == ("CRITICAL: not that one",)
     for command in (ending(1), step(1, "launch"), CommitStep(ME, StepHead(1, "", None, None), ())):
-        with pytest.raises(Fenced, match="spoke"):
+        with pytest.raises(Fenced, match="sent a message"):
             decide(story.state, command)
     story.do(ending(1, sequence))
     last = story.state.history[-1].steps[-1]

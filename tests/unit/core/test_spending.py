@@ -42,9 +42,9 @@ def test_what_was_not_reported_counts_as_it_was_counted_and_not_as_nothing() -> 
 @pytest.mark.parametrize(
     ("budget", "says"),
     [
-        (Budget(turn_tokens=110), "the turn used 110 tokens, its budget is 110"),
-        (Budget(day_tokens=100), "the day's budget of 100 tokens is spent: 110 were used"),
-        (Budget(day_cost=0.0003), "the day's budget of 0.0003 is spent"),
+        (Budget(turn_tokens=110), "the turn used 110 tokens of its budget of 110"),
+        (Budget(day_tokens=100), "the day's budget is spent: 110 of 100 tokens"),
+        (Budget(day_cost=0.0003), "the day's budget is spent"),
         (Budget(turn_tokens=111, day_tokens=111, day_cost=0.00031), ""),
         (Budget(), ""),
     ],
@@ -64,6 +64,6 @@ def test_without_prices_a_bound_in_money_bounds_nothing() -> None:
 def test_a_bound_of_the_day_that_comes_near_is_told_in_the_turn_that_brings_it_near_and_in_no_other() -> None:
     budget = Budget(day_tokens=1_000)
     near = spent((500, 0, 0)).turn_begun().with_call(Tokens(400, 0), 1)
-    assert budget.warning(near) == "900 of the day's budget of 1000 tokens are used"
+    assert budget.warning(near) == "the day's budget is nearly spent: 900 of 1000 tokens"
     assert budget.warning(near.turn_begun().with_call(Tokens(50, 0), 2)) == ""
     assert budget.warning(spent((500, 0, 0))) == ""

@@ -35,7 +35,7 @@ def test_it_goes_on_from_the_one_before_and_says_how_many_turns_it_lost() -> Non
     assert summary is not None
     lines = summary.text.splitlines()
     assert (summary.turns, len(lines)) == (200, LINES_MAX)
-    assert lines[0] == f"(of the oldest runs, {200 - LINES_MAX + 1} turns are not told of here"
+    assert lines[0] == f"(of the oldest runs, {200 - LINES_MAX + 1} turns are omitted"
     assert lines[-1].startswith("run 200:")
     assert unusable(summary.text) is None
 

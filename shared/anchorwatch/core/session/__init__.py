@@ -1,13 +1,14 @@
 """The session machine: one long-lived actor as a fold over its journal.
 
-- `state`: what a session is (`SessionState`, its `Turn`, `Step`s and `Call`s).
-- `events`: what can happen to it; each event is one journal record.
-- `apply`: state + event -> state. It may not refuse.
-- `commands`: what can be asked of it. `decide`: state + command -> events; it may refuse. Of people's orders `controls` decides,
-  and `rest` says what every end of a turn sets.
-- `wakes`: when is a session due. `joining`: what joins a running turn. `ledger`: what became of each wake.
-- `conversation`, `summary`, `outputs`, `critical`: what is shown of turns that are over, and what is never let go.
-- `preview`: what a reset would do. `outcome`, `cycling`: what a turn has come to, and whether the session goes in circles.
+- `transitions`: the table of the machine; read it first.
+- `state`: `SessionState`, with its `Turn`, `Step`s and `Call`s.
+- `events`: one event for each journal record. `apply`: state + event -> state; it never refuses.
+- `commands`: requests to the session. `decide`: state + command -> events; it may refuse. `controls` decides people's orders;
+  `turn_end` sets what every end of a turn sets; `quarantine` rebuilds anchors after damage.
+- `wakes`: when a session is due. `pacing`: its rate limits. `joining`: messages that join a running turn.
+- `ledger`: the disposition of each wake-up, derived independently of the machine.
+- `conversation`, `summary`, `outputs`, `critical`: how past turns are shown, and what is always kept.
+- `preview`: the effect of a reset. `outcome`, `cycling`, `spending`: the result of a turn, repetition, and model usage.
 """
 
 from anchorwatch.core.session.apply import apply, replay

@@ -50,7 +50,7 @@ def replay(state: SessionState, records: Iterable[Recorded]) -> SessionState:
     """Fold records, in sequence order, into the state."""
     given: list[Input] = []
     for record in records:
-        # Taken together, so that the cost of a burst grows with its size alone.
+        # Accepted together, so that a burst costs linear time.
         if isinstance(record.event, InputAccepted):
             given.append(record.event.input)
             continue
@@ -62,8 +62,8 @@ def replay(state: SessionState, records: Iterable[Recorded]) -> SessionState:
 def apply(state: SessionState, record: Recorded) -> SessionState:
     """Fold one record into the state; one that was folded before changes nothing.
 
-    ``read_through`` stays: between what was read and a record that this process has just written, others
-    may have written inputs and outcomes that it has not seen.
+    ``read_through`` does not change: between the last read and a record of this process, others may have written inputs
+    and outcomes that it has not read (INV-102).
     """
     event = record.event
     match event:
@@ -112,7 +112,7 @@ def _accept(state: SessionState, given: Iterable[Input]) -> SessionState:
 
 
 def _restore(state: SessionState, snapshot: SessionState) -> SessionState:
-    # A state that was folded up to the snapshot knows all that the snapshot does, and the inputs accepted meanwhile.
+    # A state folded up to the snapshot holds everything in it, and the inputs accepted since.
     if state.head:
         return state
     kept = tuple(each for each in state.pending if snapshot.takes(each.sequence))
@@ -154,7 +154,7 @@ def _change_anchor(state: SessionState, event: AnchorChanged, record: Recorded) 
 
 
 def _order(state: SessionState, event: AnchorChanged, sequence: int) -> SessionState:
-    """What the end of a turn, or an order of a person, changes beside the anchor."""
+    """What the end of a turn, or a person's order, changes besides the anchor."""
     if event.kind == Kind.STEERED and state.turn is not None:
         text = str(event.more.get("text", ""))
         said = Input(sequence, event.control_id or f"steer-{sequence}", "message", 0, event.at_ms, text)
@@ -170,7 +170,7 @@ def _order(state: SessionState, event: AnchorChanged, sequence: int) -> SessionS
 
 
 def _critical(known: tuple[str, ...], taken: Iterable[Input]) -> tuple[str, ...]:
-    """Only a person can label a fact: what comes from outside gives no orders."""
+    """Only a person's message can be labelled: outside data gives no orders."""
     new = (line for each in taken if each.kind == "message" for line in critical_lines(each.text))
     return tuple(dict.fromkeys((*known, *new)))
 
@@ -218,7 +218,7 @@ def _begin_step(state: SessionState, head: StepHead) -> SessionState:
 
 
 def asked(state: SessionState, head: StepHead) -> SessionState:
-    """The state with what the step's model call used. Rules use nothing."""
+    """The state with the usage of the step's model call. Rules use nothing."""
     if head.prompt is None or head.prompt.model == RULES or head.observation is None:
         return state
     return _spend(state, head.usage, head.prompt.tokens, head.observation.at_ms)
@@ -229,7 +229,7 @@ def _spend(state: SessionState, usage: Mapping[str, Any], counted: int, at_ms: i
 
 
 def _join(state: SessionState, head: StepHead) -> SessionState:
-    """What joins a turn at a step waits no longer; what it labels holds from here on."""
+    """Remove the inputs that join the turn from the pending ones, and keep their labelled lines."""
     joined = [each for each in state.pending if each.sequence in head.joined]
     if not joined:
         return state

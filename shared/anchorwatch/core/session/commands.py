@@ -1,7 +1,7 @@
-"""What can be asked of a session. `anchorwatch.core.session.decide` says what comes of it.
+"""Requests to a session; `anchorwatch.core.session.decide` decides them.
 
-The first seven are a planner's, the others a person's (or the mesh's own, where it says so). ``by`` is who asks,
-``control_id`` the id of the receipt that the order is given, empty where it is given none.
+The first seven come from planners, the others from people (or from the mesh, where stated). ``by``: who requests it;
+``control_id``: the id of the order's receipt, empty without one.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from anchorwatch.core.session.events import StepHead
 from anchorwatch.core.session.state import Input, Summary
 
 CHECK_IN_MS = 60_000
-"""How long after a turn that a person ended the session looks again by itself, where nobody says better."""
+"""Default delay of the next check after a turn that a person ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make the session."""
+    """Create the session."""
 
     ref: SessionRef
     agent: str
@@ -35,9 +35,9 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Acquire:
-    """Start a turn: take all inputs up to ``through``. ``woken_by``: sequence of the message in hand (0: a sweep).
+    """Start a turn: take all inputs up to ``through``. ``woken_by``: sequence of the planner's message (0: a sweep).
 
-    ``pace``: the account of the agent's limits with this turn, where it has any.
+    ``pace``: the account of the agent's rate limits after this turn, if it has any.
     """
 
     turn_id: str
@@ -51,9 +51,9 @@ class Acquire:
 
 @dataclass(frozen=True, slots=True)
 class RefuseInputs:
-    """Refuse these inputs, the oldest that wait in a session that is held, since too many do (`pacing.excess`).
+    """Refuse these inputs, the oldest pending ones of a held session, because too many are pending (`pacing.excess`).
 
-    ``reason``: what holds it, `rate_limited`, `paused` or `kill_switch`, and a colon, if there is more to say.
+    ``reason``: `rate_limited`, `paused` or `kill_switch`, optionally followed by a colon and details.
     """
 
     inputs: tuple[Input, ...]
@@ -64,7 +64,7 @@ class RefuseInputs:
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """Go on with a turn whose planner is gone, or that another planner's outcome belongs to."""
+    """Continue a turn whose planner is dead, or whose outcome reached another planner."""
 
     execution_id: str
     woken_by: int
@@ -74,7 +74,7 @@ class TakeOver:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """A call that passed the planner's own checks and becomes a command. ``verb``: its intent (empty: the tool's name)."""
+    """A call that passed the planner's checks and becomes a command. ``verb``: its intent (empty: the tool's name)."""
 
     n: int
     tool: str
@@ -88,7 +88,7 @@ class PlannedCall:
 
 @dataclass(frozen=True, slots=True)
 class CommitStep:
-    """Decide a step that asks for calls. ``seen_again_at_ms``: when its observation was seen to be still so; 0: never."""
+    """Commit a step with its calls. ``seen_again_at_ms``: when its observation was confirmed; 0: never."""
 
     execution_id: str
     head: StepHead
@@ -98,7 +98,7 @@ class CommitStep:
 
 @dataclass(frozen=True, slots=True)
 class EndTurn:
-    """Bring the turn to rest. ``head``: its last step, where it had one. ``warning``: what people should hear of it, too."""
+    """End the turn. ``head``: its last step, if it had one. ``warning``: a further notice for people."""
 
     execution_id: str
     outcome: RunOutcome
@@ -113,7 +113,7 @@ class EndTurn:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Let ``summary`` stand for the oldest turns that the conversation shows; ``tokens`` of the request, before and after."""
+    """Replace the oldest shown turns by ``summary``; ``tokens``: of the request before and after."""
 
     execution_id: str
     summary: Summary
@@ -124,9 +124,9 @@ class Compact:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What is ordered: `paused`, `resumed`, `cancelled` (with ``turn_id``), `deleted`; `quarantined` by the mesh itself.
+    """A control order: `paused`, `resumed`, `cancelled` (with ``turn_id``), `deleted`; `quarantined` by the mesh itself.
 
-    ``check_in_ms``: how long after a cancelled turn the session looks again by itself, where no check lies ahead.
+    ``check_in_ms``: the delay of the next check after a cancelled turn, if none is scheduled.
     """
 
     kind: Kind
@@ -153,7 +153,7 @@ class Direct:
 
 @dataclass(frozen=True, slots=True)
 class Steer:
-    """Say something to the running turn ``turn_id``: its model is shown it at the next step, or the turn goes on until it was."""
+    """Send a message to the running turn ``turn_id``: it does not end before its model has seen the message."""
 
     by: str
     at_ms: int
@@ -164,7 +164,7 @@ class Steer:
 
 @dataclass(frozen=True, slots=True)
 class ClearWakes:
-    """Dispose of the inputs that wait, up to journal sequence ``through``; a running turn keeps what it took."""
+    """Dispose of the pending inputs up to journal sequence ``through``; a running turn keeps its inputs."""
 
     by: str
     at_ms: int
@@ -175,9 +175,9 @@ class ClearWakes:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Archive the conversation, and dispose of the inputs that wait, up to journal sequence ``through``.
+    """Archive the conversation, and dispose of the pending inputs up to journal sequence ``through``.
 
-    ``head``: the planner record that whoever orders it has seen last; 0: it is to be done whatever happened since.
+    ``head``: the planner record of the preview; 0: reset whatever has happened since.
     ``check_in_ms``: as `Control`.
     """
 
@@ -192,7 +192,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class UndoReset:
-    """Bring back the conversation that the last reset archived. What was disposed of stays so."""
+    """Restore the conversation of the last reset. Disposed inputs stay disposed."""
 
     by: str
     at_ms: int
@@ -220,6 +220,6 @@ class Repair:
 
 
 Order = Control | Direct | Steer | ClearWakes | Reset | UndoReset
-"""What changes a session that is there, and is not its planner's to do."""
+"""Changes of an existing session that people order."""
 
 Command = Create | Acquire | RefuseInputs | TakeOver | CommitStep | EndTurn | Compact | Order | Repair

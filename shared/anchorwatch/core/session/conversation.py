@@ -1,7 +1,7 @@
-"""What the conversation shows of turns that are over, what resets took out of sight, and the bounds of both.
+"""The past turns that the conversation shows, the archives of resets, and the bounds of both.
 
-An archive is the part of the history that a reset hides: together they are bounded as the history alone would be, so
-that what is brought back is what the conversation would show if there had been no reset.
+An archive is the part of the history that a reset hides. Archives and history share the bounds of one history, so undoing a
+reset shows what would be shown without it (ADR 10).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ PAST_TEXT_CHARS_MAX = 1_200
 PAST_OUTPUT_CHARS_MAX = 4_000
 PAST_INPUTS_MAX = 10
 WEIGHED = 2_048
-"""Of how many conversations it is remembered what their turns weigh."""
+"""Conversations whose turn weights are cached."""
 
 
 def past_turn(turn: Turn, outcome: RunOutcome, reason: str, last: Step | None) -> PastTurn:
-    """A turn that has just ended. ``last``: its last step, where that came with the end.
+    """A turn that has just ended. ``last``: its last step, if it was recorded with the end.
 
-    What was said to the turn and its model was never shown stands among its inputs: the next turn is to see it.
+    Messages to the turn that its model never saw become its inputs, so that the next turn sees them.
     """
     steps = turn.steps if last is None else (*turn.steps, last)
     given = (*shown(turn.inputs, PAST_INPUTS_MAX), *_unshown(turn, last))
@@ -55,18 +55,18 @@ def past_turn(turn: Turn, outcome: RunOutcome, reason: str, last: Step | None) -
 
 
 def remember(state: SessionState, past: PastTurn) -> SessionState:
-    """The conversation with one more turn, within its bounds: what is archived goes first."""
+    """The conversation with one more turn, within its bounds: archives are dropped first."""
     return _bounded(state._replace(history=(*state.history, past)))
 
 
 def summarised(state: SessionState, summary: Summary) -> SessionState:
-    """The state with ``summary`` in the place of the turns that it stands for."""
+    """The state with ``summary`` in place of the turns that it covers."""
     kept = tuple(past for past in state.history if past.run_id > summary.through_run)
     return state._replace(summary=summary, history=kept)
 
 
 def archive(state: SessionState, reset: int) -> SessionState:
-    """The conversation taken out of sight by the reset at that sequence."""
+    """Archive the conversation for the reset at that sequence."""
     if not state.history:
         return state._replace(summary=None)
     hidden = Archive(reset, state.summary, state.history)
@@ -74,7 +74,7 @@ def archive(state: SessionState, reset: int) -> SessionState:
 
 
 def bring_back(state: SessionState) -> SessionState:
-    """The conversation that was archived last, in sight again, before what was said since."""
+    """Restore the last archived conversation, before the turns since."""
     if not state.archives:
         return state
     *earlier, last = state.archives
@@ -100,7 +100,7 @@ def revise(state: SessionState, run_id: int, change: Callable[[PastTurn], tuple[
 
 
 def clip(text: str) -> str:
-    """A text as far as the conversation shows it once its turn is over."""
+    """The part of a text that the conversation shows after its turn has ended."""
     return text if len(text) <= PAST_TEXT_CHARS_MAX else text[: PAST_TEXT_CHARS_MAX - 1] + "…"
 
 
@@ -139,14 +139,14 @@ def _weigh(past: PastTurn) -> int:
     return texts + steps + kinds + len(past.reason)
 
 
-# A turn that is over stays the same object, and counts at the end of each later one.
+# A past turn stays the same object, and is weighed at the end of each later one.
 _weights = OfEach(_weigh, WEIGHED)
 
 
 def _bounded(state: SessionState) -> SessionState:
-    """The state with a conversation that fits into a snapshot, the oldest gone first.
+    """The state with a conversation that fits into a snapshot; the oldest turns are dropped first.
 
-    What goes leaves a line each; a compaction would have told more.
+    Each dropped turn leaves one line in the summary.
     """
     turns = (*(each for hidden in state.archives for each in hidden.turns), *state.history)
     weights = _weights(turns)
@@ -160,7 +160,7 @@ def _bounded(state: SessionState) -> SessionState:
     archives: list[Archive] = []
     for hidden in state.archives:
         going, gone = hidden.turns[:gone], max(0, gone - len(hidden.turns))
-        # Of what is wholly gone nothing can be brought back.
+        # An archive without turns cannot be restored.
         if len(going) < len(hidden.turns):
             told = from_records(hidden.summary, going) if going else hidden.summary
             archives.append(replace(hidden, summary=told, turns=hidden.turns[len(going) :]))

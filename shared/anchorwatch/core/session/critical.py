@@ -1,4 +1,4 @@
-"""Labelled facts: what a person says holds for good. One is one line that begins with the label, and it ends with that line."""
+"""Lines of a person's message that start with `CRITICAL:` are kept in every later prompt (INV-601)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ CRITICAL = "CRITICAL:"
 
 
 def is_critical(line: str) -> bool:
-    """Whether a line of a person's message is a labelled fact."""
+    """Whether a line is labelled."""
     return line.lstrip().startswith(CRITICAL)
 
 
 def critical_lines(text: str) -> list[str]:
-    """The labelled facts of a text, word for word."""
+    """The labelled lines of a text, verbatim."""
     return [line.strip() for line in text.splitlines() if is_critical(line)]

@@ -1,4 +1,4 @@
-"""State + command -> events. Refusing is an answer: `Refused` with the reason and the way out.
+"""State + command -> events, or `Refused` with the reason and what to do.
 
 What each change of the anchor requires and sets is the table in `anchorwatch.core.session.transitions`.
 The planner's own changes are decided here, people's orders in `anchorwatch.core.session.controls`.
@@ -55,8 +55,8 @@ def decide(state: SessionState, command: Command) -> Sequence[PlannerEvent]:
     """The events that carry the command out.
 
     Raises:
-        Refused: the session's state does not allow it. Fenced: ``execution_id`` does not hold the session (any more),
-        or the step was decided on an older state. NotFound: there is no session. SessionDeleted. SessionQuarantined.
+        Refused: the session's state does not allow it. Fenced: ``execution_id`` does not hold the session,
+        or the step was decided on an older state. NotFound: the session does not exist. SessionDeleted. SessionQuarantined.
         TurnNotActive. ChangedSince.
     """
     if isinstance(command, Create):
@@ -86,7 +86,7 @@ def decide(state: SessionState, command: Command) -> Sequence[PlannerEvent]:
 
 def _living(state: SessionState) -> Anchor:
     if state.anchor is None:
-        raise NotFound("there is no such session", hint="`anchorwatch sessions` lists them")
+        raise NotFound("session not found", hint="`anchorwatch sessions` lists them")
     if state.anchor.status == "deleted":
         raise SessionDeleted(f"the session {state.anchor.session} was deleted")
     return state.anchor
@@ -104,7 +104,7 @@ def _create(state: SessionState, command: Create) -> Sequence[PlannerEvent]:
     if state.anchor is not None:
         if state.anchor.status == "deleted":
             raise SessionDeleted(
-                f"the session {command.ref.session} was deleted; its name is not used again",
+                f"the session {command.ref.session} was deleted; its name cannot be reused",
                 hint="choose another name",
             )
         raise Refused(f"the session {command.ref.session} exists")
@@ -167,7 +167,7 @@ def _commit_step(
     state: SessionState, turn: Turn, anchor: Anchor, command: CommitStep
 ) -> Sequence[PlannerEvent]:
     if not turn.settled:
-        raise Refused("the step before has commands without an outcome")
+        raise Refused("the previous step has commands without an outcome")
     if command.head.step != len(turn.steps) + 1:
         raise Fenced(f"step {command.head.step} was decided on an older state")
     _check_shown(state, turn, command.head)
@@ -224,7 +224,7 @@ def _command(
 
 
 def _before(unsettled: Sequence[Unsettled], call: PlannedCall) -> tuple[Unsettled, ...]:
-    """What must have a definite outcome before this call runs. All of one resource, since any of them may end `unknown`."""
+    """The commands that need a definite outcome before this call: all on its resource, since any may end `unknown`."""
     if not call.mutating or not call.resource:
         return ()
     return tuple(each for each in unsettled if each.resource == call.resource)
@@ -285,10 +285,10 @@ def repair(state: SessionState, command: Repair) -> AnchorChanged:
 
 
 def _check_shown(state: SessionState, turn: Turn, head: StepHead) -> None:
-    """A step is decided on all that was said to its turn, and on nothing that does not wait."""
+    """A step is decided on every message to its turn, and only on pending ones."""
     shown = set(head.joined)
     if any(each.sequence not in shown for each in turn.steered):
-        raise Fenced("a person spoke to the turn after its model was asked")
+        raise Fenced("a person sent a message to the turn after its model was called")
     waiting = {each.sequence for each in (*state.pending, *turn.steered)}
     if not shown <= waiting:
-        raise Fenced("what the model was shown was disposed of meanwhile")
+        raise Fenced("a message that the model saw was disposed of meanwhile")

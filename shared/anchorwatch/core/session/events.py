@@ -1,4 +1,4 @@
-"""What can happen to a session. Each event is one journal record; `anchorwatch.journal.mapping` gives it bytes."""
+"""The events of a session. Each is one journal record, encoded by `anchorwatch.journal`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from anchorwatch.core.session.state import (
 
 @dataclass(frozen=True, slots=True)
 class StepHead:
-    """What a step has beside its commands; it stands in the step's first record.
+    """The content of a step besides its commands; it is in the step's first record.
 
     ``rejected``: (n, tool, label, raw arguments, reason) of calls that were rejected and never become a command.
-    ``usage``: tokens as the endpoint reported. ``context``: how the request was made from the state
-    (`anchorwatch.context.ladder`), so that it can be made again. ``joined``: sequences of what people said after the
-    turn began, and the model was first shown at this step; with it they are the turn's.
+    ``usage``: tokens as the endpoint reported. ``context``: how the request was rendered from the state
+    (`anchorwatch.context.ladder`), so that it can be rendered again. ``joined``: sequences of messages since the start
+    of the turn that the model saw first at this step; they join the turn.
     """
 
     step: int
@@ -42,7 +42,7 @@ class StepHead:
 
 @dataclass(frozen=True, slots=True)
 class InputAccepted:
-    """``in``: a receipt was given."""
+    """``in``: an input was accepted."""
 
     input: Input
 
@@ -51,8 +51,8 @@ class InputAccepted:
 class AnchorChanged:
     """``p.anchor``: the whole new anchor, why it changed, and (at the end of a turn) its last step.
 
-    ``by``: who changed it. ``control_id``: the receipt of a person's order. ``more``: what else the record says of it,
-    plain data by name (docs/wire-format.md).
+    ``by``: who changed it. ``control_id``: the receipt of a person's order. ``more``: further content of the record,
+    as plain data by name (docs/wire-format.md).
     """
 
     kind: Kind
@@ -69,8 +69,8 @@ class AnchorChanged:
 class CommandDecided:
     """``p.cmd.<pool>``: a tool call, committed. It is the executor's outbox item. The first of a step carries the step's head.
 
-    ``effect_key`` names its effect to the provider for ever.
-    ``verb``: what its tool calls the intent, where that is not its own name. ``after``: the earlier commands on its
+    ``effect_key`` identifies its effect to the provider.
+    ``verb``: its intent, if that is not the tool's name. ``after``: the earlier commands on its
     resource that must have a definite outcome before it runs.
     """
 
@@ -94,7 +94,7 @@ class CommandDecided:
 
 @dataclass(frozen=True, slots=True)
 class StepDecided:
-    """``p.log``: a step none of whose calls could be dispatched. ``snapshot_sequence`` leads to the last snapshot behind it."""
+    """``p.log``: a step without a valid call. ``snapshot_sequence``: the last snapshot before it."""
 
     run: int
     head: StepHead
@@ -103,17 +103,17 @@ class StepDecided:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTaken:
-    """``p.log``: the folded state, so that loading starts here. ``state.read_through`` says how far it was complete."""
+    """``p.log``: the folded state, from which loading starts. It is complete up to ``state.read_through``."""
 
     state: SessionState
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """``p.log``: ``summary`` stands from here on for the turns up to its ``through_run``.
+    """``p.log``: ``summary`` replaces the turns up to its ``through_run``.
 
-    ``tokens``: of the request (before, after). ``because`` says why it was not a model that wrote it.
-    ``usage``: what the model's own summary cost.
+    ``tokens``: of the request (before, after). ``because``: why the model did not write it. ``usage``: of the model's
+    summary.
     """
 
     summary: Summary
@@ -125,7 +125,7 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRecorded:
-    """``fx.….done``: what a command did."""
+    """``fx.….done``: the outcome of a command."""
 
     call: CallId
     state: CallState

@@ -1,4 +1,4 @@
-"""What people say while a turn runs, and when it joins that turn."""
+"""Messages to a running turn, and when they join it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Collection
 from anchorwatch.core.session.state import P0, Input, SessionState
 
 JOINING_MAX = 20
-"""So many messages join at one step; the others wait for the next one, or for the next turn."""
+"""Messages that join at one step; the others wait for the next step or turn."""
 
 
 def joining(state: SessionState, *, steered_only: bool = False) -> tuple[Input, ...]:
-    """What the model of the running turn is to be shown at its next step, in the order in which it was said.
+    """The messages to show to the running turn's model at its next step, in their order.
 
-    What was said to this very turn, always; and urgent messages of people that came since it began (unless
-    ``steered_only``: they can wait for the next turn, where there is no room for them in this one).
+    Messages to this turn always join; so do urgent messages of people since its start, unless ``steered_only``: without room
+    in this turn they wait for the next one.
     """
     if state.turn is None:
         return ()
@@ -24,7 +24,7 @@ def joining(state: SessionState, *, steered_only: bool = False) -> tuple[Input, 
 
 
 def named(state: SessionState, sequences: Collection[int]) -> tuple[Input, ...]:
-    """What waits and stands at these sequences, in the order in which it was said."""
+    """The pending inputs and messages at these sequences, in their order."""
     waiting = (*state.pending, *(state.turn.steered if state.turn else ()))
     return tuple(
         sorted((each for each in waiting if each.sequence in sequences), key=lambda each: each.sequence)

@@ -1,15 +1,14 @@
-"""The wake ledger: every wake of a session, and the one thing that became of it. Derived from the journal alone.
+"""The wake ledger: every wake-up of a session with its one disposition, derived from the journal alone (INV-401).
 
-A wake is an accepted input, an outcome of a command, or an order of a person. It does not go through the session
-machine's fold on purpose: what the ledger says can be held against what the machine did.
+A wake-up is an accepted input, an outcome of a command, or a person's order. The ledger does not use the session machine's
+fold, so that one can be checked against the other.
 
-- An input *ran* when a turn took it up (at its start, or later: it joined), or *coalesced* when another of its family in
-  that turn had said it already; it *expired*, was *superseded* by an order, or *refused*: its session was deleted, or too much
-  waited in it while it was held.
-  An occurrence of a schedule that no turn is to take has its disposition from the first.
-- An outcome *ran* when it was the one that settled its step, so that the turn went on; those before it *coalesced*. One
-  that came after its turn is *superseded*: nobody waits for it.
-- An order *ran*: it was carried out by the record that it is. One that is refused is no record, and no wake.
+- An input *ran* if a turn consumed it (at its start, or by joining it), or *coalesced* if another input of its family in
+  that turn said the same; it *expired*, was *superseded* by an order, or was *refused*: its session was deleted, or too many
+  inputs were pending while it was held. An occurrence of a schedule that no turn takes has its disposition from the start.
+- An outcome *ran* if it settled its step, so that the turn continued; earlier ones of the step *coalesced*. An outcome
+  after its turn is *superseded*.
+- An order *ran*: its record carries it out. A refused order has no record and is not a wake-up.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from anchorwatch.core.session.transitions import CONTROLS
 from anchorwatch.core.session.wakes import Disposition, dispositions
 
 WakeKind = Literal["input", "outcome", "control"]
-CLEARED = {Kind.RESET: "a reset disposed of it", Kind.WAKES_CLEARED: "a person cleared what waited"}
+CLEARED = {Kind.RESET: "a reset disposed of it", Kind.WAKES_CLEARED: "a person cleared the pending inputs"}
 DELETED = "the session was deleted"
-OVER = "its turn was over"
+OVER = "its turn had ended"
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """A wake at a journal sequence. ``run``: the turn that took it up, or that the order was about (0: none)."""
+    """A wake at a journal sequence. ``run``: the turn that consumed it, or that the order concerns (0: none)."""
 
     sequence: int
     kind: WakeKind
@@ -51,13 +50,13 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """All wakes by their sequence. ``twice``: sequences of those that two things became of, which must not be."""
+    """All wakes by their sequence. ``twice``: sequences with two dispositions, which must not occur."""
 
     wakes: Mapping[int, Wake]
     twice: tuple[int, ...] = ()
 
     def of(self, disposition: str) -> tuple[Wake, ...]:
-        """Those of which this became."""
+        """The wake-ups with this disposition."""
         return tuple(each for each in self.wakes.values() if each.disposition == disposition)
 
 
@@ -138,10 +137,10 @@ class _Book:
             self._clear(max(self.waiting, default=0), "refused", DELETED)
 
     def _step(self, head: StepHead | None) -> None:
-        """The turn went on: its outcomes so far were seen, and what joined it is its own."""
+        """The turn continued: it saw its outcomes so far and consumed what joined it."""
         self._settle("coalesced")
         for sequence in head.joined if head else ():
-            # What was said to the turn itself was an order, and has its disposition.
+            # A message to the turn itself was an order and has its disposition.
             if sequence in self.waiting:
                 self._dispose(
                     sequence, "ran", self.run, f"it joined the turn at step {head.step if head else 0}"

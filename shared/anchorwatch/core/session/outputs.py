@@ -1,7 +1,7 @@
-"""Stand-ins for long tool outputs: what was there, how large, its beginning and end, and by which name it is had whole.
+"""Excerpts of long tool outputs: kind, size, beginning and end, and the handle of the whole output.
 
-A stand-in begins with a header line such as ``[call 15.2.1: JSON object, 48,213 characters, cut]``. One that is cut
-again keeps that header, so it never says less of the whole than the first cut did.
+An excerpt starts with a header line such as ``[call 15.2.1: JSON object, 48,213 characters, cut]``. A shorter excerpt of an
+excerpt keeps that header.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _GAP = "…"
 
 
 def stand_in(text: str, call: str, chars_max: int) -> str:
-    """``text`` where it has at most ``chars_max`` characters, else a stand-in of about that size.
+    """``text`` if it has at most ``chars_max`` characters, else an excerpt of about that size.
 
-    ``call`` is the call's RUN.STEP.N. The header is never cut, so a stand-in may be longer than a very small ``chars_max``.
+    ``call`` is the call's RUN.STEP.N. The header is never shortened, so an excerpt may exceed a very small ``chars_max``.
     """
     if len(text) <= chars_max:
         return text
@@ -33,7 +33,7 @@ def stand_in(text: str, call: str, chars_max: int) -> str:
 
 
 def is_stand_in(text: str) -> bool:
-    """Whether a text stands for a longer one."""
+    """Whether a text is an excerpt."""
     return _HEADER.match(text) is not None
 
 
@@ -42,7 +42,7 @@ def _joined(header: str, body: str) -> str:
 
 
 def _outline(text: str) -> tuple[str, Callable[[int], str]]:
-    """(what kind of text it is, what shows it in a given number of characters)."""
+    """(the kind of text, a function that shows it in a given number of characters)."""
     value = _json(text)
     if isinstance(value, dict):
         return f"JSON object of {len(value)} fields", lambda room: _fields(value, room)
@@ -69,7 +69,7 @@ def _plain(value: object) -> str:
 
 
 def _fields(value: dict[str, Any], room: int) -> str:
-    """The fields that hold a plain value, and the names of the others."""
+    """The fields with plain values, and the names of the others."""
     lines = []
     for name, field in list(value.items())[:FIELDS_SHOWN_MAX]:
         match field:
@@ -85,7 +85,7 @@ def _fields(value: dict[str, Any], room: int) -> str:
 
 
 def _ends(lines: Sequence[str], room: int) -> str:
-    """As many of the first and last lines as fit; the first ones have the larger half."""
+    """As many first and last lines as fit; the first lines get the larger half."""
     cut = [_middle_out(line, LINE_CHARS_MAX) for line in lines if line.strip() and line != _GAP]
     if sum(len(line) + 1 for line in cut) <= room:
         return "\n".join(cut)

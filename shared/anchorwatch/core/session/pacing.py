@@ -1,11 +1,11 @@
-"""How often a session begins turns by itself: the agent's limits, and the slowing down of one that makes no progress.
+"""Rate limits for the turns that a session starts by itself, and the backoff of a session without progress.
 
-A limit delays, and loses nothing: what is held waits, and one later turn takes all of it. What a person wants at once is never
-held (`hurries`), and nothing here concerns a turn that runs. All that is decided on stands in the anchor, so that a
-restart forgets no turn, and of two planners both count the same.
+A limit delays and loses nothing (INV-405): held inputs wait, and one later turn consumes all of them. A person's urgent request
+is never held (`hurries`, INV-407), and a running turn is not affected. Decisions depend on the anchor only, so a
+restart forgets no turn, and two planners count the same.
 
-The bucket of ``turns_per_hour`` is kept as one instant, that at which it is full again: a turn moves it on by an hour divided by
-the rate.
+The token bucket of ``turns_per_hour`` is stored as one instant, when it is full again: each turn moves it by an hour divided
+by the rate.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from anchorwatch.core.times import from_iso, iso
 
 HOUR_MS: Final = 3_600_000
 RETRY_MS: Final = 15_000
-"""After the first turn without progress the next one waits so long, and twice as long after each further one."""
+"""Delay after the first turn without progress; it doubles after each further one."""
 NO_PROGRESS_RUNS: Final = 3
-"""So many turns in a row without progress are an alarm; from then on events wait as long as the session's own next try."""
+"""Turns in a row without progress that raise an alarm; from then on events wait for the session's next retry."""
 
 CLOCKS_MS_MAX: Final = 5_000
-"""The clocks of processes may be this far apart; what lies further ahead was written before a clock was set back."""
+"""Largest skew between clocks of processes; an instant further ahead was written before a clock was set back."""
 
 Why = Literal["min_interval", "turns_per_hour", "no_progress"]
 _PERSONS: Final = ("trigger", "canary", "resolution")
@@ -35,7 +35,7 @@ _REFUSED: Final = ("event", "tick")
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What keeps a session from beginning a turn by itself, until an instant (Unix milliseconds)."""
+    """The reason why a session may not start a turn by itself, until an instant (Unix milliseconds)."""
 
     at_ms: int
     why: Why
@@ -43,21 +43,21 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Until when limits hold a session, Unix milliseconds: for events of P0, and for all else that no person wants at once.
+    """Until when limits hold a session, in Unix milliseconds: for P0 events, and for everything else but urgent requests.
 
-    0: nothing is held.
+    0: not held.
     """
 
     urgent_ms: int = 0
     others_ms: int = 0
 
     def and_until(self, hold: Hold | None) -> Held:
-        """Held at least so long."""
+        """Held at least until then."""
         at_ms = hold.at_ms if hold else 0
         return Held(max(self.urgent_ms, at_ms), max(self.others_ms, at_ms))
 
     def until_ms(self, wake: Input) -> int:
-        """When the limits let the wake begin a turn."""
+        """When the limits allow the wake-up to start a turn."""
         if hurries(wake):
             return 0
         return self.urgent_ms if wake.priority == P0 else self.others_ms
@@ -68,10 +68,10 @@ FREE: Final = Held()
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How often a session may begin a turn by itself.
+    """How often a session may start a turn by itself.
 
-    ``turns_per_hour``: 0 is no bound; ``burst``: so many may begin one after the other before it counts. ``min_interval_ms``:
-    between the beginnings of two turns. ``slowest_ms``: the longest that a session without progress waits.
+    ``turns_per_hour``: 0 is unlimited; ``burst``: turns in a row before it applies. ``min_interval_ms``: between the starts
+    of two turns. ``slowest_ms``: the longest backoff of a session without progress.
     """
 
     turns_per_hour: int = 0
@@ -81,25 +81,25 @@ class Rate:
 
     @property
     def counts(self) -> bool:
-        """Whether there is a limit of which the anchor must keep account."""
+        """Whether a limit needs an account in the anchor."""
         return bool(self.turns_per_hour or self.min_interval_ms)
 
     @property
     def interval_ms(self) -> int:
-        """How long the bucket takes to earn one turn."""
+        """How long the bucket takes to refill by one turn."""
         return ceil(HOUR_MS / self.turns_per_hour) if self.turns_per_hour else 0
 
     def hold(self, anchor: Anchor, now_ms: int, *, urgent: bool = False) -> Hold | None:
-        """What holds the session now, the longest; None: nothing does. ``urgent``: for an event of P0.
+        """The limit that holds the session longest; None: not held. ``urgent``: for a P0 event.
 
-        An account that these limits cannot have led to, since a clock was set back or the limits were changed, holds nothing.
+        An account that these limits cannot have produced (a clock was set back, or the limits changed) holds nothing.
         """
         holds = [*self._limits(anchor.pace, now_ms), *self._slowed(anchor, now_ms, urgent=urgent)]
         ahead = [each for each in holds if each.at_ms > now_ms]
         return max(ahead, key=lambda each: each.at_ms, default=None)
 
     def hold_of(self, pace: Pace | None, now_ms: int) -> Hold | None:
-        """What an account holds by itself, the longest; None: nothing."""
+        """The limit of an account that holds longest; None: none."""
         ahead = [each for each in self._limits(pace, now_ms) if each.at_ms > now_ms]
         return max(ahead, key=lambda each: each.at_ms, default=None)
 
@@ -109,11 +109,11 @@ class Rate:
         return Held(urgent.at_ms if urgent else 0, others.at_ms if others else 0)
 
     def begun(self, anchor: Anchor, now_ms: int) -> Pace | None:
-        """The session's account after a turn that begins now."""
+        """The session's account after a turn that starts now."""
         return self.begun_after(anchor.pace, now_ms)
 
     def begun_after(self, pace: Pace | None, now_ms: int) -> Pace | None:
-        """The account after a turn that begins now, whoever wanted it. A person's turns cost no more than the whole bucket."""
+        """The account after a turn that starts now, for whatever reason. A person's turns cost at most the whole bucket."""
         if not self.counts:
             return None
         if not self.turns_per_hour:
@@ -122,7 +122,7 @@ class Rate:
         return Pace(started_at=iso(now_ms), full_at=iso(min(full_ms, now_ms + self.burst * self.interval_ms)))
 
     def spent_at(self, at_ms: int) -> Pace:
-        """The account of a bucket that was empty at that instant."""
+        """The account of a bucket that is empty at that instant."""
         return Pace(started_at=iso(at_ms), full_at=iso(at_ms + self.burst * self.interval_ms))
 
     def _limits(self, pace: Pace | None, now_ms: int) -> list[Hold]:
@@ -151,20 +151,20 @@ class Rate:
 
 
 def retry_ms(stuck: int) -> int:
-    """How long the try after a turn without progress waits, where ``stuck`` came before that one."""
+    """The delay before the next retry after ``stuck`` earlier turns without progress."""
     return RETRY_MS << min(stuck, 16)
 
 
 def hurries(wake: Input) -> bool:
-    """Whether no limit holds it: a person wants it at once, or found out what the session waits for."""
+    """Whether no limit holds the input: an urgent request of a person, or the resolution of an unknown effect."""
     return wake.kind in _PERSONS or (wake.kind == "message" and wake.priority == P0)
 
 
 def excess(state: SessionState, waiting_max: int) -> tuple[Input, ...]:
-    """What is to be refused so that no more than ``waiting_max`` inputs wait: the oldest, and of these half a bound at once.
+    """The inputs to refuse so that at most ``waiting_max`` are pending: the oldest ones, half the bound at once.
 
-    Only events and ticks are, and only those before whatever else waits: a person's word is never refused. An occurrence of a
-    schedule is only where all that waits behind it would else be kept without bound.
+    Only events and ticks are refused, and only those before any other pending input; a person's message never is (INV-408). An
+    occurrence of a schedule is refused only if the inputs after it would otherwise be unbounded.
     """
     if len(state.pending) <= waiting_max:
         return ()
@@ -178,5 +178,5 @@ def excess(state: SessionState, waiting_max: int) -> tuple[Input, ...]:
 
 
 def _is_occurrence(wake: Input) -> bool:
-    """Whether it is of a schedule; any other tick is the session's own."""
+    """Whether the tick is of a schedule; any other tick is the session's own."""
     return wake.kind == "tick" and bool(wake.source)

@@ -1,4 +1,4 @@
-"""What a reset would do, and a confirmation that is bound to what was shown. Pure."""
+"""The preview of a reset, and a confirmation bound to it. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _DIGEST_CHARS = 16
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A reset of the session as it is at planner record ``head``, with all inputs up to sequence ``through``.
+    """A reset of the session at planner record ``head``, with all inputs up to sequence ``through``.
 
-    ``runs``: of the turns that the conversation shows and that would be archived. ``disposed``: what waits, and would not run.
-    ``cancelled``: the running turn's id, which would be ended.
+    ``runs``: the turns to archive. ``disposed``: the pending inputs that would not run. ``cancelled``: the id of the running
+    turn that would end.
     """
 
     head: int
@@ -28,7 +28,7 @@ class Preview:
 
 
 def preview(state: SessionState) -> Preview:
-    """What a reset would do to the session now."""
+    """The preview of a reset of the session now."""
     turn = state.turn
     runs = [past.run_id for past in state.history] + ([turn.run_id] if turn else [])
     through = state.read_through
@@ -43,23 +43,23 @@ def preview(state: SessionState) -> Preview:
 
 
 def confirmed(state: SessionState, confirmation: str) -> tuple[int, int]:
-    """(head, through) of what was shown, when the session still is as it was then.
+    """(head, through) of the preview, if the session has not changed since.
 
-    What was accepted since matters not: it is not what was shown, and waits on.
+    Later inputs do not matter: they stay pending.
 
     Raises:
-        BadInput: it is no confirmation. ChangedSince: a turn or an order came between.
+        BadInput: the text is not a confirmation. ChangedSince: a turn or an order came after the preview.
     """
     head, _, rest = confirmation.partition("-")
     through, _, digest = rest.partition("-")
     if not (head.isdecimal() and through.isdecimal() and digest and len(confirmation) <= 80):  # noqa: PLR2004 - two sequences and a digest
         raise BadInput(
-            "that is no confirmation of a reset", hint="`anchorwatch reset SESSION --dry-run` gives one"
+            "not a valid confirmation of a reset", hint="`anchorwatch reset SESSION --dry-run` prints one"
         )
     if int(head) != state.head or confirmation != _confirmation(state, int(through)):
         raise ChangedSince(
-            "the session has changed since the reset was shown",
-            hint="look again; a session that is at work changes all the time: pause it first",
+            "the session has changed since the preview",
+            hint="repeat the preview; pause a busy session first",
         )
     return int(head), int(through)
 

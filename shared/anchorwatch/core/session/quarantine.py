@@ -1,6 +1,6 @@
-"""The anchor of a session whose journal is damaged: while nothing runs, where it was lost, and after a repair.
+"""The anchor of a damaged session: rebuilt where it was lost, and after a repair.
 
-A fence is never invented lower than anything that the journal shows: a run, once it may have begun, is never begun again.
+A rebuilt fence is never lower than the journal shows: a run that may have started never starts again (INV-903).
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from anchorwatch.core.session.transitions import changed
 from anchorwatch.core.session.turn_end import dispose, end_turn
 from anchorwatch.core.times import iso
 
-LOST = "what it recorded cannot be read"
+LOST = "its records are unreadable"
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What stands behind the last anchor that can be read.
+    """What follows the last readable anchor.
 
-    ``unreadable``: sequences of the anchor records behind it, in order; ``runs``: every run that a readable record
-    or a subject names.
+    ``unreadable``: sequences of the later anchor records, in order; ``runs``: every run in a readable record or a subject.
     """
 
     unreadable: tuple[int, ...]
@@ -38,10 +37,10 @@ class Lost:
 
 
 def rebuilt(base: Anchor, lost: Lost) -> Anchor:
-    """The newest anchor that is safe to believe, where those behind ``base`` cannot be read.
+    """The newest anchor that is safe to believe if those after ``base`` are unreadable.
 
-    Each of the lost may have begun a turn: where that cannot be told, it counts as begun, and as failed. Its inputs
-    count as taken only where commands show that it did something; else they wait for the next turn.
+    Each lost anchor may have started a turn, which then counts as started and failed. Its inputs count as consumed only if
+    commands prove that the turn acted; otherwise they stay pending for the next turn.
     """
     count = len(lost.unreadable)
     if not count:
@@ -80,9 +79,9 @@ def repaired(state: SessionState, believed: Anchor, was: Status, reason: str, at
 
 
 def at_rest(state: SessionState, after: Anchor) -> SessionState:
-    """What a repair's snapshot holds: the fold of what could be read, with its turn ended as ``after`` says.
+    """The state for a repair's snapshot: the fold of the readable records, with its turn ended as in ``after``.
 
-    What people labelled in the inputs that count as taken holds, whether or not a model was ever shown it.
+    Labelled lines of consumed inputs are kept, whether or not a model ever saw them.
     """
     outcome, reason = after.last_run_outcome or "failed", after.last_run_reason
     rested = state._replace(turn=None, anchor=after)

@@ -1,7 +1,7 @@
-"""What a session's model calls used, and whether there is budget for one more. Pure.
+"""The usage of a session's model calls, and its budgets. Pure.
 
-Tokens are as the endpoint reported them; where it reported nothing, a request counts as it was counted before it was sent, since
-missing usage is unknown, not zero. A day is one of UTC. Money is counted in whole millionths, so that sums are exact.
+Tokens are as the endpoint reported them; without a report, a request counts as it was counted before sending, because
+missing usage is unknown, not zero. A day is a UTC day. Money is counted in whole millionths, so that sums are exact.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 DAY_MS = 86_400_000
 MICROS = 1_000_000
 COST = "cost_micros"
-"""What a call cost, in a step's recorded usage: priced when it was made, since prices change and records do not."""
+"""The cost of a call in a step's recorded usage: priced at the time of the call."""
 WARN_SHARE = 0.8
-"""Of a budget: crossing it is told to people, once."""
+"""The share of a budget whose crossing is notified once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Of prompts and of completions; ``micros``: what they cost, in millionths of the prices' unit."""
+    """Tokens of prompts and completions; ``micros``: their cost in millionths of the currency."""
 
     prompt: int = 0
     completion: int = 0
@@ -42,7 +42,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What was used: in the running or last turn, in ``day`` (days since 1970), and in all."""
+    """Usage in the running or last turn, in ``day`` (days since 1970), and in total."""
 
     day: int = 0
     turn: Tokens = Tokens()
@@ -50,12 +50,12 @@ class Spent:
     ever: Tokens = Tokens()
 
     def on(self, at_ms: int) -> Spent:
-        """The same, as of an instant: another day begins at nothing. A clock that was set back changes no day."""
+        """The usage as of an instant: a new day starts at zero. A clock that was set back does not change the day."""
         day = at_ms // DAY_MS
         return self if day <= self.day else replace(self, day=day, today=Tokens())
 
     def with_call(self, tokens: Tokens, at_ms: int) -> Spent:
-        """After a call that used so many tokens."""
+        """The usage after a call."""
         before = self.on(at_ms)
         return Spent(before.day, before.turn + tokens, before.today + tokens, before.ever + tokens)
 
@@ -65,13 +65,13 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Of a million tokens, in whatever unit the budgets are in; 0: not known, and nothing is bounded by it."""
+    """Prices of a million tokens in the currency of the budgets; 0: unknown, and no bound applies."""
 
     prompt: float = 0.0
     completion: float = 0.0
 
     def priced(self, usage: Mapping[str, Any], counted: int) -> dict[str, Any]:
-        """A call's usage with its cost; as it is where no price is known. ``counted``: as `used`."""
+        """A call's usage with its cost; unchanged without prices. ``counted``: as `used`."""
         if not (self.prompt or self.completion):
             return dict(usage)
         tokens = used(usage, counted)
@@ -81,36 +81,36 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a session may use; None: no bound."""
+    """The bounds on a session's usage; None: no bound."""
 
     turn_tokens: int | None = None
     day_tokens: int | None = None
     day_cost: float | None = None
 
     def exhausted(self, spent: Spent) -> str:
-        """Which bound is reached, in a sentence; empty: none."""
+        """The bound that is reached, in a sentence; empty: none."""
         used, cost = spent.today.all, spent.today.cost
         if self.turn_tokens is not None and spent.turn.all >= self.turn_tokens:
-            return f"the turn used {spent.turn.all} tokens, its budget is {self.turn_tokens}"
+            return f"the turn used {spent.turn.all} tokens of its budget of {self.turn_tokens}"
         if self.day_tokens is not None and used >= self.day_tokens:
-            return f"the day's budget of {self.day_tokens} tokens is spent: {used} were used"
+            return f"the day's budget is spent: {used} of {self.day_tokens} tokens"
         if self.day_cost is not None and cost >= self.day_cost:
-            return f"the day's budget of {self.day_cost:g} is spent: {cost:.2f} were used"
+            return f"the day's budget is spent: {cost:.2f} of {self.day_cost:g}"
         return ""
 
     def warning(self, spent: Spent) -> str:
-        """The bound of the day that came near in this turn, in a sentence; empty: none did."""
+        """The daily bound that this turn brought above the warning share, in a sentence; empty: none."""
         before = Tokens(
             max(0, spent.today.prompt - spent.turn.prompt),
             max(0, spent.today.completion - spent.turn.completion),
             max(0, spent.today.micros - spent.turn.micros),
         )
         if self.day_tokens is not None and _crossed(before.all, spent.today.all, self.day_tokens):
-            return f"{spent.today.all} of the day's budget of {self.day_tokens} tokens are used"
+            return f"the day's budget is nearly spent: {spent.today.all} of {self.day_tokens} tokens"
         if self.day_cost is not None:
             was, now = before.cost, spent.today.cost
             if _crossed(was, now, self.day_cost):
-                return f"{now:.2f} of the day's budget of {self.day_cost:g} is spent"
+                return f"the day's budget is nearly spent: {now:.2f} of {self.day_cost:g}"
         return ""
 
 
@@ -119,7 +119,7 @@ def _crossed(was: float, now: float, bound: float) -> bool:
 
 
 def used(usage: Mapping[str, Any], counted: int) -> Tokens:
-    """The tokens of a call; ``counted``: the request's, where the endpoint said nothing."""
+    """The tokens of a call; ``counted``: the request's tokens, used without a report."""
     prompt, completion, cost = usage.get("prompt"), usage.get("completion"), usage.get(COST)
     return Tokens(
         prompt if isinstance(prompt, int) else counted,

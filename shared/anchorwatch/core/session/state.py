@@ -1,4 +1,4 @@
-"""What a session is. All of it is derived from the journal; nothing here is written anywhere but in snapshots."""
+"""The state of a session. It is derived from the journal and stored only in snapshots."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ InputKind = Literal["event", "message", "trigger", "tick", "canary", "resolution
 CallState = Literal[
     "pending", "succeeded", "failed", "refused", "unknown", "resolved", "rejected", "withdrawn"
 ]
-"""``rejected``: never dispatched (its arguments were unusable). ``withdrawn``: an ephemeral result from before a resume."""
+"""``rejected``: never dispatched (its arguments were invalid). ``withdrawn``: an ephemeral result from before a resume."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
     """An accepted input. ``at_ms``: when the journal accepted it; ``sequence``: its receipt.
 
-    ``settled``: the disposition that it has had from the first, with ``why``: no turn takes it. Empty: a turn will say.
+    ``settled``: a disposition that it had from the start, with ``why``: no turn consumes it. Empty: a turn will.
     """
 
     sequence: int
@@ -40,16 +40,16 @@ class Input:
 
     @property
     def family(self) -> str:
-        """What counts as the same kind of wake: the input's kind, source and type."""
+        """The family of the wake-up: the input's kind, source and type."""
         return "/".join(part for part in (self.kind, self.source, self.type) if part)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call of a step and what came of it. ``n`` counts from 1; ``label`` is the model's own id, never an identity.
+    """A tool call of a step with its result. ``n`` counts from 1; ``label`` is the model's own id, never an identity.
 
-    ``verb``: the name of its intent, where that is not the name of the tool. ``mutating``: false of a read.
-    ``sequence``: where its command is in the journal; 0 of a rejected call, and in snapshots of older releases.
+    ``verb``: its intent, if that is not the tool's name. ``mutating``: false for a read.
+    ``sequence``: of its command in the journal; 0 for a rejected call.
     """
 
     n: int
@@ -74,7 +74,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class SeenObservation:
-    """What the model saw at a step. ``facts``: by name; None is unknown."""
+    """The observation that the model saw at a step. ``facts``: by name; None is unknown."""
 
     digest: str
     at_ms: int
@@ -84,7 +84,7 @@ class SeenObservation:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One model call and the calls that it asked for. ``joined``: what people said meanwhile, first shown to the model here."""
+    """One model call and its tool calls. ``joined``: messages that the model saw here for the first time."""
 
     number: int
     text: str
@@ -101,8 +101,8 @@ class Step:
 class Turn:
     """The running turn. ``held_since``: sequence of its latest acquire or takeover; ``origin``: digest of its acquire.
 
-    ``steered``: what people said to this very turn, and its model was not shown yet. ``refused``: inputs that were refused
-    since the turn before, since too many waited.
+    ``steered``: messages to this turn that its model has not seen yet. ``refused``: inputs refused since the previous turn,
+    because too many were pending.
     """
 
     run_id: int
@@ -118,18 +118,18 @@ class Turn:
 
     @property
     def joined(self) -> tuple[int, ...]:
-        """The sequences of what joined it after it began."""
+        """The sequences of the inputs that joined it after its start."""
         return tuple(each.sequence for step in self.steps for each in step.joined)
 
     @property
     def settled(self) -> bool:
-        """Whether every command decided so far has its outcome: the model may be asked for the next step."""
+        """Whether every command so far has its outcome, so that the next step may start."""
         return not self.steps or self.steps[-1].settled
 
 
 @dataclass(frozen=True, slots=True)
 class PastTurn:
-    """A turn that ended, as far as the conversation still shows it. ``skipped`` inputs are counted, not shown.
+    """A past turn, as the conversation shows it. ``skipped`` inputs are counted and not shown.
 
     ``tally``: if some were skipped, the number of inputs of each kind (`wakes.tally`); ``refused`` and ``held_since``: as in
     `Turn`.
@@ -148,7 +148,7 @@ class PastTurn:
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """A command that changes something, of any run, without a definite outcome: none yet, or `unknown` until it is resolved."""
+    """A mutating command of any run without a definite outcome: none yet, or `unknown` until it is resolved."""
 
     call: CallId
     pool: str
@@ -157,7 +157,7 @@ class Unsettled:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What stands for the turns up to run ``through_run``, ``turns`` of them; ``source``: who wrote it."""
+    """Replaces the turns up to run ``through_run``, ``turns`` of them; ``source``: its author."""
 
     through_run: int
     turns: int
@@ -167,7 +167,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """The conversation that the reset at journal sequence ``reset`` took out of sight, as far as it can be brought back."""
+    """The restorable part of the conversation that the reset at journal sequence ``reset`` archived."""
 
     reset: int
     summary: Summary | None
@@ -179,16 +179,16 @@ class SessionState(NamedTuple):
 
     ``head`` and ``head_digest``: the last planner record, on which the next one is fenced and chained.
     ``told_sequence`` and ``told_digest``: the anchor record that a prompt shows: the newest that is neither
-    an acquire nor a takeover. ``pending``: accepted inputs that have no disposition yet. ``summary`` stands
-    for the turns before those of ``history``. ``archives``: what resets took out of sight, the last reset last;
-    together with ``history`` it is never more than a history may be. ``critical``: every line that people labelled
-    so, word for word; none is ever dropped. ``snapshot_age``: planner records since the last snapshot.
+    an acquire nor a takeover. ``pending``: accepted inputs without a disposition. ``summary`` replaces the turns
+    before ``history``. ``archives``: conversations archived by resets, the latest last; together with ``history`` they
+    share the bounds of one history. ``critical``: every labelled line of people, verbatim; none is ever dropped.
+    ``snapshot_age``: planner records since the last snapshot.
     ``unsettled``: in the journal's order; later commands on a resource wait for these.
-    ``refused``: inputs that were refused since the last turn began.
-    ``passed_over``: sequences of records that cannot be read, and that a repair has accepted so.
+    ``refused``: inputs refused since the start of the last turn.
+    ``passed_over``: sequences of unreadable records that a repair has accepted.
 
-    A named tuple, since each record changes two or three of its many fields: that costs a quarter of what it would
-    cost a frozen dataclass.
+    A named tuple, because each record changes two or three of its many fields, which costs a quarter of the same change of
+    a frozen dataclass (ADR 13).
     """
 
     anchor: Anchor | None = None
@@ -213,7 +213,7 @@ class SessionState(NamedTuple):
     passed_over: tuple[int, ...] = ()
 
     def is_held_by(self, execution_id: str) -> bool:
-        """Whether a turn is under way, and it is that process which takes it further."""
+        """Whether a turn is running and that process holds it."""
         anchor = self.anchor
         return (
             self.turn is not None
@@ -223,12 +223,12 @@ class SessionState(NamedTuple):
         )
 
     def takes(self, sequence: int) -> bool:
-        """Whether an input at ``sequence`` has no disposition yet, as far as the anchor and the running turn say."""
+        """Whether an input at ``sequence`` is still without a disposition, by the anchor and the running turn."""
         anchor, turn = self.anchor, self.turn
         if anchor is None:
             return True
         if anchor.status == "deleted":
-            # The deletion refuses all inputs that no turn took, and those that come later.
+            # The deletion refuses every input that no turn consumed, and every later one.
             return False
         pinned = anchor.turn.inputs_through if anchor.turn else 0
         if sequence <= max(anchor.inputs_through, pinned) or sequence in anchor.inputs_joined:

@@ -1,6 +1,6 @@
-"""What stands for whole turns that the conversation no longer shows: written by a model, or, without one, from the records alone.
+"""Summaries of turns that the conversation no longer shows: written by a model, or derived from the records.
 
-A summary is data. It orders nothing: objectives, constraints and labelled facts stand elsewhere, word for word.
+A summary is data and gives no orders: objectives, constraints and labelled lines are kept elsewhere, verbatim.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ LABELS = (
     "WAKES",
     "SUMMARY OF RUNS",
 )
-"""What begins a labelled part of a prompt; a summary's line that began so would swallow what stands behind it."""
+"""Labels of the prompt; a line of a summary must not start with one."""
 
 
 def unusable(text: str) -> str | None:
-    """Why a text cannot stand as a summary; None: it can."""
+    """Why a text is not a valid summary; None: it is."""
     if not text.strip():
         return "it is empty"
     if len(text) > TEXT_CHARS_MAX:
-        return f"it has {len(text)} characters, the limit is {TEXT_CHARS_MAX}"
+        return f"it has {len(text)} characters; the limit is {TEXT_CHARS_MAX}"
     for line in text.splitlines():
         plain = line.lstrip(" \t#*->|_`").upper()
         if label := next((each for each in LABELS if plain.startswith(each)), None):
-            return f"a line of it begins with {label}, which is a label of the prompt"
+            return f"a line starts with {label}, a label of the prompt"
     return None
 
 
@@ -51,7 +51,7 @@ def from_records(
 ) -> Summary:
     """The summary of ``before`` and ``turns`` (oldest first, at least one), a line for each turn.
 
-    Its first lines go when it would be too long; then it says how many turns it does not tell of.
+    If it is too long, its first lines are dropped, and it says how many turns are missing.
     """
     lines = before.text.splitlines() if before else []
     count = (before.turns if before else 0) + len(turns)
@@ -74,14 +74,14 @@ def _told(through_run: int, turns: int, lines: list[str], chars_max: int) -> Sum
             break
         kept.insert(0, line)
     if len(kept) < len(lines):
-        kept = [f"{_GAP} {turns - len(kept)} turns are not told of here", *kept]
+        kept = [f"{_GAP} {turns - len(kept)} turns are omitted", *kept]
     return Summary(through_run, turns, "\n".join(kept))
 
 
 def _line(turn: PastTurn) -> str:
     parts = [f"run {turn.run_id}: {turn.outcome}"]
     if wakes := turn.tally or tally(turn.inputs):
-        # A turn that a release before this one has snapshot tells only how many more there were.
+        # Without a tally only the number of further inputs is known.
         more = f" and {turn.skipped} more" if turn.skipped and not turn.tally else ""
         woken = ", ".join(f"{count} × {family}" for family, count in wakes)
         parts.append(f"woken by {woken}{more}")

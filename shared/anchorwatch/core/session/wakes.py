@@ -1,8 +1,8 @@
-"""When is a session due, and what became of each wake.
+"""When a session is due, and which inputs ran or coalesced.
 
-A wake is an accepted input seen as a reason to look. P0 and P1 wakes wait a short window, so that what belongs
-together is looked at together; the window keeps all of them. P2 waits for the next check. A person's trigger
-and a tick wait for no window. Where the agent's limits hold the session (`pacing`), what is no person's waits for them too.
+A wake-up is an accepted input as a reason for a turn. P0 and P1 wait for a short debounce window, so that related inputs share a
+turn; the window keeps all of them. P2 waits for the next check. A person's trigger and a tick have no window. While the
+agent's limits hold the session (`pacing`), everything but a person's input waits for them too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SCHEDULE_SOURCE = "schedule"
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How long a wake waits for others, milliseconds."""
+    """Debounce windows by priority, in milliseconds."""
 
     p0_ms: int
     p1_ms: int
@@ -35,12 +35,12 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """It is time for a turn."""
+    """A turn is due."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotBefore:
-    """Look again at this instant (Unix milliseconds); ``check``: it is the session's own next check, not a wake's window."""
+    """Check again at this instant (Unix milliseconds); ``check``: the session's own next check, not a debounce window."""
 
     at_ms: int
     check: bool
@@ -48,21 +48,21 @@ class NotBefore:
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """Nothing is due until somebody acts: the session is running, paused, quarantined, deleted, or not there.
+    """Nothing is due until an order or an outcome: the session is active, paused, quarantined, deleted, or does not exist.
 
-    Of an idle session it is never said: nobody would look at it again.
+    An idle session is never in this state, or it would never wake again (INV-602).
     """
 
 
 LONG_AGO_MS = 0
-"""When the check of an idle session is due that has neither a next check nor a wake that comes by itself."""
+"""The check of an idle session without a next check and without a timer: at once."""
 
 
 def due(state: SessionState, now_ms: int, windows: Windows, held: Held = FREE) -> Due | NotBefore | Never:
     """When the session's next turn is due. ``held``: until when limits hold it.
 
-    A session whose next check lies in the past is not `Due` by that alone: the tick that says so must be an
-    input first, so that the wake has a receipt; then ``NotBefore(check=True)`` names a past instant.
+    A session whose next check is in the past is not `Due` by that alone: its tick must become an input first, so that
+    the wake-up has a receipt; then ``NotBefore(check=True)`` holds a past instant.
     """
     anchor = state.anchor
     if anchor is None or anchor.status != "idle":
@@ -77,7 +77,7 @@ def due(state: SessionState, now_ms: int, windows: Windows, held: Held = FREE) -
             and _is_spent(wake, anchor, state.pending)
             and not _is_ahead(wake, windows, now_ms)
         ):
-            # It waits a window, so that it is taken along by what comes next, rather than begin a turn of its own at once.
+            # It waits for a window, so that the next input shares its turn.
             at_ms = max(at_ms, wake.at_ms + windows.p1_ms)
         waits.append(at_ms)
     ready = [at for at in waits if at is not None]
@@ -89,9 +89,9 @@ def due(state: SessionState, now_ms: int, windows: Windows, held: Held = FREE) -
 
 
 def _sorted_out(pending: Iterable[Input]) -> tuple[Iterable[Input], Iterable[Input]]:
-    """Those that tell of all when the first is due: of each kind and priority the earliest, and the latest; and each odd one.
+    """Representatives of the inputs: the earliest and latest of each kind and priority, and each exceptional one.
 
-    A look at a burst must not cost a calculation for each of its inputs.
+    They determine when the first is due without a calculation for every input of a burst.
     """
     earliest: dict[tuple[str, int], Input] = {}
     latest: dict[tuple[str, int], Input] = {}
@@ -111,12 +111,12 @@ def _sorted_out(pending: Iterable[Input]) -> tuple[Iterable[Input], Iterable[Inp
 
 
 def _is_ahead(wake: Input, windows: Windows, now_ms: int) -> bool:
-    """Whether it was accepted by a clock that was ahead, or this one was set back since: then it waits for no window."""
+    """Whether the accepting clock was ahead, or this clock was set back since: then it has no window."""
     return wake.at_ms > now_ms + max(windows.p0_ms, windows.p1_ms)
 
 
 def _is_spent(tick: Input, anchor: Anchor, pending: Iterable[Input]) -> bool:
-    """Whether a turn has begun meanwhile that did what the tick was made for. Its id says that (docs/wire-format.md)."""
+    """Whether a later turn has made the tick obsolete, as its id tells (docs/wire-format.md)."""
     if tick.kind != "tick":
         return False
     what, _, rest = tick.input_id.partition("-")
@@ -129,7 +129,7 @@ def _is_spent(tick: Input, anchor: Anchor, pending: Iterable[Input]) -> bool:
 
 
 def _ready_at(wake: Input, check_ms: int | None, windows: Windows, now_ms: int, held: Held) -> int | None:
-    """When the wake is a reason to look. One that is out of date is none: the next turn disposes of it."""
+    """When the wake-up starts a turn. An obsolete one never does: the next turn disposes of it."""
     if wake.expires_at_ms is not None and wake.expires_at_ms < now_ms:
         return check_ms
     ready = ready_at(wake, check_ms, windows)
@@ -139,10 +139,10 @@ def _ready_at(wake: Input, check_ms: int | None, windows: Windows, now_ms: int, 
 
 
 def ready_at(wake: Input, check_ms: int | None, windows: Windows) -> int | None:
-    """The end of a wake's window; None: it waits for a check, and none is due.
+    """The end of a wake-up's debounce window; None: it waits for a check, and none is due.
 
-    A window begins with the first wake that waits in it, and is not prolonged by what comes later: a constant trickle
-    is looked at once in a window.
+    A window starts with its first wake-up and is not extended by later ones: a constant trickle gets one turn for each
+    window (INV-402).
     """
     if wake.kind in ("trigger", "tick", "canary"):
         return wake.at_ms
@@ -154,7 +154,7 @@ def ready_at(wake: Input, check_ms: int | None, windows: Windows) -> int | None:
 
 
 def dispositions(inputs: Iterable[Input], started_at_ms: int) -> Sequence[tuple[Input, Disposition]]:
-    """What a turn made of each input that it took: the first of a family ran, others joined it; the outdated expired."""
+    """The disposition of each input of a turn: the first of a family ran, later ones coalesced, obsolete ones expired."""
     told: set[str] = set()
     result: list[tuple[Input, Disposition]] = []
     for wake in inputs:
@@ -169,9 +169,9 @@ def dispositions(inputs: Iterable[Input], started_at_ms: int) -> Sequence[tuple[
 
 
 def tally(inputs: Iterable[Input]) -> tuple[tuple[str, int], ...]:
-    """How many there are of each family, by its name; of many families the most frequent, and the others in one figure.
+    """The number of inputs of each family; of many families the most frequent, and the others as one number.
 
-    What an event is called is the world's to say, so neither their number nor their names are bounded by anything else.
+    Sources choose the names of events, so their number and length are bounded here.
     """
     counts = Counter(each.family for each in inputs)
     most = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
@@ -186,9 +186,9 @@ def _clip(family: str) -> str:
 
 
 def shown(inputs: Sequence[Input], count: int) -> tuple[Input, ...]:
-    """The ``count`` inputs that stand for all: what people said before anything else, and the newest first; in their order.
+    """The ``count`` inputs to show, in their order: people's messages first, then the newest.
 
-    A burst of events must not push a person's word out of sight.
+    A burst of events must not hide a person's message.
     """
     newest_first = sorted(inputs, key=lambda each: (not _is_said(each), -each.sequence))
     return tuple(sorted(newest_first[:count], key=lambda each: each.sequence))
