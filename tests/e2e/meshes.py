@@ -20,7 +20,7 @@ from anchorwatch.cli.api import Api
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.names import SessionRef
 from anchorwatch.journal.history import History
-from anchorwatch.mesh.credentials import CLI, SERVICES, companions
+from anchorwatch.mesh.credentials import CLI, SERVICES, pack_services
 from anchorwatch.service.connect import inbox
 from anchorwatch.testing.demo.stage import Stage
 from anchorwatch.testing.live import Follower, until
@@ -31,7 +31,7 @@ from nats.aio.client import Client
 
 WORKSPACE = "default"
 WITHIN_S = 90.0
-NO_FIRST_START = ("--bare", *(word for name in (*SERVICES, *companions()) for word in ("--only", name)))
+NO_FIRST_START = ("--bare", *(word for name in (*SERVICES, *pack_services()) for word in ("--only", name)))
 """With the yard, and without the agent, session and turn that a first start makes."""
 QUIET = {
     # Nothing wakes a session by itself: what a test sees, it has caused.

@@ -54,7 +54,7 @@ def free_ports(count: int) -> list[int]:
     """Ports on loopback that were free a moment ago."""
     chosen: list[int] = []
     while len(chosen) < count:
-        chosen.append(any_free(besides=set(chosen)))
+        chosen.append(any_free(excluded=set(chosen)))
     return chosen
 
 

@@ -22,7 +22,7 @@ from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.mesh import nats_server
 from anchorwatch.mesh.credentials import SYSTEM
 from anchorwatch.mesh.files import DataDir
-from anchorwatch.mesh.lock import held_by
+from anchorwatch.mesh.lock import lock_holder
 from anchorwatch.mesh.roster import SCALABLE
 from anchorwatch.models import catalog
 from anchorwatch.models import registry as models
@@ -63,7 +63,7 @@ def _here(settings: Settings, data: DataDir) -> Iterator[Check]:
 
 def _mesh(settings: Settings, data: DataDir, data_dir: Path | None, *, fix: bool) -> Iterator[Check]:
     """What only a running mesh can tell."""
-    if held_by(data) is not None:
+    if lock_holder(data) is not None:
         yield _attempt("mesh", lambda: _running(data))
     elif "nats_url" not in settings.model_fields_set:
         yield failed("mesh", f"none is running on {data.root}", "start it with `anchorwatch up`")

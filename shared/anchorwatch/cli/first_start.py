@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from anchorwatch.cli.api import Api
 from anchorwatch.core.errors import NotFound
 from anchorwatch.mesh.files import DataDir
-from anchorwatch.mesh.state import MeshFile, Remembered
+from anchorwatch.mesh.state import MeshFile, SavedState
 from anchorwatch.packs.port import Starter
 
 # The services may have only just started.
@@ -21,12 +21,12 @@ def set_up(starters: Sequence[Starter], mesh: MeshFile, data: DataDir) -> None:
     Raises:
         AnchorWatchError: the gateway refuses or does not answer.
     """
-    if Remembered.load(data).first_turn_asked:
+    if SavedState.load(data).first_turn_asked:
         return
     with Api(mesh.api_url, mesh.token, retry_s=RETRY_S) as api:
         for starter in starters:
             _create(api, starter)
-    remembered = Remembered.load(data)
+    remembered = SavedState.load(data)
     remembered.first_turn_asked = True
     remembered.save(data)
 

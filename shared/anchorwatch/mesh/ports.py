@@ -1,4 +1,4 @@
-"""Which ports the mesh listens on: those asked for, else those of last time, else the usual ones, else any free ones."""
+"""The ports of a mesh: the requested port, else the previous one, else the default, else any free port."""
 
 from __future__ import annotations
 
@@ -16,57 +16,60 @@ TRIES_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """A port to choose. ``asked``: somebody asked for exactly this one (0: for any); else ``usual`` is merely preferred."""
+class PortRequest:
+    """A port to choose. ``requested``: this port and no other; 0 means any. ``previous``: the port of the last start."""
 
     what: str
     flag: str
-    usual: int
-    asked: int | None = None
-    remembered: int | None = None
+    default: int
+    requested: int | None = None
+    previous: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """A port that was free a moment ago; ``note`` says when it is not the one that people would expect."""
+class PortChoice:
+    """A port that was free a moment ago; ``note`` explains a port that is not the expected one."""
 
     port: int
     note: str = ""
 
 
-def choose(wish: Wish, host: str = LOOPBACK, besides: AbstractSet[int] = frozenset()) -> Chosen:
-    """Choose a port, none of ``besides``.
+def choose(
+    request: PortRequest, host: str = LOOPBACK, excluded: AbstractSet[int] = frozenset()
+) -> PortChoice:
+    """Choose a port that is not in ``excluded``.
 
     Raises:
-        Refused: exactly one port was asked for, and it is taken.
-        BadSettings: ``host`` is no address of this machine.
+        Refused: the requested port is taken.
+        BadSettings: ``host`` is not an address of this machine.
     """
     _check_host(host)
-    if wish.asked:
-        if not _usable(wish.asked, host, besides):
+    if request.requested:
+        if not _usable(request.requested, host, excluded):
             raise Refused(
-                f"port {wish.asked} for {wish.what} is taken",
-                hint=f"choose another with {wish.flag}, or 0 for any free one",
+                f"port {request.requested} for {request.what} is taken",
+                hint=f"choose another with {request.flag}, or 0 for any free one",
             )
-        return Chosen(wish.asked)
-    if wish.asked == 0:
-        remembered = wish.remembered
-        return Chosen(
-            remembered if remembered and _usable(remembered, host, besides) else any_free(host, besides)
+        return PortChoice(request.requested)
+    if request.requested == 0:
+        previous = request.previous
+        return PortChoice(
+            previous if previous and _usable(previous, host, excluded) else any_free(host, excluded)
         )
-    preferred = wish.remembered or wish.usual
-    if _usable(preferred, host, besides):
-        return Chosen(preferred)
-    port = any_free(host, besides)
-    return Chosen(
-        port, f"port {preferred} is taken, so {wish.what} listens on {port} (choose one with {wish.flag})"
+    preferred = request.previous or request.default
+    if _usable(preferred, host, excluded):
+        return PortChoice(preferred)
+    port = any_free(host, excluded)
+    return PortChoice(
+        port,
+        f"port {preferred} is taken, so {request.what} listens on {port} (choose one with {request.flag})",
     )
 
 
 def is_free(port: int, host: str = LOOPBACK) -> bool:
-    """Whether nothing listens there now."""
+    """Whether no process listens there now."""
     with contextlib.closing(socket.socket()) as probe:
-        # As servers do: a connection that is still closing does not count.
+        # As servers do: a connection in TIME_WAIT does not make the port taken.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
@@ -75,23 +78,23 @@ def is_free(port: int, host: str = LOOPBACK) -> bool:
         return True
 
 
-def any_free(host: str = LOOPBACK, besides: AbstractSet[int] = frozenset()) -> int:
-    """A port that nothing listens on, none of ``besides``.
+def any_free(host: str = LOOPBACK, excluded: AbstractSet[int] = frozenset()) -> int:
+    """A free port that is not in ``excluded``.
 
-    From below those that the system gives to connections (32768 and above on Linux): until its server listens, no
-    connection can come upon it, and two that choose at once hardly choose the same.
+    It is below the ephemeral ports (32768 and above on Linux), so that no outgoing connection takes it before its server
+    listens. Two processes that choose at once are unlikely to choose the same.
     """
     for _ in range(TRIES_MAX):
         port = random.randrange(*FREE_PORTS)  # noqa: S311 - a choice, not a secret
-        if _usable(port, host, besides):
+        if _usable(port, host, excluded):
             return port
     with contextlib.closing(socket.socket()) as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
 
 
-def _usable(port: int, host: str, besides: AbstractSet[int]) -> bool:
-    return port not in besides and is_free(port, host)
+def _usable(port: int, host: str, excluded: AbstractSet[int]) -> bool:
+    return port not in excluded and is_free(port, host)
 
 
 def _check_host(host: str) -> None:

@@ -1,4 +1,4 @@
-"""Starting processes that cannot outlive their parent, and hearing of their end."""
+"""Child processes that cannot outlive their parent, and the reaper that reports their ends."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from anchorwatch.service.readiness import READY_FD
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LINUX = sys.platform == "linux"
-# Loaded before any fork: between fork and exec a child should do next to nothing.
+# Loaded before any fork: between fork and exec a child must do as little as possible.
 _libc = ctypes.CDLL(None, use_errno=True) if _LINUX else None
 ORPHANED = 71
 
 
 def end_with_parent(parent: int) -> None:
-    """Make the kernel kill this process when ``parent`` ends, however it ends.
+    """Make the kernel kill this process when ``parent`` ends for any reason.
 
-    Called in a new child before it does anything else. Where the kernel has no such call (it is Linux's), this does nothing.
+    A new child calls it first. It has no effect on systems other than Linux.
     """
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -37,14 +37,14 @@ def end_with_parent(parent: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants that lose theirs, so that the end of this process can see to them."""
+    """Become the parent of orphaned descendants, so that this process can end them when it ends."""
     if _libc is not None:
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to start. ``log`` takes its stdout and stderr. ``cwd``: where it runs; None: here. ``fds``: what it inherits."""
+    """A program to start. ``log`` receives stdout and stderr; ``fds`` are the descriptors that it inherits."""
 
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
@@ -54,14 +54,14 @@ class Command:
 
 
 class Running:
-    """A started process. ``ended`` gives its exit code, negative for a signal."""
+    """A started process. The result of ``ended`` is its exit code, negative for a signal."""
 
     def __init__(self, process: subprocess.Popen[bytes], ready_fd: int) -> None:
         self.process = process
         self.ready = asyncio.Event()
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._ready_fd = ready_fd
-        asyncio.get_running_loop().add_reader(ready_fd, self._heard)
+        asyncio.get_running_loop().add_reader(ready_fd, self._on_readable)
 
     @property
     def pid(self) -> int:
@@ -69,23 +69,23 @@ class Running:
 
     def signal(self, number: signal.Signals) -> None:
         if not self.ended.done():
-            # Not Popen's own way: it first looks whether the process ended, and so takes the end from the reaper.
-            # The pid is still this process's, since nobody but the reaper waits for it.
+            # Not `Popen.send_signal`: it polls first, and so takes the exit status from the reaper.
+            # The pid is still valid, since only the reaper waits for the process.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process.pid, number)
 
     def finish(self, code: int) -> None:
-        """It ended: called by the reaper, once."""
-        self._forget_pipe()
+        """Record the end; the reaper calls this once."""
+        self._close_pipe()
         if not self.ended.done():
             self.ended.set_result(code)
 
-    def _heard(self) -> None:
+    def _on_readable(self) -> None:
         if os.read(self._ready_fd, 64):
             self.ready.set()
-        self._forget_pipe()
+        self._close_pipe()
 
-    def _forget_pipe(self) -> None:
+    def _close_pipe(self) -> None:
         if self._ready_fd >= 0:
             asyncio.get_running_loop().remove_reader(self._ready_fd)
             os.close(self._ready_fd)
@@ -93,20 +93,20 @@ class Running:
 
 
 class Processes:
-    """All children of this process; it must be single-threaded, and start all of its children here."""
+    """All children of this process, which must be single-threaded and start each of its children here."""
 
     def __init__(self) -> None:
         self._running: dict[int, Running] = {}
 
     def listen(self) -> None:
-        """Hear of ends from now on."""
+        """Reap children on SIGCHLD."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self.reap)
 
     def start(self, command: Command) -> Running:
-        """Start it, in this process's group.
+        """Start a process in this process's group.
 
         Raises:
-            OSError: there is no such program, or no room for another process.
+            OSError: the program does not exist, or the system cannot start another process.
         """
         rotate(command.log)
         read_end, write_end = os.pipe()
@@ -135,7 +135,7 @@ class Processes:
         return running
 
     def reap(self) -> None:
-        """Take note of every child that ended, adopted ones included."""
+        """Handle each child that ended, including adopted ones."""
         for pid, running in tuple(self._running.items()):
             code = running.process.poll()
             if code is not None:
@@ -145,12 +145,12 @@ class Processes:
             self._reap_adopted()
 
     def _reap_adopted(self) -> None:
-        """Only looks first, and stops at a child of its own that has just ended: that one's signal is on its way."""
+        """Peek first, and stop at a child of `_running` that has just ended: `reap` handles it at its SIGCHLD."""
         with contextlib.suppress(ChildProcessError):
-            while (seen := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
-                if seen.si_pid in self._running:
+            while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+                if ended.si_pid in self._running:
                     return
-                os.waitpid(seen.si_pid, 0)
+                os.waitpid(ended.si_pid, 0)
 
 
 def _before_exec(parent: int) -> Callable[[], None]:
@@ -158,12 +158,12 @@ def _before_exec(parent: int) -> Callable[[], None]:
 
 
 def children_of(parent: int) -> list[int]:
-    """The pids of the children of ``parent``, adopted ones included; empty where the system cannot tell."""
-    found = []
+    """The pids of the children of ``parent``, including adopted ones; empty on systems without ``/proc``."""
+    pids = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            # The name in parentheses may hold anything: what counts stands after the last one.
+            # The name in parentheses may contain any character: the fields follow the last parenthesis.
             state, ppid = stat.read_text(errors="replace").rpartition(")")[2].split()[:2]
             if int(ppid) == parent and state != "Z":
-                found.append(int(stat.parent.name))
-    return found
+                pids.append(int(stat.parent.name))
+    return pids

@@ -1,4 +1,4 @@
-"""Which processes a mesh is made of, and what each is given."""
+"""The processes of a mesh, and the command and environment of each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from anchorwatch.core.errors import BadInput, NotFound, Refused
 from anchorwatch.mesh import nats_server
-from anchorwatch.mesh.credentials import SERVICES, Credentials, companions
+from anchorwatch.mesh.credentials import SERVICES, Credentials, pack_services
 from anchorwatch.mesh.files import DataDir
 from anchorwatch.mesh.process import Command
 from anchorwatch.settings import PREFIX, SECRET_FILE_SUFFIX, secret_names
@@ -17,7 +17,7 @@ from anchorwatch.settings import PREFIX, SECRET_FILE_SUFFIX, secret_names
 NATS = "nats"
 COUNT_MAX = 32
 SCALABLE = ("observer", "planner", "executor", "notifier")
-WHY_ONE = {
+SINGLE_REASONS = {
     "gateway": "it owns the port",
     "memory": "it owns the files of its projections",
     NATS: "it owns the store; for more, run a cluster (compose.cluster.yaml)",
@@ -28,11 +28,11 @@ def check_count(service: str, count: int) -> None:
     """Check that ``count`` processes of ``service`` may run.
 
     Raises:
-        NotFound: there is no such service.
-        Refused: there can be only one of it.
+        NotFound: the service does not exist.
+        Refused: exactly one process of it may run.
         BadInput: the number is out of bounds.
     """
-    reason = WHY_ONE.get(service) or ("it belongs to a pack" if service in companions() else "")
+    reason = SINGLE_REASONS.get(service) or ("it belongs to a pack" if service in pack_services() else "")
     if reason:
         if count != 1:
             raise Refused(
@@ -40,17 +40,17 @@ def check_count(service: str, count: int) -> None:
                 hint=f"scale one of {', '.join(SCALABLE)}",
             )
     elif service not in SCALABLE:
-        raise NotFound(f"there is no service {service!r}", hint=f"scale one of {', '.join(SCALABLE)}")
+        raise NotFound(f"unknown service {service!r}", hint=f"scale one of {', '.join(SCALABLE)}")
     if not 0 <= count <= COUNT_MAX:
-        raise BadInput(f"{count} is not a number of processes", hint=f"0 to {COUNT_MAX}")
+        raise BadInput(f"{count} is not a valid number of processes", hint=f"choose 0 to {COUNT_MAX}")
 
 
 @dataclass(frozen=True)
 class Roster:
     """The processes of one mesh.
 
-    ``programs`` replaces what runs a service, by its name; ``inherited`` is the environment that its processes get in place of
-    this process's own.
+    ``programs`` replaces the program of a service, by its name. ``inherited`` replaces the environment of this process, which
+    the services inherit by default.
     """
 
     data: DataDir
@@ -67,7 +67,7 @@ class Roster:
 
     @property
     def api_url(self) -> str:
-        """Where this machine reaches the gateway."""
+        """The gateway's URL on this machine."""
         host = nats_server.LOOPBACK if self.host in ("", "0.0.0.0", "::") else self.host  # noqa: S104 - compared, not bound
         return f"http://{host}:{self.port}"
 
@@ -77,10 +77,10 @@ class Roster:
         return nats_server.config_text(self.credentials, listen=f"{nats_server.LOOPBACK}:{self.nats_port}")
 
     def nats(self) -> Command:
-        """The NATS server.
+        """The command of the NATS server.
 
-        Its store is named on the command line only: one that a person starts on ``nats.conf`` does not use it. And relative
-        to its working directory: should another directory take the path of this one, the server does not write into it.
+        Only the command line names the store, so a server that a person starts with ``nats.conf`` does not use it. The path
+        is relative to the working directory, so the server does not write into a directory that replaces this one.
         """
         data = self.data
         return Command(
@@ -95,8 +95,8 @@ class Roster:
         )
 
     def service(self, service: str, instance: str) -> Command:
-        """A process of a service."""
-        # -P: a file in the working directory must not stand in for a module.
+        """The command of one instance of a service."""
+        # -P: a file in the working directory must not shadow a module.
         program = self.programs.get(service) or (
             sys.executable,
             "-P",
@@ -110,14 +110,14 @@ class Roster:
         )
 
     def _environment(self, service: str, instance: str) -> dict[str, str]:
-        """Ours, with what this service needs, and without the secrets that it does not need."""
+        """The inherited environment with the settings of this service, without the secrets that it does not need."""
         environment = dict(os.environ if self.inherited is None else self.inherited)
         for name in secret_names():
             if name.startswith("model") and service == "planner":
                 continue
             environment.pop(f"{PREFIX}{name.upper()}", None)
             environment.pop(f"{PREFIX}{name.upper()}{SECRET_FILE_SUFFIX}", None)
-        given = {
+        own = {
             "data_dir": str(self.data.root),
             "nats_url": self.nats_url,
             "nats_user": service,
@@ -127,10 +127,10 @@ class Roster:
             "port": str(self.port),
         }
         if service == "gateway":
-            given["token"] = self.credentials.token
-        return environment | {f"{PREFIX}{name.upper()}": value for name, value in given.items()}
+            own["token"] = self.credentials.token
+        return environment | {f"{PREFIX}{name.upper()}": value for name, value in own.items()}
 
 
 def default_services(*, bare: bool) -> tuple[str, ...]:
-    """The services of a mesh and, unless it is ``bare``, those that packs add."""
-    return SERVICES if bare else (*SERVICES, *companions())
+    """The services of a mesh, including those of packs unless it is ``bare``."""
+    return SERVICES if bare else (*SERVICES, *pack_services())

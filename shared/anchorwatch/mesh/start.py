@@ -1,4 +1,4 @@
-"""Starting a mesh on a data directory: the lock, the credentials, the ports, then the supervisor."""
+"""The start of a mesh on a data directory: lock, credentials, ports, supervisor."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from anchorwatch.mesh import ports
 from anchorwatch.mesh.control import ControlServer, socket_path
 from anchorwatch.mesh.credentials import Credentials
 from anchorwatch.mesh.files import PRIVATE_UMASK, DataDir
-from anchorwatch.mesh.lock import Holder, take_lock
+from anchorwatch.mesh.lock import Holder, acquire_lock
 from anchorwatch.mesh.nats_server import LOOPBACK
 from anchorwatch.mesh.roster import Roster, check_count, default_services
-from anchorwatch.mesh.state import Remembered, remove_mesh
-from anchorwatch.mesh.supervisor import Supervisor, Tell
+from anchorwatch.mesh.state import Report, SavedState, remove_mesh
+from anchorwatch.mesh.supervisor import Supervisor
 from anchorwatch.service import logs
 from anchorwatch.service.made import check_marker
 from anchorwatch.settings import Settings
@@ -26,7 +26,10 @@ from anchorwatch.topology.streams import journal_stream
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """What was asked for. A port of None: the usual one; 0: any. ``only``: these services alone; ``programs``: see `Roster`."""
+    """How to start a mesh. A port of None is the default, 0 is any free port. ``only``: run no other services.
+
+    ``programs`` as in `Roster`.
+    """
 
     data: DataDir
     settings: Settings
@@ -39,86 +42,91 @@ class StartOptions:
     version: str = ""
 
 
-def supervise(options: StartOptions, tell: Tell) -> int:
-    """Run a mesh until it is told to stop; returns the exit code.
+def supervise(options: StartOptions, report: Report) -> int:
+    """Run a mesh until a stop request; returns the exit code.
 
     Raises:
-        Refused: one is running already, or a port is taken. OtherStoreFormat: nothing was written to the store.
-        StartFailed: a part did not become ready. Everything has been stopped again.
+        Refused: a mesh already runs on this data, or a port is taken.
+        OtherStoreFormat: another format made the store; nothing was written to it.
+        StartFailed: a process did not become ready. All processes have been stopped.
     """
     data = options.data
     os.umask(PRIVATE_UMASK)
     control_path = socket_path(data)
-    # Held until this process ends: where the lock is free, nothing of this mesh runs any more.
-    lock = take_lock(data, Holder(os.getpid(), str(control_path)))
-    # A crashed supervisor leaves its own.
+    # Held until this process ends: while the lock is free, no process of this mesh runs.
+    lock = acquire_lock(data, Holder(os.getpid(), str(control_path)))
+    # A supervisor that crashed leaves its file.
     remove_mesh(data)
     log = logs.configure(options.settings, service="supervisor")
     try:
         check_store(data)
     except OtherStoreFormat as error:
-        log.error("store.refused", code=error.code, reason=error.message)  # noqa: TRY400 - its text says it all
+        log.error("store.refused", code=error.code, reason=error.message)  # noqa: TRY400 - the text suffices
         raise
-    roster, remembered = _prepare(options, tell)
+    roster, saved = _prepare(options, report)
     for secret in (*roster.credentials.passwords.values(), roster.credentials.token):
         logs.hide(secret)
     services = options.only or default_services(bare=options.bare)
 
     async def run() -> int:
-        # Made within the loop that it lives in.
-        supervisor = Supervisor(roster, services, remembered, tell, log, lock, version=options.version)
+        # Created inside its event loop.
+        supervisor = Supervisor(roster, services, saved, report, log, lock, version=options.version)
         return await supervisor.run(ControlServer(control_path, supervisor.answer))
 
     return asyncio.run(run())
 
 
 def check_store(data: DataDir) -> None:
-    """Check the format of the store before its server starts. A file that cannot be read is left to the server and the services.
+    """Check the format of the store before its server starts. The services check an unreadable file.
 
     Raises:
-        OtherStoreFormat: the journal in it was made with another format.
+        OtherStoreFormat: the journal has another format.
     """
     for path in data.nats_store.glob(f"jetstream/*/streams/{journal_stream()}/meta.inf"):
         try:
             config = json.loads(path.read_bytes())
-            found = dict(config.get("metadata") or {})
+            marker = dict(config.get("metadata") or {})
         except (OSError, ValueError, AttributeError):
             continue
-        check_marker(found)
+        check_marker(marker)
 
 
-def _prepare(options: StartOptions, tell: Tell) -> tuple[Roster, Remembered]:
-    """Choose the ports and numbers, and remember them."""
+def _prepare(options: StartOptions, report: Report) -> tuple[Roster, SavedState]:
+    """Choose the ports and the number of processes, and save them."""
     data, settings = options.data, options.settings
-    remembered = Remembered.load(data)
-    asked_nats = _asked(options.nats_port, settings, "nats_port")
-    asked_http = _asked(options.port, settings, "port")
-    nats = ports.choose(ports.Wish("the NATS server", "--nats-port", 4222, asked_nats, remembered.nats_port))
+    saved = SavedState.load(data)
+    requested_nats = _requested_port(options.nats_port, settings, "nats_port")
+    requested_http = _requested_port(options.port, settings, "port")
+    nats = ports.choose(
+        ports.PortRequest("the NATS server", "--nats-port", 4222, requested_nats, saved.nats_port)
+    )
     http = ports.choose(
-        ports.Wish("the gateway", "--port", 8420, asked_http, remembered.port), settings.host, {nats.port}
+        ports.PortRequest("the gateway", "--port", 8420, requested_http, saved.port),
+        settings.host,
+        {nats.port},
     )
     for chosen in (nats, http):
         if chosen.note:
-            tell({"event": "note", "text": chosen.note})
+            report({"event": "note", "text": chosen.note})
     for service, count in options.counts.items():
         check_count(service, count)
-        remembered.counts[service] = count
-    remembered.nats_port, remembered.port = nats.port, http.port
-    remembered.save(data)
-    given = settings.token.get_secret_value() if settings.token is not None else None
+        saved.counts[service] = count
+    saved.nats_port, saved.port = nats.port, http.port
+    saved.save(data)
+    token = settings.token.get_secret_value() if settings.token is not None else None
     roster = Roster(
         data=data,
-        credentials=Credentials.load_or_make(data, token=given),
+        credentials=Credentials.load_or_make(data, token=token),
         nats_port=nats.port,
         port=http.port,
         host=settings.host or LOOPBACK,
         programs=options.programs,
     )
-    return roster, remembered
+    return roster, saved
 
 
-def _asked(flag: int | None, settings: Settings, name: str) -> int | None:
-    """The port that somebody asked for, by flag or by setting; None when it is only the default."""
+def _requested_port(flag: int | None, settings: Settings, name: str) -> int | None:
+    """The port of the flag or the setting; None if neither sets one."""
     if flag is not None:
         return flag
     return int(getattr(settings, name)) if name in settings.model_fields_set else None

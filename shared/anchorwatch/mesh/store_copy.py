@@ -1,8 +1,8 @@
-"""The files of what nothing else could bring back, as they were before their server started: it takes away what it cannot read.
+"""Copies of the store's irreplaceable streams from before each server start, since a start can remove damaged data.
 
-Of a stream one block of which it cannot read, a NATS server that was killed before removes all files when it starts; in the
-newest block it cuts off what stands behind the damage (measured: 2.15.1). So what there was is kept until it is seen
-what the server has left of it: a full block by another name for the same file, which costs nothing, the newest by a copy.
+A NATS server that was killed removes every file of a stream if it cannot read one of its full blocks; it cuts the newest
+block off at the damage (measured: 2.15.1). The supervisor therefore keeps the files until it has compared them with the
+files that the server left: a full block by a hard link, which costs nothing, and the newest block by a copy (INV-908).
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from anchorwatch.service.made import KEPT
 from anchorwatch.topology.streams import journal_stream
 
 _FULL = b"cmp"
-"""How a block begins that is full, and that the server therefore replaces, and never writes into."""
+"""The first bytes of a full block, which the server may replace but never modifies."""
 _STARTING = "starting"
-_AGAIN_S = 0.5
+_RETRY_S = 0.5
 WRITER = "supervisor"
 
 
 @dataclass(frozen=True, slots=True)
 class StoreCopy:
-    """``store``: where the server writes. ``aside``: where copies are kept, on the same file system."""
+    """``store``: the server's directory. ``aside``: the directory for the copies, on the same file system."""
 
     store: Path
     aside: Path
 
     def take(self) -> str:
-        """Before the server starts. What a start before took away that never got so far as to be looked at, as `compare`.
+        """Copy the files before the server starts; first report as `compare` if an earlier start was never compared.
 
         Raises:
-            OSError: nothing, or not everything, could be kept.
+            OSError: a file could not be copied.
         """
-        said = self.compare()
+        report = self.compare()
         for source in self._files():
             copy = self.aside / _STARTING / source.relative_to(self.store)
             copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -53,41 +53,43 @@ class StoreCopy:
                 os.link(source, copy)
             else:
                 shutil.copy2(source, copy)
-        return said
+        return report
 
     def tail(self, stream: str) -> Tail:
-        """The newest block of the stream as it was before this start, or before any whose copy is kept: whichever ended highest.
+        """The newest block of the stream from before this start, or from an older copy that ends higher.
 
         Raises:
-            OSError: it could not be read.
+            OSError: a copy cannot be read.
         """
-        found = [Tail()]
+        tails = [Tail()]
         for copy in self.aside.glob(f"*/jetstream/*/streams/{stream}/msgs"):
             newest = max(copy.glob("*.blk"), key=lambda block: int(block.stem), default=None)
             if newest is not None and not _is_full(newest):
-                found.append(read_tail(newest.read_bytes()))
-        return max(found, key=lambda tail: tail.end)
+                tails.append(read_tail(newest.read_bytes()))
+        return max(tails, key=lambda tail: tail.end)
 
     def compare(self, lost: Collection[str] = ()) -> str:
-        """Once the server serves: what it has taken away, and where that is kept; empty: nothing. ``lost``: streams whose end is.
+        """Report the data that the server removed and where its copy is; empty if it removed none.
+
+        Call it once the server is ready. ``lost`` names the streams that are known to have lost their end.
 
         Raises:
-            OSError: it could not be looked at.
+            OSError: the files could not be compared.
         """
-        kept = self.aside / _STARTING
-        less = sorted(
-            str(copy.relative_to(kept))
-            for copy in kept.rglob("*.blk")
-            if copy.parent.parent.name in lost or _is_less(self.store / copy.relative_to(kept), copy)
+        copies = self.aside / _STARTING
+        cut = sorted(
+            str(copy.relative_to(copies))
+            for copy in copies.rglob("*.blk")
+            if copy.parent.parent.name in lost or _lost_data(self.store / copy.relative_to(copies), copy)
         )
-        if not less:
-            shutil.rmtree(kept, ignore_errors=True)
+        if not cut:
+            shutil.rmtree(copies, ignore_errors=True)
             return ""
         place = self.aside / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}"
-        kept.rename(place)
+        copies.rename(place)
         return (
-            "the server could not read all that it had stored when it started, and has taken away of"
-            f" {', '.join(less)}; all is in {place} as it was (docs/protocol.md, Damage)"
+            f"the server could not read its whole store when it started, and removed data of {', '.join(cut)};"
+            f" the files from before the start are in {place} (docs/protocol.md, Damage)"
         )
 
     def _files(self) -> Iterator[Path]:
@@ -97,9 +99,9 @@ class StoreCopy:
 
 
 class StoreGuard:
-    """Takes the copy before each start of the server, and compares it once the server serves: before anything else may start.
+    """Copies the store before each server start, and compares it once the server is ready, before any service starts.
 
-    Where the journal ends lower than the copy does, the mesh is held (`truncation`) and the copy is kept.
+    If the journal ends lower than its copy, the guard holds the mesh (`truncation`) and keeps the copy.
     """
 
     def __init__(
@@ -107,67 +109,65 @@ class StoreGuard:
         data: DataDir,
         connect: Callable[[], Awaitable[Bus]],
         log: structlog.stdlib.BoundLogger,
-        say: Callable[[str], None],
+        note: Callable[[str], None],
     ) -> None:
         self._copy = StoreCopy(data.nats_store, data.nats_aside)
         self._connect = connect
         self._log = log
-        self._say = say
+        self._note = note
 
-    def before(self) -> None:
-        """The server is about to be started."""
-        self._tell(self._copy.take)
+    def before_start(self) -> None:
+        self._report(self._copy.take)
 
-    async def behind(self) -> None:
-        """It has become ready."""
+    async def after_start(self) -> None:
         lost = [stream for stream in (journal_stream(),) if await self._check_end(stream)]
-        self._tell(lambda: self._copy.compare(lost))
+        self._report(lambda: self._copy.compare(lost))
 
     async def _check_end(self, stream: str) -> bool:
-        """Whether the stream ended higher before; then the mesh is held. Tried until it is known."""
+        """Whether the stream ended higher before, in which case the mesh is now held. Retried until it is known."""
         try:
             tail = self._copy.tail(stream)
         except OSError as error:
-            self._log.error("the copy of the journal cannot be read", reason=str(error))
+            self._log.error("journal_copy.read_failed", reason=str(error))
             return False
         while tail.records or not tail.whole:
             try:
                 return await self._compare_end(stream, tail)
             except StreamMissing:
-                # No service goes on without it (`made`).
+                # No service continues without the stream (`made`).
                 return False
             except AnchorWatchError as error:
-                self._log.error("the end of the journal cannot be checked", reason=str(error))
-                await asyncio.sleep(_AGAIN_S)
+                self._log.error("journal_end.check_failed", reason=str(error))
+                await asyncio.sleep(_RETRY_S)
         return False
 
     async def _compare_end(self, stream: str, tail: Tail) -> bool:
         bus = await self._connect()
         try:
             last = (await bus.stream_state(stream)).last_sequence
-            # What is no record at the end of the file may have been some: then nobody knows here how many.
+            # Unreadable bytes at the end of the file may have been records: their number is unknown here.
             proof = Proof(tail.end, WRITER, tail.lost_after(last), open_end=not tail.whole)
             gap = await hold_mesh(bus, stream, proof, WRITER)
         finally:
             await bus.close()
         if gap is None:
             return False
-        self._log.error("the journal lost its end; the mesh is held", first=gap.first, through=gap.through)
-        self._say(
-            f"the journal lost the records {gap.first} to {gap.through}: nothing starts until that is accepted:"
-            " `anchorwatch journal accept`"
+        self._log.error("journal_end.lost", first=gap.first, through=gap.through)
+        self._note(
+            f"the journal lost the records {gap.first} to {gap.through}: no turn or command starts until you accept"
+            " the loss with `anchorwatch journal accept`"
         )
         return True
 
-    def _tell(self, look: Callable[[], str]) -> None:
+    def _report(self, check: Callable[[], str]) -> None:
         try:
-            said = look()
+            report = check()
         except OSError as error:
-            self._log.error("the server's files could not be kept over a start", reason=str(error))
+            self._log.error("store_copy.failed", reason=str(error))
             return
-        if said:
-            self._log.error("what the server stored is not whole", what=said)
-            self._say(said)
+        if report:
+            self._log.error("store.data_removed", reason=report)
+            self._note(report)
 
 
 def _is_full(block: Path) -> bool:
@@ -175,14 +175,14 @@ def _is_full(block: Path) -> bool:
         return file.read(len(_FULL)) == _FULL
 
 
-def _is_less(block: Path, copy: Path) -> bool:
-    """Whether the block is less than it was; one that has become full meanwhile is smaller, and holds the same.
+def _lost_data(block: Path, copy: Path) -> bool:
+    """Whether the block lost data. A block that has become full since is smaller and has the same content.
 
-    What is old goes by itself, as long as there is anything left of its stream; but for the journal, which keeps all.
+    Streams other than the journal drop old blocks by age, unless no block is left.
     """
-    lets_go = block.parent.parent.name != journal_stream() and any(block.parent.glob("*.blk"))
+    expires = block.parent.parent.name != journal_stream() and any(block.parent.glob("*.blk"))
     try:
         smaller = block.stat().st_size < copy.stat().st_size
     except FileNotFoundError:
-        return copy.stat().st_size > 0 and not lets_go
-    return smaller and (not lets_go if _is_full(copy) else not _is_full(block))
+        return copy.stat().st_size > 0 and not expires
+    return smaller and (not expires if _is_full(copy) else not _is_full(block))

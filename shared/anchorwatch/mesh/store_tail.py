@@ -1,9 +1,9 @@
-"""The records in a block of the server's store, whatever is damaged between them: where a journal ended before a cut.
+"""The records in a block of the server's store, even if some are damaged: where a journal ended before a cut.
 
-A record begins with its length (4 bytes, the top bit: it has headers), sequence (8), time (8) and the length of its subject (2),
-little endian; then the subject, the headers after their length, the payload, and a digest of 8 bytes
-(https://github.com/nats-io/nats-server/blob/main/server/filestore.go). It is found by its subject, so that damage hides no
-record but the damaged.
+A record begins with its length (4 bytes; the top bit says that it has headers), sequence (8), time (8) and the length of its
+subject (2), little endian. Then come the subject, the length of the headers and the headers, the payload, and a digest of 8
+bytes (https://github.com/nats-io/nats-server/blob/main/server/filestore.go). The search is for subjects, so damage hides
+only the damaged records.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ _HEAD = struct.Struct("<IQqH")
 _DIGEST_BYTES = 8
 _HAS_HEADERS = 1 << 31
 _SEQUENCE_MAX = 1 << 53
-"""Higher bits mark what was erased."""
+"""Higher bits mark an erased record."""
 _SUBJECT = re.compile(rb"aw\.journal\.[!-~]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What stands in the newest block. ``whole``: nothing that is no record stands behind the last one."""
+    """The contents of the newest block. ``whole``: no other bytes follow the last record."""
 
     records: tuple[Stored, ...] = ()
     whole: bool = True
 
     @property
     def end(self) -> int:
-        """The highest sequence; 0: there is none."""
+        """The highest sequence; 0 if there is no record."""
         return max((each.sequence for each in self.records), default=0)
 
     def lost_after(self, last: int) -> list[LostRecord]:
-        """The records behind ``last``, in order."""
-        found = {each.sequence: each for each in self.records if each.sequence > last}
-        return [LostRecord(at, each.subject, _command(each)) for at, each in sorted(found.items())]
+        """The records after ``last``, in order."""
+        later = {each.sequence: each for each in self.records if each.sequence > last}
+        return [LostRecord(at, each.subject, _command(each)) for at, each in sorted(later.items())]
 
 
 def read_tail(block: bytes) -> Tail:
-    """The journal records of a block that is not compressed."""
+    """The journal records of an uncompressed block."""
     records, end = [], 0
     for stored, after in _records(block):
         records.append(stored)
@@ -56,7 +56,7 @@ def read_tail(block: bytes) -> Tail:
 
 
 def _records(block: bytes) -> Iterator[tuple[Stored, int]]:
-    """Each record, and where it ends."""
+    """Each record and the position of its end."""
     for match in _SUBJECT.finditer(block):
         start = match.start() - _HEAD.size
         if start < 0:
@@ -73,7 +73,7 @@ def _records(block: bytes) -> Iterator[tuple[Stored, int]]:
 
 
 def _command(stored: Stored) -> dict[str, str]:
-    """What the command of a record acts on; empty: it decides none, or cannot be read."""
+    """The target of the command in a record; empty for another kind of record, or an unreadable one."""
     try:
         register = parse_register(stored.subject)
         if register.kind != "p.cmd":

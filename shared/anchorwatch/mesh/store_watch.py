@@ -1,6 +1,6 @@
-"""A NATS server that could not write once refuses every write of that stream from then on, whatever room there is by then.
+"""Detects a NATS server that refuses every write of a stream after one failed write, even once space is free again.
 
-Only a start anew heals it (measured: 2.15.1). What it had acknowledged was synced before, so nothing is lost by that.
+Only a restart ends this (measured: 2.15.1). Acknowledged writes are synced, so the restart loses none of them.
 """
 
 from __future__ import annotations
@@ -10,32 +10,32 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-LOOK_S = 2.0
-ROOM_BYTES = 16 << 20
-"""With less than this free, a start anew would soon be where it was."""
+WATCH_INTERVAL_S = 2.0
+FREE_BYTES_MIN = 16 << 20
+"""With less free space, a write would soon fail again after a restart."""
 READ_BYTES_MAX = 1 << 20
 _REFUSES = b"JetStream failed to store a msg on stream"
-"""What the server says of each write that it refuses so; while the disk is full, its log may be cut."""
+"""The server logs it for each refused write; while the disk is full, the log may be incomplete."""
 
 
 @dataclass
 class StoreWatch:
-    """Reads the server's log as it grows, from its end on. ``store``: where the server writes."""
+    """Follows the server's log from its current end. ``store`` is the server's directory."""
 
     log: Path
     store: Path
 
     def __post_init__(self) -> None:
-        self._read_to = self._size()
+        self._position = self._size()
 
     def is_stuck(self) -> bool:
-        """Whether it has refused a write since this was asked last, though there is room."""
-        return self._refused() and shutil.disk_usage(self.store).free >= ROOM_BYTES
+        """Whether the server has refused a write since the last call although there is free space."""
+        return self._refused() and shutil.disk_usage(self.store).free >= FREE_BYTES_MIN
 
     def _refused(self) -> bool:
         size = self._size()
-        start = self._read_to if size >= self._read_to else 0  # else it was moved aside
-        self._read_to = size
+        start = self._position if size >= self._position else 0  # else the log was rotated
+        self._position = size
         if size == start:
             return False
         with self.log.open("rb") as log:

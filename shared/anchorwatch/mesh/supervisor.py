@@ -1,4 +1,4 @@
-"""The supervisor: starts the NATS server and the services, keeps them running, and ends them in order."""
+"""The supervisor: starts the NATS server and the services, restarts them when they end, and stops them in order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -20,64 +20,60 @@ from anchorwatch.mesh import nats_server
 from anchorwatch.mesh.control import ControlServer
 from anchorwatch.mesh.credentials import CLI, PUBLISHER, SERVICES
 from anchorwatch.mesh.files import last_reason, write_private
-from anchorwatch.mesh.keeper import Kept
 from anchorwatch.mesh.lock import DataLock
+from anchorwatch.mesh.managed_process import ManagedProcess
 from anchorwatch.mesh.process import Processes, adopt_orphans, children_of
 from anchorwatch.mesh.roster import NATS, Roster, check_count
-from anchorwatch.mesh.state import MeshFile, Remembered, remove_mesh, write_mesh
+from anchorwatch.mesh.state import MeshFile, Report, SavedState, remove_mesh, write_mesh
 from anchorwatch.mesh.store_copy import StoreGuard
-from anchorwatch.mesh.store_watch import LOOK_S, StoreWatch
+from anchorwatch.mesh.store_watch import WATCH_INTERVAL_S, StoreWatch
 from anchorwatch.service.connect import inbox
 from anchorwatch.service.runner import CRASHED
 
 START_S_MAX = 60.0
 CONNECT_S_MAX = 5.0
-LOCK_LOOK_S = 0.2
-"""How often the paths of the data directory are compared with the directories that are locked."""
-WRITE_AGAIN_S = 1.0
-# A service that ends so often before it was ever ready will not become ready by itself.
+LOCK_CHECK_INTERVAL_S = 0.2
+MESH_FILE_RETRY_S = 1.0
+# A service that ends this many times before it is ready will not become ready.
 START_ATTEMPTS_MAX = 3
-
-Tell = Callable[[dict[str, Any]], None]
-"""Takes an event for the person who started the mesh: ``ready``, ``note`` or ``failed``."""
 
 
 class StartFailed(AnchorWatchError):
-    """A part of the mesh did not become ready."""
+    """A process of the mesh did not become ready."""
 
     code = "start_failed"
 
 
 class DataDirectoryMoved(AnchorWatchError):
-    """The path of the data directory, or of the store in it, no longer leads to what this mesh runs on."""
+    """The path of the data directory or of its store no longer leads to the directory that this mesh has locked."""
 
     code = "data_directory_moved"
 
 
 class Supervisor:
-    """One mesh. ``run`` returns the exit code when it has ended, and everything with it."""
+    """One mesh. ``run`` returns the exit code once every process of the mesh has ended."""
 
     def __init__(
         self,
         roster: Roster,
         services: Sequence[str],
-        remembered: Remembered,
-        tell: Tell,
+        saved: SavedState,
+        report: Report,
         log: structlog.stdlib.BoundLogger,
         lock: DataLock,
         *,
         version: str = "",
     ) -> None:
         self._lock = lock
-        self._lost = ""
+        self._lock_lost = ""
         self._roster = roster
         self._services = tuple(services)
-        self._remembered = remembered
-        self._tell = tell
+        self._saved = saved
+        self._report = report
         self._log = log
         self._version = version
         self._processes = Processes()
-        self._kept: dict[str, Kept] = {}
+        self._children: dict[str, ManagedProcess] = {}
         self._stop = asyncio.Event()
         self._scaling = asyncio.Lock()
         self._up = False
@@ -88,26 +84,27 @@ class Supervisor:
         adopt_orphans()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, self._told_to_stop)
+            loop.add_signal_handler(number, self._request_stop)
         await control.start()
         start = asyncio.create_task(self._start(), name="start")
         stop = asyncio.create_task(self._stop.wait(), name="stop")
         watches = [asyncio.create_task(watch) for watch in (self._watch_store(), self._watch_lock())]
         try:
             await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if start.done() and not self._lost:
+            if start.done() and not self._lock_lost:
                 start.result()
                 await stop
         finally:
             for task in (start, stop, *watches):
                 task.cancel()
             await self._end()
-            # By now another mesh's may be at this path.
-            if not self._lost:
+            # Another mesh may have its socket at this path by now.
+            if not self._lock_lost:
                 await control.close(self._roster.data)
-        if self._lost:
+        if self._lock_lost:
             raise DataDirectoryMoved(
-                self._lost, hint="the mesh was stopped; `anchorwatch up` where the directory is now continues"
+                self._lock_lost,
+                hint="the mesh was stopped; run `anchorwatch up` on the directory's new path to continue",
             )
         return 0
 
@@ -115,7 +112,7 @@ class Supervisor:
         """Answer a control request: ``status``, ``scale`` or ``stop``.
 
         Raises:
-            BadInput, NotFound, Refused: it cannot be done; the text says why.
+            BadInput, NotFound, Refused: the request is invalid or not possible.
         """
         match request:
             case {"verb": "status"}:
@@ -123,75 +120,76 @@ class Supervisor:
             case {"verb": "scale", "service": str(service), "count": int(count)}:
                 return await self.scale(service, count)
             case {"verb": "stop"}:
-                self._told_to_stop()
+                self._request_stop()
                 return {"pid": os.getpid()}
             case _:
-                raise BadInput("a control request is status, scale (service, count) or stop")
+                raise BadInput("unknown control request (known: status, scale with service and count, stop)")
 
     def status(self) -> dict[str, Any]:
-        """What runs."""
         return {
             "running": True,
-            "ready": self._up and all(kept.ready.is_set() for kept in self._kept.values()),
+            "ready": self._up and all(child.ready.is_set() for child in self._children.values()),
             "pid": os.getpid(),
             "started_at": self._started_at.isoformat(timespec="seconds"),
             "data_dir": str(self._roster.data.root),
             "api_url": self._roster.api_url,
             "nats_url": self._roster.nats_url,
             "version": self._version,
-            "processes": [_row(kept) for kept in self._kept.values()],
+            "processes": [_row(child) for child in self._children.values()],
         }
 
     async def scale(self, service: str, count: int) -> dict[str, Any]:
-        """Run ``count`` processes of ``service``; the newest go first."""
+        """Run ``count`` processes of ``service``; the newest are stopped first."""
         check_count(service, count)
         if service not in self._services:
             raise BadInput(f"{service} is not part of this mesh", hint="restart it without --bare or --only")
-        # One at a time: names are counted, and the name of a process that ends is not free yet.
+        # One at a time: instances are numbered, and a name is in use until its process has ended.
         async with self._scaling:
             return await self._scale(service, count)
 
     async def _scale(self, service: str, count: int) -> dict[str, Any]:
-        present = [kept for kept in self._kept.values() if kept.service == service]
-        for kept in reversed(present[count:]):
-            del self._kept[kept.instance]
-            await kept.stop()
+        present = [child for child in self._children.values() if child.service == service]
+        for child in reversed(present[count:]):
+            del self._children[child.instance]
+            await child.stop()
         for number in range(len(present) + 1, count + 1):
-            self._keep_service(service, f"{service}-{number}")
-        self._remembered.counts[service] = count
-        self._remembered.save(self._roster.data)
-        self._changed()
+            self._start_service(service, f"{service}-{number}")
+        self._saved.counts[service] = count
+        self._saved.save(self._roster.data)
+        self._update_mesh_file()
         return {"service": service, "count": count}
 
     async def _start(self) -> None:
         async with asyncio.timeout(START_S_MAX) as limit:
             try:
-                probe = partial(nats_server.answers, self._roster.nats_port)
-                guard = StoreGuard(self._roster.data, self._connect, self._log, self._say)
+                probe = partial(nats_server.is_listening, self._roster.nats_port)
+                guard = StoreGuard(self._roster.data, self._connect, self._log, self._note)
                 command = replace(self._roster.nats(), fds=(self._lock.store_fd,))
-                nats = Kept(NATS, NATS, command, self._changed_in, self._log, probe)
-                nats.before, nats.behind = partial(self._before_nats, guard), guard.behind
-                self._keep(nats)
+                nats = ManagedProcess(NATS, NATS, command, self._on_child_change, self._log, probe)
+                nats.before_start, nats.on_ready = partial(self._before_nats, guard), guard.after_start
+                self._start_child(nats)
                 await self._until_ready()
                 for service in self._services:
-                    for number in range(1, self._remembered.counts.get(service, 1) + 1):
-                        self._keep_service(service, f"{service}-{number}")
+                    for number in range(1, self._saved.counts.get(service, 1) + 1):
+                        self._start_service(service, f"{service}-{number}")
                 await self._until_ready()
             except asyncio.CancelledError:
-                # Its own flag distinguishes the limit from a stop.
+                # Only `expired` distinguishes the time limit from a stop.
                 if limit.expired():
-                    late = ", ".join(kept.instance for kept in self._kept.values() if not kept.ready.is_set())
+                    unready = ", ".join(
+                        child.instance for child in self._children.values() if not child.ready.is_set()
+                    )
                     raise StartFailed(
-                        f"not ready within {START_S_MAX:.0f} s: {late}",
+                        f"not ready within {START_S_MAX:.0f} s: {unready}",
                         hint=f"see the logs in {self._roster.data.logs}",
                     ) from None
                 raise
         self._up = True
-        self._changed()
-        self._tell({"event": "ready"})
+        self._update_mesh_file()
+        self._report({"event": "ready"})
 
     async def _connect(self) -> Bus:
-        # Slow to import, and needed only where there is a journal already.
+        # Slow to import, and needed only if there is a journal.
         from anchorwatch.bus import jetstream  # noqa: PLC0415
 
         return await jetstream.connect(
@@ -206,108 +204,112 @@ class Supervisor:
     async def _watch_store(self) -> None:
         store = StoreWatch(self._roster.data.log(NATS), self._roster.data.nats_store)
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(WATCH_INTERVAL_S)
             try:
                 stuck = store.is_stuck()
             except OSError as error:
-                self._log.error("the NATS server's log cannot be read", reason=str(error))
+                self._log.error("nats_log.read_failed", reason=str(error))
                 continue
-            if stuck and NATS in self._kept:
-                self._kept[NATS].start_anew(
-                    "it refuses writes, though there is room: the disk was full before"
-                )
+            if stuck and NATS in self._children:
+                self._children[NATS].restart("it refuses writes although the disk has free space again")
 
     def _check_lock(self) -> None:
         """Prevent a start in a directory that is not the locked one.
 
         Raises:
-            OSError: it is not.
+            OSError: a path no longer leads to the locked directory.
         """
-        if lost := self._lock.lost():
-            raise OSError(lost)
+        if reason := self._lock.lost_reason():
+            raise OSError(reason)
 
     def _before_nats(self, guard: StoreGuard) -> None:
-        """Check the lock, and write ``nats.conf`` again where a person has edited or replaced it.
+        """Check the lock, restore ``nats.conf`` if a person has edited it, and copy the store's newest files.
 
         Raises:
-            OSError: the server must not be started.
+            OSError: the server must not start.
         """
         self._check_lock()
         path, text = self._roster.data.nats_config, self._roster.nats_config
         try:
-            same = path.read_text(encoding="utf-8") == text
+            current = path.read_text(encoding="utf-8")
         except (OSError, ValueError):
-            same = False
-        if not same:
+            current = ""
+        if current != text:
             write_private(path, text)
             self._log.info("nats_config.written", path=str(path))
-        guard.before()
+        guard.before_start()
 
     async def _watch_lock(self) -> None:
-        """Stop at once when the directory is moved: processes that open files by path would use another mesh's."""
-        while not self._lost:
-            await asyncio.sleep(LOCK_LOOK_S)
-            self._lost = self._lock.lost()
-        self._log.error("data_directory.moved", reason=self._lost)
-        # Killed, not stopped: at its end a server writes files by their path. What it acknowledged is synced.
-        for kept in self._kept.values():
-            kept.kill()
+        """Stop at once if the directory is moved: processes that open files by path would use those of another mesh."""
+        while not self._lock_lost:
+            await asyncio.sleep(LOCK_CHECK_INTERVAL_S)
+            self._lock_lost = self._lock.lost_reason()
+        self._log.error("data_directory.moved", reason=self._lock_lost)
+        # Killed, not stopped: a server that stops writes files by path. Each write that it acknowledged is synced.
+        for child in self._children.values():
+            child.kill()
         self._stop.set()
 
     async def _until_ready(self) -> None:
-        """Wait until everything that is kept is ready.
+        """Wait until every process is ready.
 
         Raises:
-            StartFailed: a part ended so often, or in such a way, that waiting is useless.
-            BadSettings: it said that it cannot use its settings.
+            StartFailed: a process ended `START_ATTEMPTS_MAX` times, or with an exit code that a restart does not change.
+            BadSettings: a process reported invalid settings.
         """
-        waits = [asyncio.create_task(self._ready_or_failed(kept)) for kept in self._kept.values()]
+        waits = [asyncio.create_task(self._ready_or_failed(child)) for child in self._children.values()]
         try:
             await asyncio.gather(*waits)
         finally:
             for wait in waits:
                 wait.cancel()
 
-    async def _ready_or_failed(self, kept: Kept) -> None:
-        # One that a person scaled away meanwhile is waited for no more.
-        while not kept.ready.is_set() and not kept.stopping:
-            ready = asyncio.create_task(kept.ready.wait())
-            ended = asyncio.create_task(kept.ended.wait())
+    async def _ready_or_failed(self, child: ManagedProcess) -> None:
+        # A process that a person removes by scaling need not become ready.
+        while not child.ready.is_set() and not child.stopping:
+            ready = asyncio.create_task(child.ready.wait())
+            ended = asyncio.create_task(child.ended.wait())
             await asyncio.wait({ready, ended}, return_when=asyncio.FIRST_COMPLETED)
             ready.cancel()
             ended.cancel()
-            if kept.ended.is_set() and not kept.stopping:
-                kept.ended.clear()
-                # Crashes may pass; an exit code of its own choice (bad settings, wrong credentials) will not.
-                chosen = kept.last_exit is not None and 0 < kept.last_exit < CRASHED and kept.service != NATS
-                if chosen or kept.restarts + 1 >= START_ATTEMPTS_MAX:
-                    why = last_reason(kept.command.log)
-                    kind = BadSettings if kept.last_exit == BadSettings.exit_code else StartFailed
-                    raise kind(f"{kept.instance} does not start: {why}", hint=f"see {kept.command.log}")
+            if child.ended.is_set() and not child.stopping:
+                child.ended.clear()
+                # A crash may not repeat; an exit code that the service chose (settings, credentials) will.
+                deliberate = (
+                    child.last_exit is not None and 0 < child.last_exit < CRASHED and child.service != NATS
+                )
+                if deliberate or child.restarts + 1 >= START_ATTEMPTS_MAX:
+                    reason = last_reason(child.command.log)
+                    kind = BadSettings if child.last_exit == BadSettings.exit_code else StartFailed
+                    raise kind(f"{child.instance} does not start: {reason}", hint=f"see {child.command.log}")
 
-    def _keep_service(self, service: str, instance: str) -> None:
+    def _start_service(self, service: str, instance: str) -> None:
         command = self._roster.service(service, instance)
-        self._keep(Kept(service, instance, command, self._changed_in, self._log, before=self._check_lock))
+        self._start_child(
+            ManagedProcess(
+                service, instance, command, self._on_child_change, self._log, before_start=self._check_lock
+            )
+        )
 
-    def _keep(self, kept: Kept) -> None:
-        self._kept[kept.instance] = kept
-        kept.start(self._processes)
+    def _start_child(self, child: ManagedProcess) -> None:
+        self._children[child.instance] = child
+        child.start(self._processes)
 
-    def _changed_in(self, kept: Kept) -> None:
-        if self._up and kept.pid is None and not self._stop.is_set():
-            self._say(f"{kept.instance} {_how(kept.last_exit)}; it is started again")
-        self._changed()
+    def _on_child_change(self, child: ManagedProcess) -> None:
+        if self._up and child.pid is None and not self._stop.is_set():
+            self._note(f"{child.instance} {_describe_exit(child.last_exit)}; it is restarted")
+        self._update_mesh_file()
 
-    def _say(self, text: str) -> None:
-        self._tell({"event": "note", "text": text})
+    def _note(self, text: str) -> None:
+        self._report({"event": "note", "text": text})
 
-    def _changed(self) -> None:
-        """Keep the file true. It appears when all is ready, and goes before anything ends."""
+    def _update_mesh_file(self) -> None:
+        """Write ``mesh.json``. It exists from when every process is ready until a stop begins."""
         if not self._up or self._stop.is_set():
             return
         pids: dict[str, list[int]] = {}
-        for kept in self._kept.values():
-            pids.setdefault(kept.service, []).extend([kept.pid] if kept.pid is not None else [])
+        for child in self._children.values():
+            pids.setdefault(child.service, []).extend([child.pid] if child.pid is not None else [])
         roster = self._roster
         mesh = MeshFile(
             nats_url=roster.nats_url,
@@ -323,50 +325,50 @@ class Supervisor:
         try:
             write_mesh(roster.data, mesh)
         except OSError as error:
-            # A full disk must not end the keeping of processes.
-            self._log.error("mesh.json could not be written", reason=str(error))
-            asyncio.get_running_loop().call_later(WRITE_AGAIN_S, self._changed)
+            # A full disk must not stop the supervision.
+            self._log.error("mesh_file.write_failed", reason=str(error))
+            asyncio.get_running_loop().call_later(MESH_FILE_RETRY_S, self._update_mesh_file)
 
-    def _told_to_stop(self) -> None:
+    def _request_stop(self) -> None:
         if self._stop.is_set():
-            # A second request: do not wait.
-            for kept in self._kept.values():
-                kept.kill()
+            # A second request: kill instead of waiting.
+            for child in self._children.values():
+                child.kill()
         self._stop.set()
 
     async def _end(self) -> None:
-        """Stop the services, then the packs' companions, then the NATS server, which both need until they end."""
+        """Stop the services, then the services of packs, then the NATS server, which both need until they end."""
         self._stop.set()
-        if not self._lost:
+        if not self._lock_lost:
             remove_mesh(self._roster.data)
-        kept = list(self._kept.values())
-        await asyncio.gather(*(each.stop() for each in kept if each.service in SERVICES))
-        await asyncio.gather(*(each.stop() for each in kept if each.service not in (*SERVICES, NATS)))
-        await asyncio.gather(*(each.stop() for each in kept if each.service == NATS))
+        children = list(self._children.values())
+        await asyncio.gather(*(each.stop() for each in children if each.service in SERVICES))
+        await asyncio.gather(*(each.stop() for each in children if each.service not in (*SERVICES, NATS)))
+        await asyncio.gather(*(each.stop() for each in children if each.service == NATS))
         self._processes.reap()
-        # Children of a killed companion were adopted by this process.
+        # This process has adopted the children of killed services.
         for pid in children_of(os.getpid()):
-            self._log.warning("ended an orphan", pid=pid)
+            self._log.warning("orphan.killed", pid=pid)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self._log.info("stopped")
+        self._log.info("mesh.stopped")
 
 
-def _row(kept: Kept) -> dict[str, Any]:
+def _row(child: ManagedProcess) -> dict[str, Any]:
     return {
-        "service": kept.service,
-        "instance": kept.instance,
-        "pid": kept.pid,
-        "since": kept.since.isoformat(timespec="seconds") if kept.since is not None else None,
-        "restarts": kept.restarts,
-        "ready": kept.ready.is_set(),
-        "last_exit": kept.last_exit,
-        "log": str(kept.command.log),
+        "service": child.service,
+        "instance": child.instance,
+        "pid": child.pid,
+        "since": child.since.isoformat(timespec="seconds") if child.since is not None else None,
+        "restarts": child.restarts,
+        "ready": child.ready.is_set(),
+        "last_exit": child.last_exit,
+        "log": str(child.command.log),
     }
 
 
-def _how(code: int | None) -> str:
-    """How a process ended, in words."""
+def _describe_exit(code: int | None) -> str:
+    """How a process ended, for the terminal."""
     if code is None:
         return "could not be started"
     if code < 0:

@@ -1,6 +1,6 @@
-"""A service that does nothing: it says that it is ready, and ends when told to. What it is told may be changed by files.
+"""A service without work: it announces readiness and ends on a signal. Files in ``orders`` change its behaviour.
 
-Run by the supervisor in place of the real ones, so that these tests need none of them.
+The supervisor runs it instead of each real service.
 """
 
 import os
@@ -19,7 +19,7 @@ def main(service: str) -> None:
     instance = os.environ["ANCHORWATCH_INSTANCE"]
     orders = Path(os.environ["ANCHORWATCH_DATA_DIR"]) / "orders"
     if (orders / f"{service}.refuse").exists():
-        sys.stderr.write(f"{service}: it will not start\n")
+        sys.stderr.write(f"{service}: no valid settings\n")
         sys.exit(2)
     stop = []
     signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
@@ -40,7 +40,7 @@ def main(service: str) -> None:
         time.sleep(POLL_S)
     if (orders / f"{service}.stubborn").exists():
         time.sleep(1000)
-    # In which order the processes ended, and by which signal they were told.
+    # The order of the ends, and the signal of each.
     with (Path(os.environ["ANCHORWATCH_DATA_DIR"]) / "ends").open("a") as ends:
         ends.write(f"{instance} {'TERM' if stop[0] == 1 else 'INT'}\n")
 

@@ -1,4 +1,4 @@
-"""A small mesh under test: the real front, supervisor and NATS server; helper services."""
+"""A small mesh under test: the real launcher, supervisor and NATS server, with helper services."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from anchorwatch.mesh import control
 from anchorwatch.mesh.files import DataDir
-from anchorwatch.mesh.lock import held_by
+from anchorwatch.mesh.lock import lock_holder
 from anchorwatch.mesh.state import MeshFile, read_mesh
 
 from tests.support.waiting import is_running, until
@@ -23,11 +23,11 @@ PROGRAM = Path(__file__).with_name("small_mesh.py")
 
 @dataclass
 class SmallMesh:
-    """One data directory, and the front that was started on it, if any."""
+    """One data directory, and the launcher that runs on it, if any."""
 
     root: Path
     environment: dict[str, str] = field(default_factory=dict)
-    front: subprocess.Popen[str] | None = None
+    launcher: subprocess.Popen[str] | None = None
 
     @property
     def data(self) -> DataDir:
@@ -35,9 +35,9 @@ class SmallMesh:
 
     @property
     def mesh(self) -> MeshFile:
-        found = read_mesh(self.data)
-        assert found is not None
-        return found
+        mesh = read_mesh(self.data)
+        assert mesh is not None
+        return mesh
 
     @property
     def pids(self) -> list[int]:
@@ -46,53 +46,53 @@ class SmallMesh:
         return [mesh.pid, *(pid for pids in mesh.pids.values() for pid in pids)]
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Start it and wait for the front's end."""
+        """Start the mesh and wait until the launcher ends."""
         return subprocess.run(
             self._command(arguments), capture_output=True, text=True, check=False, timeout=120, env=self._env
         )
 
     def up(self, *arguments: str) -> None:
-        """Start it in the foreground, as a terminal does, and wait until it is ready."""
-        self.front = subprocess.Popen(
+        """Start the mesh in the foreground, as a terminal does, and wait until it is ready."""
+        self.launcher = subprocess.Popen(
             self._command(arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=self._env,
             start_new_session=True,
         )  # fmt: skip
-        assert self.front.stdout is not None
-        said = []
-        for line in self.front.stdout:
-            said.append(line)
+        assert self.launcher.stdout is not None
+        output = []
+        for line in self.launcher.stdout:
+            output.append(line)
             if "stop " in line:
                 return
-        raise AssertionError("".join(said))
+        raise AssertionError("".join(output))
 
     def end(self) -> None:
-        """Whatever is left of it."""
-        if self.front is not None:
-            if self.front.poll() is None:
-                self.front.kill()
-            self.front.wait(10)
-            if self.front.stdout is not None:
-                self.front.stdout.close()
-        while (holder := held_by(self.data)) is not None:
+        """End every process that is left."""
+        if self.launcher is not None:
+            if self.launcher.poll() is None:
+                self.launcher.kill()
+            self.launcher.wait(10)
+            if self.launcher.stdout is not None:
+                self.launcher.stdout.close()
+        while (holder := lock_holder(self.data)) is not None:
             if holder.pid:
                 os.kill(holder.pid, signal.SIGKILL)
-            until(lambda: held_by(self.data) != holder)
+            until(lambda: lock_holder(self.data) != holder)
 
     def pid(self, service: str) -> int:
         return self.mesh.pids[service][0]
 
     def row(self, instance: str) -> dict[str, Any]:
-        """A process, as ``status`` shows it."""
+        """The row of an instance in ``status``."""
         rows = control.ask(self.data, {"verb": "status"})["processes"]
         return next(row for row in rows if row["instance"] == instance)
 
     def order(self, name: str) -> None:
-        """Tell a helper service to misbehave."""
+        """Make a helper service misbehave."""
         (self.root / "orders").mkdir(parents=True, exist_ok=True)
         (self.root / "orders" / name).touch()
 
     def ends(self) -> list[str]:
-        """Which helper services ended in order, and by which signal."""
+        """The helper services that ended in order, each with its signal."""
         file = self.root / "ends"
         return file.read_text().splitlines() if file.exists() else []
 
@@ -108,5 +108,5 @@ class SmallMesh:
 
 
 def all_gone(pids: list[int], within_s: float = 30.0) -> None:
-    """Wait until none of them runs."""
+    """Wait until none of the processes runs."""
     until(lambda: not any(map(is_running, pids)), within_s, f"processes ended: {pids}")

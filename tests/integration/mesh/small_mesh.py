@@ -6,13 +6,13 @@ from pathlib import Path
 
 from anchorwatch.cli import up
 from anchorwatch.core.errors import AnchorWatchError
-from anchorwatch.mesh import keeper
+from anchorwatch.mesh import managed_process
 from anchorwatch.mesh.roster import default_services
 
 HELPER = Path(__file__).with_name("helper_service.py")
 
 if "SMALL_MESH_STOP_S" in os.environ:
-    keeper.STOP_S_MAX = float(os.environ["SMALL_MESH_STOP_S"])
+    managed_process.STOP_S_MAX = float(os.environ["SMALL_MESH_STOP_S"])
 port = next((int(word.removeprefix("--port=")) for word in sys.argv if word.startswith("--port=")), 0)
 programs = {name: (sys.executable, str(HELPER), name) for name in default_services(bare=False)}
 wish = up.Wish(

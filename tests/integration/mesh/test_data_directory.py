@@ -1,4 +1,4 @@
-"""A data directory has one mesh, whatever happens to its paths; and what it holds is its owner's only."""
+"""A data directory has one mesh, even if its paths change; its files belong to its owner only."""
 
 import json
 import os
@@ -13,14 +13,14 @@ from anchorwatch.core.errors import Refused
 from anchorwatch.mesh import lock as lock_module
 from anchorwatch.mesh import nats_server
 from anchorwatch.mesh.files import DataDir
-from anchorwatch.mesh.lock import Holder, held_by, take_lock
+from anchorwatch.mesh.lock import Holder, acquire_lock, lock_holder
 from anchorwatch.mesh.ports import any_free, is_free
 
 from tests.integration.mesh.meshes import SmallMesh, all_gone
 from tests.support.waiting import is_running, until
 
 
-def test_a_mesh_is_refused_when_the_lock_file_was_moved(mesh: SmallMesh) -> None:
+def test_second_mesh_is_refused_after_the_lock_file_moved(mesh: SmallMesh) -> None:
     assert mesh.run("--detach").returncode == 0
     pids = mesh.pids
     mesh.data.lock.rename(mesh.root / "lock.moved")
@@ -34,8 +34,8 @@ def test_a_mesh_is_refused_when_the_lock_file_was_moved(mesh: SmallMesh) -> None
 
 
 @pytest.mark.parametrize("inner", [False, True])
-def test_a_mesh_is_refused_under_another_path(mesh: SmallMesh, tmp_path: Path, *, inner: bool) -> None:
-    """``inner``: the store alone is shared, by a link in a second data directory."""
+def test_second_mesh_is_refused_under_another_path(mesh: SmallMesh, tmp_path: Path, *, inner: bool) -> None:
+    """``inner``: only the store is shared, by a link in a second data directory."""
     assert mesh.run("--detach").returncode == 0
     other = SmallMesh(tmp_path / "other")
     if inner:
@@ -49,19 +49,19 @@ def test_a_mesh_is_refused_under_another_path(mesh: SmallMesh, tmp_path: Path, *
     assert all(map(is_running, mesh.pids))
 
 
-def test_a_mesh_ends_when_its_directory_is_replaced(mesh: SmallMesh) -> None:
+def test_mesh_stops_when_its_directory_is_replaced(mesh: SmallMesh) -> None:
     mesh.up()
-    assert mesh.front is not None
-    assert mesh.front.stdout is not None
+    assert mesh.launcher is not None
+    assert mesh.launcher.stdout is not None
     pids, moved = mesh.pids, SmallMesh(mesh.root.with_name("moved"))
     mesh.root.rename(moved.root)
-    # Refused or not, as the first still ends: what counts is that no file is shared.
+    # The first mesh may still be stopping; the two must share no file.
     second = mesh.run("--detach")
     assert second.returncode == 0, second.stderr
-    assert mesh.front.wait(60) == 1
-    assert f"{mesh.root} was moved, replaced or removed" in mesh.front.stdout.read()
+    assert mesh.launcher.wait(60) == 1
+    assert f"{mesh.root} was moved, replaced or removed" in mesh.launcher.stdout.read()
     all_gone(pids)
-    # The end of the first has taken nothing away from the second.
+    # The end of the first mesh has removed nothing of the second.
     assert all(map(is_running, mesh.pids))
     assert mesh.data.lock.exists()
     assert mesh.row("nats")["restarts"] == 0
@@ -70,18 +70,18 @@ def test_a_mesh_ends_when_its_directory_is_replaced(mesh: SmallMesh) -> None:
     moved.end()
 
 
-def test_a_mesh_ends_when_its_store_is_replaced(mesh: SmallMesh) -> None:
+def test_mesh_stops_when_its_store_is_replaced(mesh: SmallMesh) -> None:
     mesh.up()
-    assert mesh.front is not None
+    assert mesh.launcher is not None
     pids = mesh.pids
     mesh.data.nats_store.rename(mesh.root / "nats.moved")
     mesh.data.nats_store.mkdir()
-    assert mesh.front.wait(60) == 1
+    assert mesh.launcher.wait(60) == 1
     all_gone(pids)
     assert not list(mesh.data.nats_store.iterdir())
 
 
-def test_a_changed_nats_conf_is_written_again_at_each_start(mesh: SmallMesh) -> None:
+def test_edited_nats_conf_is_rewritten_at_each_start(mesh: SmallMesh) -> None:
     assert mesh.run("--detach").returncode == 0
     right = mesh.data.nats_config.read_text()
     first = mesh.pid("nats")
@@ -92,7 +92,7 @@ def test_a_changed_nats_conf_is_written_again_at_each_start(mesh: SmallMesh) -> 
     assert stat.S_IMODE(mesh.data.nats_config.stat().st_mode) == 0o600
 
 
-def test_a_server_that_a_person_starts_does_not_use_the_store(mesh: SmallMesh, tmp_path: Path) -> None:
+def test_server_that_a_person_starts_does_not_use_the_store(mesh: SmallMesh, tmp_path: Path) -> None:
     assert mesh.run("--detach").returncode == 0
     text = mesh.data.nats_config.read_text()
     port = any_free()
@@ -109,23 +109,21 @@ def test_a_server_that_a_person_starts_does_not_use_the_store(mesh: SmallMesh, t
     assert str(tmp_path / "nats") in line
 
 
-def test_the_store_stays_locked_while_its_server_lives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_store_stays_locked_while_its_server_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = DataDir.at(tmp_path / "data")
     data.make()
-    lock = take_lock(data, Holder(1, "x"))
+    lock = acquire_lock(data, Holder(1, "x"))
     with subprocess.Popen(["sleep", "60"], pass_fds=(lock.store_fd,)) as server:
         lock.release()
         monkeypatch.setattr(lock_module, "STORE_TRIES", 5)
         with pytest.raises(Refused, match="another NATS server uses the store"):
-            take_lock(data, Holder(2, "y"))
+            acquire_lock(data, Holder(2, "y"))
         server.kill()
-    take_lock(data, Holder(1, "x")).release()
-    assert held_by(data) is None
+    acquire_lock(data, Holder(1, "x")).release()
+    assert lock_holder(data) is None
 
 
-def test_everything_in_an_existing_directory_becomes_private(mesh: SmallMesh) -> None:
+def test_existing_directory_becomes_private_at_start(mesh: SmallMesh) -> None:
     for directory in (mesh.root, mesh.root / "memory"):
         directory.mkdir()
         directory.chmod(0o755)

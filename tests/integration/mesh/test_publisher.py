@@ -1,4 +1,4 @@
-"""What the publisher's credentials allow: events, and nothing else."""
+"""The publisher's credentials allow it to publish events, and nothing else."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -47,7 +47,7 @@ async def messages(mesh: SmallMesh, stream: str) -> int:
         return (await gateway.jetstream().stream_info(stream)).state.messages
 
 
-async def test_it_publishes_events_with_and_without_an_answer(streams: SmallMesh) -> None:
+async def test_publisher_publishes_events_with_and_without_reply(streams: SmallMesh) -> None:
     problems: asyncio.Queue[str] = asyncio.Queue()
     async with client(streams, "publisher", problems) as publisher:
         ack = await publisher.jetstream().publish("aw.event.default.fleet.instance.dead", b"{}")
@@ -60,7 +60,7 @@ async def test_it_publishes_events_with_and_without_an_answer(streams: SmallMesh
 
 @pytest.mark.parametrize("subject", ["aw.journal.0.default.fleet.in.x", "aw.tick.fired.0.default.fleet", "aw.rpc.fleet", "x",
                                      "$JS.API.STREAM.PURGE.EVENTS", "$KV.leases.x"])  # fmt: skip
-async def test_it_publishes_nothing_else(streams: SmallMesh, subject: str) -> None:
+async def test_publisher_publishes_no_other_subject(streams: SmallMesh, subject: str) -> None:
     problems: asyncio.Queue[str] = asyncio.Queue()
     async with client(streams, "publisher", problems) as publisher:
         with pytest.raises(Error):
@@ -70,18 +70,18 @@ async def test_it_publishes_nothing_else(streams: SmallMesh, subject: str) -> No
     assert await messages(streams, "JOURNAL_0") == 0
 
 
-async def test_the_reply_subject_of_an_event_cannot_forge_a_journal_record(streams: SmallMesh) -> None:
+async def test_reply_subject_of_an_event_forges_no_journal_record(streams: SmallMesh) -> None:
     async with client(streams, "publisher") as publisher:
         await publisher.publish("aw.event.default.x.y", b"{}", reply="aw.journal.0.default.fleet.p.anchor")
         await publisher.flush()
-        # Whatever that caused has been stored when the next event has its answer.
+        # Once the next event is acknowledged, the effect of this one would be stored.
         await publisher.jetstream().publish("aw.event.default.x.y", b"{}")
     assert await messages(streams, "EVENTS") == 2
     assert await messages(streams, "JOURNAL_0") == 0
 
 
 @pytest.mark.parametrize("subject", [">", "aw.>", "_INBOX_gateway.>", "$JS.>"])
-async def test_it_listens_to_nobody(streams: SmallMesh, subject: str) -> None:
+async def test_publisher_subscribes_to_no_other_subject(streams: SmallMesh, subject: str) -> None:
     problems: asyncio.Queue[str] = asyncio.Queue()
     async with client(streams, "publisher", problems) as publisher:
         await publisher.subscribe(subject)
@@ -89,7 +89,7 @@ async def test_it_listens_to_nobody(streams: SmallMesh, subject: str) -> None:
             assert "permissions violation for subscription" in await problems.get()
 
 
-async def test_its_inboxes_hold_no_answer_that_was_meant_for_a_service(streams: SmallMesh) -> None:
+async def test_publisher_inbox_receives_no_answer_to_a_service(streams: SmallMesh) -> None:
     async with client(streams, "publisher") as publisher, client(streams, "gateway") as careless:
         heard = await publisher.subscribe("_INBOX.>")
         await publisher.flush()

@@ -63,7 +63,7 @@ def wait_for(process: subprocess.Popen[str], event: str) -> list[dict[str, Any]]
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_it_works_until_it_is_told_to_stop(start: Start, how: signal.Signals) -> None:
+def test_service_runs_until_a_stop_signal(start: Start, how: signal.Signals) -> None:
     process = start(ANCHORWATCH_INSTANCE="executor-7")
     started = wait_for(process, "ready")
     process.send_signal(how)
@@ -74,7 +74,7 @@ def test_it_works_until_it_is_told_to_stop(start: Start, how: signal.Signals) ->
     assert all({"at", "level", "event", "service"} <= set(line) for line in started + ended)
 
 
-async def test_its_presence_is_there_while_it_works_and_says_when_it_ended(start: Start, bus: Bus) -> None:
+async def test_presence_exists_while_running_and_records_the_end(start: Start, bus: Bus) -> None:
     bucket = await bus.bucket("leases")
     process = start(ANCHORWATCH_INSTANCE="executor-7")
     wait_for(process, "ready")
@@ -88,7 +88,7 @@ async def test_its_presence_is_there_while_it_works_and_says_when_it_ended(start
     assert json.loads(entry.value)["ended"] is True
 
 
-def test_a_pipe_to_who_started_it_closes_when_it_ends_before_it_was_ready() -> None:
+def test_ready_pipe_closes_when_a_service_ends_unready() -> None:
     read_end, write_end = os.pipe()
     try:
         process = subprocess.Popen(
@@ -104,7 +104,7 @@ def test_a_pipe_to_who_started_it_closes_when_it_ends_before_it_was_ready() -> N
         os.close(read_end)
 
 
-def test_who_started_it_hears_by_a_socket_as_systemd_does(start: Start) -> None:
+def test_service_notifies_readiness_on_the_systemd_socket(start: Start) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(f"\0anchorwatch-test-{os.getpid()}")
         listener.settimeout(ENDS_S_MAX)
@@ -112,7 +112,7 @@ def test_who_started_it_hears_by_a_socket_as_systemd_does(start: Start) -> None:
         assert listener.recv(100) == b"READY=1\n"
 
 
-def test_a_crash_is_exit_70_with_the_traceback_in_the_log_and_no_secret(start: Start) -> None:
+def test_crash_is_exit_70_with_a_traceback_without_secrets(start: Start) -> None:
     process = start(how="crashes", ANCHORWATCH_MODEL_KEY="s3cret-model-key")
     log = log_of(process)
     assert process.returncode == 70
@@ -121,7 +121,7 @@ def test_a_crash_is_exit_70_with_the_traceback_in_the_log_and_no_secret(start: S
     assert "in its text, and [hidden]" in log[-1]["exception"]
 
 
-def test_a_setting_that_it_cannot_use_is_said_in_words_and_is_no_crash(start: Start) -> None:
+def test_invalid_configuration_is_one_log_line_and_no_crash(start: Start) -> None:
     process = start(how="refuses")
     log = log_of(process)
     assert process.returncode == 2
@@ -129,7 +129,7 @@ def test_a_setting_that_it_cannot_use_is_said_in_words_and_is_no_crash(start: St
     assert "exception" not in log[-1]
 
 
-def test_secrets_are_hidden_by_value_and_by_name(start: Start) -> None:
+def test_log_hides_secrets_by_value_and_by_name(start: Start) -> None:
     process = start(
         how="tells", ANCHORWATCH_MODEL_KEY="s3cret-model-key", ANCHORWATCH_TOKEN="s3cret-token-value"
     )
@@ -137,13 +137,13 @@ def test_secrets_are_hidden_by_value_and_by_name(start: Start) -> None:
     assert line["password"] == line["other"] == "[hidden]"
 
 
-def test_a_service_that_ends_by_itself_has_crashed(start: Start) -> None:
+def test_service_that_returns_has_crashed(start: Start) -> None:
     process = start(how="returns")
     assert log_of(process)[-1]["event"] == "ended without being told to"
     assert process.returncode == 70
 
 
-def test_one_that_will_not_put_its_work_down_ends_all_the_same(start: Start) -> None:
+def test_service_that_does_not_drain_ends_after_the_limit(start: Start) -> None:
     process = start(how="stubborn")
     wait_for(process, "ready")
     process.terminate()
@@ -151,7 +151,7 @@ def test_one_that_will_not_put_its_work_down_ends_all_the_same(start: Start) -> 
     assert process.returncode == 0
 
 
-def test_it_waits_for_a_bus_that_comes_later(start: Start, server: NatsServer) -> None:
+def test_service_waits_for_a_bus_that_starts_later(start: Start, server: NatsServer) -> None:
     server.kill9()
     process = start()
     wait_for(process, "waiting for the bus")
@@ -159,7 +159,7 @@ def test_it_waits_for_a_bus_that_comes_later(start: Start, server: NatsServer) -
     wait_for(process, "ready")
 
 
-def test_a_bus_that_goes_away_while_it_starts_is_waited_for(start: Start) -> None:
+def test_service_start_survives_bus_failures(start: Start) -> None:
     process = start(how="stumbles")
     lines = wait_for(process, "ready")
     assert [line["event"] for line in lines].count("waiting for the bus") == 3
@@ -168,7 +168,7 @@ def test_a_bus_that_goes_away_while_it_starts_is_waited_for(start: Start) -> Non
     assert process.returncode == 0
 
 
-def test_it_can_be_stopped_while_it_waits(start: Start) -> None:
+def test_service_can_be_stopped_while_it_waits_for_the_bus(start: Start) -> None:
     process = start(ANCHORWATCH_NATS_URL=f"nats://127.0.0.1:{free_ports(1)[0]}")
     wait_for(process, "waiting for the bus")
     process.terminate()
@@ -176,7 +176,7 @@ def test_it_can_be_stopped_while_it_waits(start: Start) -> None:
     assert process.returncode == 0
 
 
-def test_settings_that_cannot_be_used_are_one_line_and_exit_2(start: Start) -> None:
+def test_invalid_settings_are_one_line_and_exit_2(start: Start) -> None:
     process = start(ANCHORWATCH_LEASE_S="never")
     text = process.communicate(timeout=ENDS_S_MAX)[1]
     assert process.returncode == 2
@@ -184,7 +184,7 @@ def test_settings_that_cannot_be_used_are_one_line_and_exit_2(start: Start) -> N
     assert text.count("\n") == 1
 
 
-def test_a_process_whose_name_was_taken_ends(start: Start) -> None:
+def test_process_ends_when_another_takes_its_name(start: Start) -> None:
     first = start(ANCHORWATCH_INSTANCE="executor-7")
     wait_for(first, "ready")
     second = start(ANCHORWATCH_INSTANCE="executor-7")
@@ -194,7 +194,7 @@ def test_a_process_whose_name_was_taken_ends(start: Start) -> None:
     assert second.poll() is None
 
 
-def test_an_unknown_service_is_exit_4_and_the_known_ones_are_listed() -> None:
+def test_unknown_service_is_exit_4_with_the_known_ones() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "anchorwatch.cli.main", "serve", "nope"], capture_output=True, text=True, check=False)  # fmt: skip
     assert done.returncode == 4
@@ -202,7 +202,7 @@ def test_an_unknown_service_is_exit_4_and_the_known_ones_are_listed() -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_it_rides_out_a_server_that_was_killed(start: Start, server: NatsServer) -> None:
+def test_service_survives_a_killed_server(start: Start, server: NatsServer) -> None:
     process = start()
     wait_for(process, "ready")
     server.restart()

@@ -1,4 +1,4 @@
-"""Starting: once for each data directory, with what a program needs in ``mesh.json``, and the same again after a restart."""
+"""The start of a mesh: one for each data directory; ``mesh.json``; a restart keeps addresses and credentials."""
 
 import json
 import socket
@@ -8,14 +8,14 @@ from pathlib import Path
 
 from anchorwatch.cli import running
 from anchorwatch.mesh import control
-from anchorwatch.mesh.lock import held_by
+from anchorwatch.mesh.lock import lock_holder
 from anchorwatch.mesh.process import children_of
 
 from tests.integration.mesh.meshes import SmallMesh, all_gone
 from tests.support.waiting import is_running, until
 
 
-def test_mesh_json_holds_what_a_program_needs_and_only_its_owner_reads_it(mesh: SmallMesh) -> None:
+def test_mesh_json_is_private_and_complete(mesh: SmallMesh) -> None:
     assert mesh.run("--detach").returncode == 0
     value = json.loads(mesh.data.mesh.read_text())
     assert stat.S_IMODE(mesh.data.mesh.stat().st_mode) == 0o600
@@ -28,7 +28,7 @@ def test_mesh_json_holds_what_a_program_needs_and_only_its_owner_reads_it(mesh: 
     assert stat.S_IMODE(mesh.root.stat().st_mode) == 0o700
 
 
-def test_a_second_start_says_that_it_is_running_and_where(mesh: SmallMesh) -> None:
+def test_second_start_reports_the_running_mesh(mesh: SmallMesh) -> None:
     assert mesh.run("--detach").returncode == 0
     pids = mesh.pids
     second = mesh.run("--detach")
@@ -38,7 +38,7 @@ def test_a_second_start_says_that_it_is_running_and_where(mesh: SmallMesh) -> No
     assert mesh.pids == pids
 
 
-def test_down_ends_it_and_a_new_start_keeps_addresses_and_credentials(mesh: SmallMesh) -> None:
+def test_restart_keeps_addresses_and_credentials(mesh: SmallMesh) -> None:
     assert mesh.run("--detach", "executor=2").returncode == 0
     first, pids = mesh.mesh, mesh.pids
     assert running.stop(mesh.data) == first.pid
@@ -51,16 +51,16 @@ def test_down_ends_it_and_a_new_start_keeps_addresses_and_credentials(mesh: Smal
     assert len(second.pids["executor"]) == 2
 
 
-def test_a_service_that_refuses_to_start_ends_the_start_with_its_own_words(mesh: SmallMesh) -> None:
+def test_service_that_does_not_start_ends_the_start(mesh: SmallMesh) -> None:
     mesh.order("memory.refuse")
     done = mesh.run("--detach")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "memory-1 does not start: memory: it will not start" in done.stderr
-    assert held_by(mesh.data) is None
+    assert "memory-1 does not start: memory: no valid settings" in done.stderr
+    assert lock_holder(mesh.data) is None
 
 
-def test_a_taken_port_that_was_asked_for_is_named_with_its_flag(mesh: SmallMesh) -> None:
+def test_taken_port_is_named_with_its_flag(mesh: SmallMesh) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -70,7 +70,7 @@ def test_a_taken_port_that_was_asked_for_is_named_with_its_flag(mesh: SmallMesh)
     assert f"port {port} for the gateway is taken (choose another with --port" in done.stderr
 
 
-def test_a_deep_data_directory_works_although_its_socket_path_would_be_too_long(tmp_path: Path) -> None:
+def test_mesh_starts_in_a_deep_data_directory(tmp_path: Path) -> None:
     mesh = SmallMesh(tmp_path / ("d" * 100) / "data")
     try:
         assert mesh.run("--detach").returncode == 0
@@ -80,7 +80,7 @@ def test_a_deep_data_directory_works_although_its_socket_path_would_be_too_long(
         mesh.end()
 
 
-def test_scale_starts_the_next_numbers_and_ends_the_newest(mesh: SmallMesh) -> None:
+def test_scale_starts_the_next_numbers_and_stops_the_newest(mesh: SmallMesh) -> None:
     assert mesh.run("--detach").returncode == 0
     first = mesh.pid("executor")
     control.ask(mesh.data, {"verb": "scale", "service": "executor", "count": 3})
@@ -89,7 +89,7 @@ def test_scale_starts_the_next_numbers_and_ends_the_newest(mesh: SmallMesh) -> N
     assert mesh.mesh.pids["executor"] == [first]
 
 
-def test_what_is_scaled_away_while_the_mesh_starts_is_waited_for_no_more(mesh: SmallMesh) -> None:
+def test_start_does_not_wait_for_a_removed_instance(mesh: SmallMesh) -> None:
     mesh.order("executor-2.unready")
     with ThreadPoolExecutor() as threads:
         start = threads.submit(mesh.run, "--detach", "executor=2")
@@ -100,7 +100,7 @@ def test_what_is_scaled_away_while_the_mesh_starts_is_waited_for_no_more(mesh: S
     assert len(mesh.mesh.pids["executor"]) == 1
 
 
-def test_a_name_that_is_being_given_up_is_not_given_away(mesh: SmallMesh) -> None:
+def test_name_of_a_stopping_instance_is_not_reused(mesh: SmallMesh) -> None:
     mesh.environment["SMALL_MESH_STOP_S"] = "1"
     mesh.order("executor.stubborn")
     assert mesh.run("--detach", "executor=3").returncode == 0
@@ -111,7 +111,7 @@ def test_a_name_that_is_being_given_up_is_not_given_away(mesh: SmallMesh) -> Non
         down.result()
     assert executors(mesh) == ["executor-1", "executor-2", "executor-3"]
     assert json.loads(mesh.data.remembered.read_text())["counts"]["executor"] == 3
-    # Nobody is left behind whom the mesh does not know any more.
+    # The supervisor has no child that the mesh does not list.
     supervisor = mesh.mesh.pid
     assert sorted(children_of(supervisor)) == sorted(pid for pid in mesh.pids if pid != supervisor)
 

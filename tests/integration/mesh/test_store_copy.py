@@ -51,7 +51,7 @@ async def sequences(server: NatsServer) -> int:
         await bus.close()
 
 
-async def test_a_start_that_takes_nothing_away_leaves_no_copy(server: NatsServer, tmp_path: Path) -> None:
+async def test_start_that_removes_nothing_leaves_no_copy(server: NatsServer, tmp_path: Path) -> None:
     await filled(server)
     copy = StoreCopy(server.directory / "store", tmp_path / "aside")
     copy.take()
@@ -61,7 +61,7 @@ async def test_a_start_that_takes_nothing_away_leaves_no_copy(server: NatsServer
     assert not list((tmp_path / "aside").iterdir())
 
 
-async def test_a_journal_that_the_server_removed_comes_back_but_for_its_damaged_block(
+async def test_removed_journal_is_restored_except_its_damaged_block(
     server: NatsServer, tmp_path: Path
 ) -> None:
     blocks = await filled(server)
@@ -89,7 +89,7 @@ async def test_a_journal_that_the_server_removed_comes_back_but_for_its_damaged_
         await bus.close()
 
 
-def test_what_a_start_that_was_never_ready_took_away_is_not_forgotten_by_the_next(tmp_path: Path) -> None:
+def test_loss_at_a_failed_start_is_reported_at_the_next(tmp_path: Path) -> None:
     blocks = tmp_path / "store" / "jetstream" / "$G" / "streams" / journal_stream() / "msgs"
     blocks.mkdir(parents=True)
     (blocks / "1.blk").write_bytes(b"cmp, and all that was")
@@ -112,7 +112,7 @@ def test_what_a_start_that_was_never_ready_took_away_is_not_forgotten_by_the_nex
     ],
     ids=["old ones went", "some old ones went", "the newest was cut off", "all is gone"],
 )
-def test_events_that_are_old_go_by_themselves(
+def test_expired_events_are_not_reported_as_lost(
     tmp_path: Path, left: dict[str, bytes], *, is_less: bool
 ) -> None:
     blocks = tmp_path / "store" / "jetstream" / "$G" / "streams" / EVENTS / "msgs"
@@ -128,9 +128,7 @@ def test_events_that_are_old_go_by_themselves(
     assert bool(copy.compare()) is is_less
 
 
-async def test_what_the_server_cut_off_of_the_newest_block_is_kept(
-    server: NatsServer, tmp_path: Path
-) -> None:
+async def test_newest_block_is_kept_when_the_server_cuts_it_off(server: NatsServer, tmp_path: Path) -> None:
     blocks = await filled(server)
     newest = max(blocks.glob("*.blk"), key=lambda path: int(path.stem))
     size = newest.stat().st_size

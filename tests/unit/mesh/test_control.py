@@ -1,4 +1,4 @@
-"""Where the control socket goes: its path has a limit that data directories do not have."""
+"""The path of the control socket is short, even where the path of the data directory is long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anchorwatch.mesh.files import DataDir
 
 @pytest.mark.parametrize("data_depth", [1, 10, 60])
 @pytest.mark.parametrize("tmp_depth", [0, 60])
-def test_every_data_directory_has_a_socket_of_its_own(
+def test_each_data_directory_has_its_own_socket_path(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, data_depth: int, tmp_depth: int
 ) -> None:
     monkeypatch.setattr(

@@ -15,7 +15,7 @@ def data(tmp_path: Path) -> DataDir:
     return directory
 
 
-def test_every_user_has_a_password_of_its_own_and_only_the_owner_reads_them(data: DataDir) -> None:
+def test_each_user_has_its_own_password_in_a_private_file(data: DataDir) -> None:
     made = Credentials.load_or_make(data)
     assert set(made.passwords) == set(all_users())
     assert len({*made.passwords.values(), made.token}) == len(all_users()) + 1
@@ -23,11 +23,11 @@ def test_every_user_has_a_password_of_its_own_and_only_the_owner_reads_them(data
     assert stat.S_IMODE(data.credentials.stat().st_mode) == 0o600
 
 
-def test_they_stay_the_same(data: DataDir) -> None:
+def test_credentials_survive_a_restart(data: DataDir) -> None:
     assert Credentials.load_or_make(data) == Credentials.load_or_make(data)
 
 
-def test_a_user_that_came_later_gets_one_and_the_others_keep_theirs(data: DataDir) -> None:
+def test_new_user_gets_a_password_and_others_keep_theirs(data: DataDir) -> None:
     first = Credentials.load_or_make(data)
     value = json.loads(data.credentials.read_text())
     del value["users"]["notifier"]
@@ -39,20 +39,20 @@ def test_a_user_that_came_later_gets_one_and_the_others_keep_theirs(data: DataDi
     assert second.token == first.token
 
 
-def test_a_token_from_the_settings_holds(data: DataDir) -> None:
+def test_token_of_the_settings_replaces_the_stored_one(data: DataDir) -> None:
     Credentials.load_or_make(data)
     assert Credentials.load_or_make(data, token="chosen").token == "chosen"
     assert Credentials.load_or_make(data).token == "chosen"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"users": 3, "token": "x"}', '{"users": {}}', "\x00"])
-def test_a_damaged_file_is_not_replaced_in_silence(data: DataDir, text: str) -> None:
+def test_damaged_credentials_are_refused_and_not_replaced(data: DataDir, text: str) -> None:
     data.credentials.write_text(text)
     with pytest.raises(Refused, match=r"credentials\.json"):
         Credentials.load_or_make(data)
     assert data.credentials.read_text() == text
 
 
-def test_a_secret_is_in_no_repr(data: DataDir) -> None:
+def test_repr_of_credentials_has_no_secret(data: DataDir) -> None:
     made = Credentials.load_or_make(data)
     assert made.token not in repr(made)

@@ -7,10 +7,10 @@ from anchorwatch.core.errors import Refused
 from anchorwatch.mesh import files
 from anchorwatch.mesh.control import SOCKET_PATH_BYTES_MAX, socket_path
 from anchorwatch.mesh.files import DataDir, last_line, last_reason, rotate, write_private, write_private_json
-from anchorwatch.mesh.state import MeshFile, Remembered, read_mesh, write_mesh
+from anchorwatch.mesh.state import MeshFile, SavedState, read_mesh, write_mesh
 
 
-def test_a_private_file_replaces_the_old_one_at_once_whatever_its_mode(tmp_path: Path) -> None:
+def test_private_file_replaces_the_old_one_atomically(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.write_text("old")
     path.chmod(0o644)
@@ -22,7 +22,7 @@ def test_a_private_file_replaces_the_old_one_at_once_whatever_its_mode(tmp_path:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "value.json"
     write_private_json(path, {"a": 1})
     with pytest.raises(TypeError):
@@ -33,15 +33,13 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_data_directory_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+def test_unusable_data_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Refused, match=r"cannot be used: .*Not a directory"):
         DataDir.at(tmp_path / "file" / "data").make()
 
 
-def test_a_log_rotates_when_it_is_long_and_the_oldest_goes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_log_is_rotated_and_the_oldest_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "LOG_BYTES_MAX", 4)
     log = tmp_path / "planner-1.log"
     rotate(log)
@@ -55,14 +53,14 @@ def test_a_log_rotates_when_it_is_long_and_the_oldest_goes(
     assert log.read_text() == "new"
 
 
-def test_the_last_line_of_a_log_is_found_in_its_end(tmp_path: Path) -> None:
+def test_last_line_of_a_log_is_read_from_its_end(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     assert last_line(log) == ""
     log.write_bytes(b"x" * 100_000 + b"\nValueError: no\xff\n\n")
     assert last_line(log) == "ValueError: no\ufffd"
 
 
-def test_the_control_socket_fits_wherever_the_data_is(tmp_path: Path) -> None:
+def test_control_socket_path_is_short_for_any_data_directory(tmp_path: Path) -> None:
     near, far = DataDir.at(tmp_path), DataDir.at(tmp_path / ("x" * 120))
     assert socket_path(near) == near.control
     assert len(bytes(socket_path(far))) <= SOCKET_PATH_BYTES_MAX
@@ -70,7 +68,7 @@ def test_the_control_socket_fits_wherever_the_data_is(tmp_path: Path) -> None:
     assert socket_path(far) != socket_path(DataDir.at(tmp_path / ("y" * 120)))
 
 
-def test_mesh_json_comes_back_as_it_was_and_hides_its_secrets_in_a_repr(tmp_path: Path) -> None:
+def test_mesh_json_round_trips_and_its_repr_hides_secrets(tmp_path: Path) -> None:
     data = DataDir.at(tmp_path)
     mesh = MeshFile("nats://n", "publisher", "s3cret", "http://a", "t0ken", 7, {"planner": [8]}, "now", "1")
     assert read_mesh(data) is None
@@ -80,16 +78,16 @@ def test_mesh_json_comes_back_as_it_was_and_hides_its_secrets_in_a_repr(tmp_path
     assert "t0ken" not in repr(mesh)
 
 
-def test_mesh_json_of_another_version_counts_as_none(tmp_path: Path) -> None:
+def test_mesh_json_of_another_version_is_ignored(tmp_path: Path) -> None:
     data = DataDir.at(tmp_path)
     data.mesh.write_text('{"nats_url": "nats://n", "future": 1}')
     assert read_mesh(data) is None
 
 
-def test_what_is_remembered_survives_fields_of_another_version(tmp_path: Path) -> None:
+def test_saved_state_ignores_fields_of_another_version(tmp_path: Path) -> None:
     data = DataDir.at(tmp_path)
     data.remembered.write_text('{"port": 8421, "future": 1}')
-    assert Remembered.load(data) == Remembered(port=8421)
+    assert SavedState.load(data) == SavedState(port=8421)
 
 
 @pytest.mark.parametrize(("line", "reason"), [
@@ -99,7 +97,7 @@ def test_what_is_remembered_survives_fields_of_another_version(tmp_path: Path) -
     ("[1]", "[1]"),
     ("", ""),
 ])  # fmt: skip
-def test_why_a_process_ended_is_the_reason_that_its_log_gives(tmp_path: Path, line: str, reason: str) -> None:
+def test_last_reason_is_the_reason_field_of_the_last_line(tmp_path: Path, line: str, reason: str) -> None:
     log = tmp_path / "memory-1.log"
     log.write_text(f"before\n{line}\n" if line else "")
     assert last_reason(log) == reason

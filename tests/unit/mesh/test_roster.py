@@ -1,4 +1,4 @@
-"""What each process is given: what it needs, and no secret more."""
+"""The environment of each process: the settings and secrets that it needs, and no others."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def roster(tmp_path: Path) -> Roster:
     return Roster(DataDir.at(tmp_path), credentials, nats_port=4300, port=8500, host="127.0.0.1")
 
 
-def test_a_service_gets_its_own_password_and_no_other(roster: Roster) -> None:
+def test_service_receives_only_its_own_password(roster: Roster) -> None:
     environment = roster.service("executor", "executor-2").environment
     assert environment["ANCHORWATCH_NATS_USER"] == "executor"
     assert environment["ANCHORWATCH_NATS_PASSWORD"] == "password-of-executor"
@@ -27,7 +27,7 @@ def test_a_service_gets_its_own_password_and_no_other(roster: Roster) -> None:
     assert "the-token" not in values
 
 
-def test_the_token_is_the_gateways_and_the_model_key_the_planners(
+def test_only_gateway_has_the_token_and_planner_the_model_key(
     roster: Roster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("MODEL_KEY", "MODEL_KEY_FILE", "TOKEN", "TOKEN_FILE", "NATS_PASSWORD_FILE"):
@@ -45,25 +45,23 @@ def test_the_token_is_the_gateways_and_the_model_key_the_planners(
     )
 
 
-def test_the_nats_server_is_given_no_secret_by_its_environment(
-    roster: Roster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nats_server_environment_has_no_secret(roster: Roster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANCHORWATCH_MODEL_KEY", "sk-secret")
     assert set(roster.nats().environment) == {"PATH"}
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])  # noqa: S104 - only told, not bound
-def test_an_address_for_everyone_is_reached_from_here_by_loopback(roster: Roster, host: str) -> None:
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])  # noqa: S104 - not bound
+def test_wildcard_address_is_reached_by_loopback(roster: Roster, host: str) -> None:
     everywhere = Roster(roster.data, roster.credentials, 4300, 8500, host)
     assert everywhere.api_url == "http://127.0.0.1:8500"
 
 
-def test_what_may_be_scaled() -> None:
+def test_only_scalable_services_can_be_scaled() -> None:
     check_count("executor", 3)
     check_count("gateway", 1)
     with pytest.raises(Refused, match="exactly one gateway"):
         check_count("gateway", 2)
-    with pytest.raises(NotFound, match="no service 'exekutor'"):
+    with pytest.raises(NotFound, match="unknown service 'exekutor'"):
         check_count("exekutor", 2)
     with pytest.raises(BadInput):
         check_count("executor", 1000)

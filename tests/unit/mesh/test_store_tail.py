@@ -1,4 +1,4 @@
-"""The records of a store's block are found whatever is damaged between them."""
+"""The records of a block of the store are read even if others in it are damaged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def block(count: int = 6) -> bytes:
     )
 
 
-def test_each_record_is_found_with_its_payload() -> None:
+def test_each_record_is_read_with_its_payload() -> None:
     tail = read_tail(block())
     assert [(each.sequence, each.subject) for each in tail.records] == [
         (n, f"aw.journal.0.w.s.in.k{n}") for n in range(1, 7)
@@ -50,7 +50,7 @@ def test_each_record_is_found_with_its_payload() -> None:
 
 
 @pytest.mark.parametrize("at", range(0, 120, 7))
-def test_damage_hides_only_the_records_that_it_hits(at: int) -> None:
+def test_damage_hides_only_the_damaged_records(at: int) -> None:
     content = bytearray(block())
     content[at : at + 40] = bytes(40)
     tail = read_tail(bytes(content))
@@ -61,18 +61,18 @@ def test_damage_hides_only_the_records_that_it_hits(at: int) -> None:
 @pytest.mark.parametrize(
     "end", [b"\0" * 64, record(7, "aw.journal.0.w.s.in.k7", b"x")[:30]], ids=["nulls", "torn"]
 )
-def test_an_end_that_cannot_be_read_is_not_taken_for_the_end(end: bytes) -> None:
+def test_unreadable_end_of_a_block_is_not_its_end(end: bytes) -> None:
     tail = read_tail(block() + end)
     assert tail.end >= 6
     assert not tail.whole
 
 
-def test_a_subject_in_a_payload_is_no_record() -> None:
+def test_subject_in_a_payload_is_not_a_record() -> None:
     tail = read_tail(record(1, "aw.journal.0.w.s.in.k1", b'"text": "aw.journal.0.w.s.in.k9" and more of it'))
     assert [each.sequence for each in tail.records] == [1]
 
 
-def test_a_lost_command_says_what_it_acts_on() -> None:
+def test_lost_command_names_its_target() -> None:
     payload, _ = encode(Record("command", 1, "planner-1:a", COMMAND))
     tail = read_tail(block() + record(7, "aw.journal.0.w.s.p.cmd.default", payload))
     [lost] = tail.lost_after(6)

@@ -82,7 +82,7 @@ class CrashMesh:
             data=self.data,
             credentials=Credentials.load_or_make(self.data),
             nats_port=nats,
-            port=ports.any_free(besides={nats}),
+            port=ports.any_free(excluded={nats}),
             host=nats_server.LOOPBACK,
             inherited=self._inherited(),
         )
@@ -156,7 +156,7 @@ class CrashMesh:
         self.children[NATS] = server
 
         async def answers_or_ended() -> bool:
-            return server.exit_code is not None or await nats_server.answers(self.roster.nats_port)
+            return server.exit_code is not None or await nats_server.is_listening(self.roster.nats_port)
 
         await until(answers_or_ended, "the NATS server answers", READY_S_MAX)
         if server.exit_code is not None:

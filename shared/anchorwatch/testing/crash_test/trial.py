@@ -13,7 +13,7 @@ from pathlib import Path
 from anchorwatch.bus.port import Bus
 from anchorwatch.core.records import Kind
 from anchorwatch.edges import Edge
-from anchorwatch.mesh.credentials import SERVICES, companions
+from anchorwatch.mesh.credentials import SERVICES, pack_services
 from anchorwatch.packs import recording
 from anchorwatch.packs.port import PackEnvironment
 from anchorwatch.service.runtimes import pack_prefix, pack_settings
@@ -76,7 +76,7 @@ async def run_trial(subject: Subject, seed: int, root: Path, tell: Callable[[Dea
     """
     began = time.monotonic()
     notes = root / "calls.jsonl"
-    services = (*SERVICES, *companions())
+    services = (*SERVICES, *pack_services())
     with Receivers(root / "told") as receivers:
         mesh = CrashMesh(
             root,

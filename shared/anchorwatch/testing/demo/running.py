@@ -11,7 +11,7 @@ import secrets
 from pydantic import SecretStr
 
 from anchorwatch.core.errors import AnchorWatchError
-from anchorwatch.mesh.credentials import CLI, SERVICES, Credentials, companions
+from anchorwatch.mesh.credentials import CLI, SERVICES, Credentials, pack_services
 from anchorwatch.service.connect import connect
 from anchorwatch.settings import load
 from anchorwatch.testing.console import Console, ended_by_signals, undisturbed
@@ -59,7 +59,7 @@ def _play(stage: Stage, seed: int, tell: Console) -> tuple[Evidence, str]:
     with Receiver(secret) as receiver:
         _write_routes(stage, receiver.url, secret)
         # With the yard, and without what a first start would add: the agent, its session, a first turn.
-        only = [word for name in (*SERVICES, *companions()) for word in ("--only", name)]
+        only = [word for name in (*SERVICES, *pack_services()) for word in ("--only", name)]
         stage.up("--bare", *only, "--scale", f"executor={EXECUTORS}")
         tell(
             f"the mesh is up: {len(stage.rows())} processes on {stage.mesh.nats_url}, data in {stage.data.root}"

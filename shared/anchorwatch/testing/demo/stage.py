@@ -18,7 +18,7 @@ from typing import Any
 from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.mesh import control
 from anchorwatch.mesh.files import DataDir
-from anchorwatch.mesh.lock import held_by
+from anchorwatch.mesh.lock import lock_holder
 from anchorwatch.mesh.state import MeshFile, read_mesh
 from anchorwatch.settings import PREFIX
 
@@ -101,7 +101,7 @@ class Stage:
 
     def _is_up(self) -> bool:
         """Whether it is ready, by the word of the supervisor that runs now: a crashed one leaves its file behind."""
-        holder, mesh = held_by(self.data), read_mesh(self.data)
+        holder, mesh = lock_holder(self.data), read_mesh(self.data)
         return holder is not None and mesh is not None and mesh.pid == holder.pid
 
     def kill_everything(self) -> list[int]:

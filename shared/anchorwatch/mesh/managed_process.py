@@ -1,4 +1,4 @@
-"""Keeps one process running: started again when it ends, at once the first time, then more and more slowly."""
+"""One process that is restarted whenever it ends: at once the first time, then with exponential backoff."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from anchorwatch.mesh.process import Command, Processes, Running
 BACKOFF_FIRST_S = 0.2
 BACKOFF_S_MAX = 10.0
 HEALTHY_S = 30.0
+"""A run of this length resets the backoff."""
 STOP_S_MAX = 8.0
 PROBE_INTERVAL_S = 0.02
 
@@ -27,7 +28,7 @@ Probe = Callable[[], Awaitable[bool]]
 
 @dataclass(slots=True)
 class Backoff:
-    """How long to wait before the next start: 0, 0.2, 0.4, … 10 s; from the beginning after a healthy run.
+    """The delay of the next start: 0, 0.2, 0.4, … 10 s; 0 again after a healthy run.
 
     ``spread`` as in `backoff_s`: processes that ended together do not start together.
     """
@@ -36,7 +37,7 @@ class Backoff:
     failures: int = 0
 
     def after(self, ran_s: float) -> float:
-        """The wait after a run of ``ran_s`` seconds."""
+        """The delay in seconds after a run of ``ran_s`` seconds."""
         if ran_s >= HEALTHY_S:
             self.failures = 0
         self.failures += 1
@@ -46,22 +47,24 @@ class Backoff:
 
 
 @dataclass(slots=True)
-class Kept:
-    """One process with a name, such as ``executor-1``.
+class ManagedProcess:
+    """One instance, such as ``executor-1``, across its restarts.
 
-    ``changed`` is called when its pid or readiness changes; ``ended`` is set at each end, and when it is no longer kept.
-    ``probe`` tells whether it is ready, for programs that do not say so themselves. ``before`` is called before each start,
-    and prevents it with an OSError. ``behind`` is called each time that it has become ready, before that is told.
+    ``on_change`` is called when the pid or the readiness changes.
+    ``ended`` is set at each end of the process, and when the instance is stopped for good.
+    ``probe`` returns whether a program is ready that does not announce its readiness.
+    ``before_start`` is called before each start and prevents it by an OSError.
+    ``on_ready`` is awaited each time the process is ready, before its readiness is visible.
     """
 
     service: str
     instance: str
     command: Command
-    changed: Callable[[Kept], None]
+    on_change: Callable[[ManagedProcess], None]
     log: structlog.stdlib.BoundLogger
     probe: Probe | None = None
-    before: Callable[[], object] = lambda: None
-    behind: Callable[[], Awaitable[None]] | None = None
+    before_start: Callable[[], object] = lambda: None
+    on_ready: Callable[[], Awaitable[None]] | None = None
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     restarts: int = 0
@@ -78,20 +81,20 @@ class Kept:
 
     @property
     def stopping(self) -> bool:
-        """Whether it was told to end for good."""
+        """Whether the instance is stopped for good."""
         return self._stopping.is_set()
 
     def start(self, processes: Processes) -> None:
-        """Keep it running from now on."""
-        self._task = asyncio.create_task(self._keep(processes), name=f"keep {self.instance}")
+        """Start the process, and restart it whenever it ends."""
+        self._task = asyncio.create_task(self._run(processes), name=f"run {self.instance}")
 
     async def stop(self) -> None:
-        """End it: asked first, killed when it takes longer than `STOP_S_MAX`."""
+        """End the process for good: SIGTERM, then SIGKILL after `STOP_S_MAX`."""
         self._stopping.set()
         running = self._running
         if running is not None:
             running.signal(signal.SIGTERM)
-            # A process that was stopped (SIGSTOP) would not see the request.
+            # A process that SIGSTOP has stopped handles SIGTERM only after SIGCONT.
             running.signal(signal.SIGCONT)
             await asyncio.wait({running.ended}, timeout=STOP_S_MAX)
         self.kill()
@@ -99,20 +102,22 @@ class Kept:
             await self._task
         self.ended.set()
 
-    def start_anew(self, why: str) -> None:
-        """Have it end, and start it again."""
+    def restart(self, reason: str) -> None:
+        """End the process with SIGTERM; it then starts again."""
         if self._running is not None and not self._running.ended.done():
-            self.log.warning("is started anew", instance=self.instance, pid=self._running.pid, why=why)
+            self.log.warning(
+                "process.restarting", instance=self.instance, pid=self._running.pid, reason=reason
+            )
             self._running.signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it now, and do not start it again."""
+        """End the process now, for good."""
         self._stopping.set()
         if self._running is not None and not self._running.ended.done():
-            self.log.warning("killed: it did not end in time", instance=self.instance, pid=self._running.pid)
+            self.log.warning("process.killed", instance=self.instance, pid=self._running.pid)
             self._running.signal(signal.SIGKILL)
 
-    async def _keep(self, processes: Processes) -> None:
+    async def _run(self, processes: Processes) -> None:
         loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
             started_at = loop.time()
@@ -121,10 +126,10 @@ class Kept:
                 return
             wait_s = self._backoff.after(loop.time() - started_at)
             self.log.error(
-                "ended, and will be started again",
+                "process.ended",
                 instance=self.instance,
                 exit_code=code,
-                in_s=wait_s,
+                restart_in_s=wait_s,
                 last_line=last_line(self.command.log),
             )
             with contextlib.suppress(TimeoutError):
@@ -134,14 +139,14 @@ class Kept:
 
     async def _run_once(self, processes: Processes) -> int | None:
         try:
-            self.before()
+            self.before_start()
             running = processes.start(self.command)
         except OSError as error:
-            self.log.error("could not be started", instance=self.instance, reason=str(error))  # noqa: TRY400 - said in full
+            self.log.error("process.start_failed", instance=self.instance, reason=str(error))  # noqa: TRY400 - the text suffices
             return None
         self._running, self.since = running, datetime.now(UTC)
-        self.log.info("started", instance=self.instance, pid=running.pid)
-        self.changed(self)
+        self.log.info("process.started", instance=self.instance, pid=running.pid)
+        self.on_change(self)
         watch = asyncio.create_task(self._watch_ready(running), name=f"ready {self.instance}")
         try:
             self.last_exit = await running.ended
@@ -150,17 +155,17 @@ class Kept:
             self._running = None
             self.ready.clear()
             self.ended.set()
-        self.changed(self)
+        self.on_change(self)
         return self.last_exit
 
     async def _watch_ready(self, running: Running) -> None:
         if self.probe is None:
             await running.ready.wait()
         else:
-            while not await self.probe():  # noqa: ASYNC110 - only asking tells
+            while not await self.probe():  # noqa: ASYNC110 - the program sends no notification
                 await asyncio.sleep(PROBE_INTERVAL_S)
-        if self.behind is not None:
-            await self.behind()
-        self.log.info("ready", instance=self.instance, pid=running.pid)
+        if self.on_ready is not None:
+            await self.on_ready()
+        self.log.info("process.ready", instance=self.instance, pid=running.pid)
         self.ready.set()
-        self.changed(self)
+        self.on_change(self)

@@ -1,8 +1,8 @@
-"""The process that a person starts: it makes the supervisor, prints what it tells, and passes on the wish to stop.
+"""The foreground process of `anchorwatch up`: it forks the supervisor, reads its events, and forwards signals to it.
 
-A terminal sends Ctrl-C to everything in the foreground's process group. The supervisor and its children therefore form a
-group of their own, so that they end in order, and the NATS server last; this process stays in the foreground. When it is killed,
-the kernel ends the supervisor, and with it everything else.
+A terminal sends Ctrl-C to every process in the foreground's process group. The supervisor and its children form another
+group, so that they end in order, with the NATS server last. If the foreground process is killed, the kernel kills the
+supervisor, and then each of its children.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import Any
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.mesh.files import PRIVATE_FILE, rotate
 from anchorwatch.mesh.process import end_with_parent
+from anchorwatch.mesh.state import Report
 
 CRASHED = 70
-Tell = Callable[[dict[str, Any]], None]
-Supervise = Callable[[Tell], int]
+Supervise = Callable[[Report], int]
 
 
-class Front:
-    """A supervisor in a process of its own, seen from the one that started it."""
+class Launcher:
+    """Runs ``supervise`` in a forked process."""
 
     def __init__(self, supervise: Supervise, log: Path, *, detach: bool) -> None:
         self.stopping = False
@@ -37,7 +37,7 @@ class Front:
         read_end, write_end = os.pipe()
         parent = os.getpid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._pass_on)
+            signal.signal(number, self._forward)
         self._pid = os.fork()
         if self._pid == 0:
             os.close(read_end)
@@ -48,21 +48,21 @@ class Front:
         self._events = os.fdopen(read_end, encoding="utf-8")
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """What the supervisor tells, until it ends."""
+        """The events of the supervisor, until it ends."""
         with self._events:
             for line in self._events:
                 yield json.loads(line)
 
     def wait(self) -> int:
-        """Wait for the supervisor's end; returns its exit code, negative for a signal."""
+        """Wait until the supervisor ends; returns its exit code, negative for a signal."""
         if self._code is None:
             self._code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         return self._code
 
-    def _pass_on(self, _number: int, _frame: FrameType | None) -> None:
+    def _forward(self, _number: int, _frame: FrameType | None) -> None:
         if not self.stopping:
             with contextlib.suppress(OSError):
-                os.write(2, b"\nstopping (once more to hurry)\n")
+                os.write(2, b"\nstopping (press Ctrl-C again to kill)\n")
         self.stopping = True
         if self._pid and self._code is None:
             with contextlib.suppress(ProcessLookupError):
@@ -70,9 +70,9 @@ class Front:
 
 
 def _become_supervisor(supervise: Supervise, log: Path, write_end: int, parent: int, *, detach: bool) -> None:
-    """In the new process. Never returns."""
+    """Run the supervisor in the forked process, and exit."""
     code = CRASHED
-    tell = _teller(write_end)
+    report = _reporter(write_end)
     try:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
@@ -82,28 +82,28 @@ def _become_supervisor(supervise: Supervise, log: Path, write_end: int, parent: 
             os.setpgid(0, 0)
             end_with_parent(parent)
         _redirect(log)
-        code = supervise(tell)
+        code = supervise(report)
     except AnchorWatchError as error:
-        tell({"event": "failed", "message": error.message, "hint": error.hint})
+        report({"event": "failed", "message": error.message, "hint": error.hint})
         code = error.exit_code
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the person must hear of it
+    except BaseException as error:  # noqa: BLE001 - each error is reported to the person
         traceback.print_exc()
-        tell({"event": "failed", "message": f"the supervisor crashed: {error!r}", "hint": f"see {log}"})
+        report({"event": "failed", "message": f"the supervisor crashed: {error!r}", "hint": f"see {log}"})
     finally:
         os._exit(code)
 
 
-def _teller(write_end: int) -> Tell:
-    def tell(event: dict[str, Any]) -> None:
-        # With --detach nobody listens any more once it is ready.
+def _reporter(write_end: int) -> Report:
+    def report(event: dict[str, Any]) -> None:
+        # With --detach, no process reads the pipe once the mesh is ready.
         with contextlib.suppress(OSError):
             os.write(write_end, json.dumps(event).encode() + b"\n")
 
-    return tell
+    return report
 
 
 def _redirect(log: Path) -> None:
-    """From here on nothing reads or writes the terminal: it may go away."""
+    """Detach the standard streams from the terminal: it may close at any time."""
     rotate(log)
     null = os.open(os.devnull, os.O_RDONLY)
     out = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE_FILE)
