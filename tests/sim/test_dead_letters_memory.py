@@ -12,9 +12,9 @@ from anchorwatch.journal.reading import Opened
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.subjects import RPC_MEMORY
-from anchorwatch_memory.fold import inputs
+from anchorwatch_memory.fold import wakes
 from anchorwatch_memory.main import run_on
-from anchorwatch_memory.port import InPlace
+from anchorwatch_memory.projections import InlineProjections
 
 from tests.support.letters import in_state, mesh_test, only_letter, order
 from tests.support.packs import bench_agent
@@ -22,7 +22,7 @@ from tests.support.packs import bench_agent
 
 async def memory(context: ServiceContext) -> None:
     """Memory with its projections in place, since virtual time has no threads."""
-    await run_on(context, InPlace())
+    await run_on(context, InlineProjections())
 
 
 async def ask(mesh: SimMesh, verb: str, **params: Any) -> Any:
@@ -35,7 +35,7 @@ class Faulty:
 
     def __init__(self, id_: str) -> None:
         self._id = id_
-        self._accept = inputs.accept
+        self._accept = wakes.accept
         self.mended = False
 
     def accept(self, db: sqlite3.Connection, opened: Opened) -> None:
@@ -82,5 +82,5 @@ def test_a_record_that_cannot_be_entered_is_shown_and_a_thousand_behind_it_are_i
         await mesh.until(in_state(mesh.bus, "done"), within_s=30)
         assert (await ask(mesh, "session", session="bad"))["pending_inputs"] == 1
 
-    monkeypatch.setattr("anchorwatch_memory.fold.inputs.accept", faulty.accept)
+    monkeypatch.setattr("anchorwatch_memory.fold.wakes.accept", faulty.accept)
     mesh_test(body)

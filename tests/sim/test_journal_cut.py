@@ -18,7 +18,7 @@ from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.streams import journal_stream
 from anchorwatch.topology.subjects import FILLER
 from anchorwatch_memory.main import run_on
-from anchorwatch_memory.port import InPlace
+from anchorwatch_memory.projections import InlineProjections
 
 from tests.sim.test_effects_by_death import FRESH_MS, outcomes, rules
 from tests.sim.test_planner import agent, mesh_test
@@ -34,7 +34,7 @@ SERVICES = ("observer", "planner", "executor", "notifier")
 
 def memory(path: Path) -> tuple[str, Callable[[ServiceContext], Awaitable[None]]]:
     """The memory service on a file that outlives its process."""
-    return "memory", lambda context: run_on(context, InPlace(path))
+    return "memory", lambda context: run_on(context, InlineProjections(path))
 
 
 async def done(mesh: SimMesh, tmp_path: Path, tool: str, *more: tuple[str, object]) -> SessionRef:

@@ -1,4 +1,4 @@
-"""Following the journal: every record, in order, each once."""
+"""Follows the journal: every record is entered in order, once."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.truncation import Proof, hold_mesh, standing_hold
 from anchorwatch.service.context import Clock
 
-from anchorwatch_memory.faults import Faults
+from anchorwatch_memory.dead_letters import FaultReporter
 from anchorwatch_memory.lost import records_after
-from anchorwatch_memory.port import Projections, ProjectionsDamaged
+from anchorwatch_memory.projections import Projections, ProjectionsDamaged
 from anchorwatch_memory.store import START, Position
 
 BATCH = 256
@@ -24,15 +24,14 @@ RETRY_S = 0.5
 WAIT_S_MAX = 2.0
 COMPLETE_ATTEMPTS_MAX = 1_000
 BEFORE = "before"
-"""How the file ends that knows more than the journal; before that stands how far it had read."""
+"""Ending of a file that holds more than the journal. The position that it had reached is before it."""
 
 
 class Follower:
-    """Keeps the projections up to the journal. ``durable`` is the consumer's name.
+    """Keeps the projections current. ``durable`` is the consumer's name.
 
-    The consumer brings the records; what counts is the position that stands in the projections themselves, written in
-    the same transaction as the rows. Where the two differ (the process died between them, or the file is another), the
-    consumer is made anew behind the position.
+    The projections hold their own position, written in one transaction with the rows. If the consumer's position differs
+    (the process died in between, or the file is another one), the consumer is created again after the file's position.
     """
 
     def __init__(
@@ -44,7 +43,7 @@ class Follower:
         projections: Projections,
         clock: Clock,
         log: structlog.stdlib.BoundLogger,
-        faults: Faults | None = None,
+        faults: FaultReporter | None = None,
     ) -> None:
         self._faults = faults
         self._bus = bus
@@ -59,33 +58,33 @@ class Follower:
         self._moved = asyncio.Condition()
         self._connection = 0
         self._damage: ProjectionsDamaged | None = None
-        # Whether there may be records that could not be entered, and have no letter.
-        self._faulty = True
+        # Records without a dead letter may have been kept out.
+        self._unreported = True
 
     @property
     def sequence(self) -> int:
-        """The last journal sequence that is in the projections."""
+        """The last journal sequence in the projections."""
         return self._position.sequence
 
     @property
     def rebuilding(self) -> bool:
-        """Whether the file is about to be made anew."""
+        """Whether a rebuild of the file is due."""
         return self._damage is not None
 
     async def start(self) -> None:
         """Compare file, consumer and journal, and attach.
 
         Raises:
-            Unavailable: the bus is away.
+            Unavailable: the bus is not connected.
         """
         await self.check()
         self._consumer = await self._attach()
 
     async def check(self) -> None:
-        """See that the journal is the one that was read, as long as it was. Where it is shorter, the mesh is held.
+        """Compare the journal with what was read. If it has lost its end, hold the mesh.
 
         Raises:
-            Unavailable: that is not known.
+            Unavailable: the comparison is not possible now.
         """
         connection = self._bus.connections
         position = await self._checked_position()
@@ -97,10 +96,10 @@ class Follower:
             self._moved.notify_all()
 
     async def checked(self) -> None:
-        """Return once the journal was compared on this connection (`check`).
+        """Wait until `check` has compared the journal on this connection.
 
         Raises:
-            Unavailable: it was not in time.
+            Unavailable: it has not in time.
         """
         try:
             async with asyncio.timeout(WAIT_S_MAX), self._moved:
@@ -123,31 +122,29 @@ class Follower:
             except ProjectionsDamaged as damage:
                 self.note_damage(damage)
             except NotFound:
-                # The consumer was removed, or the whole journal: look again at what is there.
+                # The consumer or the whole journal was removed: compare again.
                 self._consumer = None
             except AnchorWatchError as error:
-                self._log.warning(
-                    "cannot follow the journal, will try again", code=error.code, why=str(error)
-                )
+                self._log.warning("follow.failed", code=error.code, reason=str(error), retry_in_s=RETRY_S)
                 self._consumer = None
                 await self._clock.sleep(RETRY_S)
 
     async def step(self, timeout_s: float) -> int:
-        """Take the next records in; returns how many messages were handled."""
+        """Enter the next records; returns the number of messages."""
         assert self._consumer is not None  # noqa: S101 - started
         deliveries = await self._consumer.fetch(BATCH, timeout_s)
         if not deliveries:
             return 0
         await self._take(deliveries)
-        await self._tell_faults()
-        # Only now: what is acked is never delivered again.
+        await self._report_faults()
+        # Only now: an acked message is never delivered again.
         for delivery in deliveries:
             reached(Edge.MEMORY_ACK_BEFORE)
             await delivery.ack()
         return len(deliveries)
 
     async def reach(self, sequence: int, wait_s: float = WAIT_S_MAX) -> None:
-        """Wait until the projections are that far, for a bounded time; the answer then says how far they are."""
+        """Wait for the projections to reach ``sequence``, for a bounded time."""
         if self._position.sequence >= sequence:
             return
         try:
@@ -157,7 +154,7 @@ class Follower:
             return
 
     def note_damage(self, damage: ProjectionsDamaged) -> None:
-        """The file was found to be damaged: it is made anew before the next records are taken in."""
+        """Request a rebuild of the file, before the next records are entered."""
         self._damage = damage
 
     async def close(self) -> None:
@@ -174,19 +171,19 @@ class Follower:
             reached(Edge.MEMORY_STORE_BEFORE)
             position = await self._projections.project(new)
             reached(Edge.MEMORY_STORE_AFTER)
-            self._faulty |= position.faulty
+            self._unreported |= position.faulty
             await self._set(position)
 
-    async def _tell_faults(self) -> None:
-        """A letter is written before the ack; after a death in between, at the next records."""
-        if self._faulty and self._faults is not None:
-            await self._faults.tell()
-        self._faulty = False
+    async def _report_faults(self) -> None:
+        """Write dead letters before the ack. After a crash in between, the next records cause it."""
+        if self._unreported and self._faults is not None:
+            await self._faults.report()
+        self._unreported = False
 
     async def _complete(self, delivered: Sequence[Stored]) -> list[Stored]:
-        """What was delivered, with what is missing before and between, read from the stream.
+        """The delivered messages, and the missing ones before and between them, read from the stream.
 
-        A delivery may be lost, and come again after later ones. What the stream does not have either was erased.
+        A lost delivery comes again only after later ones. A message that the stream lacks too was erased.
         """
         found = {stored.sequence: stored for stored in delivered}
         through, start = delivered[-1].sequence, self._position.sequence + 1
@@ -197,12 +194,12 @@ class Follower:
             if start > through:
                 return sorted(found.values(), key=lambda stored: stored.sequence)
             if not page.messages:
-                # The one who answered is behind the one who delivered.
+                # A replica answered that lags the one that delivered.
                 await self._clock.sleep(RETRY_S)
         raise Unavailable(f"the journal from {start} to {through} could not be read")
 
     async def _rebuild(self, damage: ProjectionsDamaged) -> None:
-        self._log.error("the projections are made anew", why=damage.message)
+        self._log.error("projections.rebuild", reason=damage.message)
         await self.close()
         await self._projections.reset()
         await self._set(START)
@@ -214,7 +211,7 @@ class Follower:
             self._moved.notify_all()
 
     async def _checked_position(self) -> Position:
-        """The file's position, after seeing that the file is of this journal."""
+        """The position of the file; a file of another journal is replaced."""
         try:
             position = await self._projections.position()
         except ProjectionsDamaged as damage:
@@ -223,13 +220,9 @@ class Follower:
         if position == START or await self._is_known(position):
             return position
         await self._hold_mesh(position)
-        # By its number, since the journal may lose more of its end yet, or be replaced by an older copy.
+        # Named by its position: the journal may lose more of its end, or be replaced by an older copy.
         aside = f"{position.sequence}.{BEFORE}"
-        self._log.error(
-            "the journal is another one, or has lost its end; what was read of it is kept beside",
-            position=position.sequence,
-            kept=aside,
-        )
+        self._log.error("journal.replaced_or_truncated", position=position.sequence, file_ending=aside)
         await self._projections.reset(aside)
         return await self._projections.position()
 
@@ -241,9 +234,7 @@ class Follower:
         proof = Proof(position.sequence, self._durable, records, replaced=replaced)
         gap = await hold_mesh(self._bus, self._stream, proof, self._durable)
         if gap is not None:
-            self._log.error(
-                "the journal lost its end; the mesh is held", first=gap.first, through=gap.through
-            )
+            self._log.error("journal.truncated", first=gap.first, through=gap.through, mesh="held")
 
     async def _is_known(self, position: Position) -> bool:
         state = await self._bus.stream_state(self._stream)
@@ -252,7 +243,7 @@ class Follower:
         page = await self._bus.range(self._stream, position.subject, position.sequence, 1)
         if page.messages and page.messages[0].sequence == position.sequence:
             return page.messages[0].time_ms == position.time_ms
-        # Erased since, or lost, which another witness may have found; another journal would hold something else there.
+        # Erased, or lost as another witness may have reported. Another journal would have a different message here.
         hold = await standing_hold(self._bus, self._stream)
         gaps = (*hold.before, *hold.gaps)
         return not any(gap.first <= position.sequence <= gap.through for gap in gaps)

@@ -1,4 +1,4 @@
-"""The records behind a journal's end that are in the projections: what memory, as a witness, knows of those that were lost."""
+"""The records after a journal's end that are in the projections: what memory knows, as a witness, of the lost records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anchorwatch.topology.subjects import CLAIM, DONE, SessionSubjects
 
 
 def records_after(db: sqlite3.Connection, sequence: int) -> list[LostRecord]:
-    """In order; records of registers that have no rows of their own are not among them."""
+    """The records after ``sequence``, in order, except those of registers without rows of their own."""
     found = [
         LostRecord(at, SessionSubjects(SessionRef(workspace, session)).input(id_))
         for at, workspace, session, id_ in db.execute(
@@ -46,5 +46,5 @@ def records_after(db: sqlite3.Connection, sequence: int) -> list[LostRecord]:
             ended: subjects.effect(pool, call, DONE),
         }
         found += [LostRecord(at, place, command) for at, place in places.items() if at and at > sequence]
-    # A step's record may hold a command too: one sequence is one record.
+    # The record of a step may be the one of a command too: one sequence is one record.
     return sorted({each.sequence: each for each in found}.values(), key=lambda each: each.sequence)

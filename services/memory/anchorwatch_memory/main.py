@@ -1,4 +1,4 @@
-"""The memory service: keeps what can be rebuilt from the journal, answers from it, and remembers."""
+"""Wires the memory service."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from anchorwatch.service.retries import DeadLetterRetrier
 from anchorwatch.topology.streams import journal_stream
 from anchorwatch.topology.subjects import JOURNAL_ALL, MEMORY_CONSUMER, RPC_MEMORY
 
-from anchorwatch_memory.answers import Answers
-from anchorwatch_memory.faults import SERVICE, Faults
-from anchorwatch_memory.fold.memories import POOL
+from anchorwatch_memory.dead_letters import SERVICE, FaultReporter, RebuildRetry
+from anchorwatch_memory.fold.effects import POOL
 from anchorwatch_memory.follow import Follower
-from anchorwatch_memory.port import InThreads, Projections
-from anchorwatch_memory.rebuilding import Rebuilding
+from anchorwatch_memory.projections import Projections, ThreadedProjections
+from anchorwatch_memory.rpc import QueryHandler
 from anchorwatch_memory.tools import MemoryTools
 
 QUEUE = "memory"
@@ -29,15 +28,15 @@ CONCURRENCY = 16
 
 
 async def run(context: ServiceContext) -> None:
-    """Follow the journal, answer questions, and run the pool `memory`, until told to stop."""
+    """Follow the journal, answer queries and run the pool `memory`, until ``context.stopping``."""
     path = context.settings.data_dir / "memory" / f"{context.identity.instance}.db"
-    await run_on(context, InThreads(path))
+    await run_on(context, ThreadedProjections(path))
 
 
 async def run_on(context: ServiceContext, projections: Projections) -> None:
-    """As `run`, on projections that are given."""
+    """As `run`, on these projections."""
     letters = DeadLetters(context)
-    faults = Faults(context.bus, journal_stream(), projections, letters)
+    faults = FaultReporter(context.bus, journal_stream(), projections, letters)
     follower = Follower(
         context.bus,
         journal_stream(),
@@ -48,20 +47,20 @@ async def run_on(context: ServiceContext, projections: Projections) -> None:
         context.log,
         faults,
     )
-    rebuilding = Rebuilding(follower, faults, letters)
+    retry = RebuildRetry(follower, faults, letters)
     retrier = DeadLetterRetrier(
-        context, letters, rebuilding, SERVICE, f"dead-{SERVICE}-{context.identity.instance}"
+        context, letters, retry, SERVICE, f"dead-{SERVICE}-{context.identity.instance}"
     )
     await follower.start()
-    answers = Answers(projections, follower, _windows(context), context.log)
-    asked = await context.bus.subscribe(RPC_MEMORY.filter(), answers.handle, QUEUE)
+    queries = QueryHandler(projections, follower, _windows(context), context.log)
+    subscription = await context.bus.subscribe(RPC_MEMORY.filter(), queries.handle, QUEUE)
     try:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(follower.run(context.stopping), name="follow")
             tasks.create_task(retrier.run(), name="letters")
             tasks.create_task((await _pool(context, projections, follower)).run(), name="pool memory")
     finally:
-        await asked.close()
+        await subscription.close()
         await follower.close()
         await projections.close()
 

@@ -1,10 +1,15 @@
-"""The tables. All of them are projections: when the schema changes, the file is made anew from the journal.
+"""The tables, and how a row is inserted. All tables are projections: a file with another schema is rebuilt from the journal.
 
-Keys are journal sequences wherever there is an order, so that a page's cursor is a number. What a program would only
-hand through is kept as JSON text.
+Keys are journal sequences wherever there is an order, so a page's cursor is a number. Values that no query reads are
+stored as JSON text.
 """
 
 from __future__ import annotations
+
+import json
+import sqlite3
+from functools import cache
+from typing import Any
 
 VERSION = 6
 
@@ -25,7 +30,7 @@ CREATE TABLE sessions (
     PRIMARY KEY (workspace, session)
 ) WITHOUT ROWID;
 
--- The chain of the planner's records, apart from the anchor: it counts also where an anchor cannot be read.
+-- The chain of the planner's records. It continues past an anchor that cannot be read.
 CREATE TABLE chains (
     workspace TEXT NOT NULL, session TEXT NOT NULL, sequence INTEGER NOT NULL, digest TEXT NOT NULL,
     PRIMARY KEY (workspace, session)
@@ -49,7 +54,7 @@ CREATE TABLE steps (
 );
 CREATE INDEX steps_run ON steps (workspace, session, run_id, step);
 
--- Tokens of model calls, and millionths of what they cost, by the day of UTC since 1970.
+-- Tokens of model calls and their cost in millionths, by UTC day since 1970.
 CREATE TABLE spending (
     workspace TEXT NOT NULL, session TEXT NOT NULL, day INTEGER NOT NULL,
     calls INTEGER NOT NULL, prompt INTEGER NOT NULL, completion INTEGER NOT NULL, micros INTEGER NOT NULL,
@@ -67,7 +72,7 @@ CREATE INDEX inputs_session ON inputs (workspace, session, sequence);
 CREATE INDEX inputs_pending ON inputs (workspace, session, sequence) WHERE disposition = 'pending';
 CREATE INDEX inputs_run ON inputs (workspace, session, run_id);
 
--- Wakes that are no inputs: outcomes of commands, and what people ordered.
+-- Wake-ups that are not inputs: outcomes of commands, and orders.
 CREATE TABLE answers (
     sequence INTEGER PRIMARY KEY,
     workspace TEXT NOT NULL, session TEXT NOT NULL, input_id TEXT NOT NULL,
@@ -79,7 +84,7 @@ CREATE INDEX answers_session ON answers (workspace, session, sequence);
 CREATE INDEX answers_pending ON answers (workspace, session, run_id) WHERE disposition = 'pending';
 CREATE VIEW wakes AS SELECT * FROM inputs UNION ALL SELECT * FROM answers;
 
--- A record may hold several items: its sequence, and the place in it.
+-- A record may hold several items. The id is the record's sequence and the place in it.
 CREATE TABLE items (
     id INTEGER PRIMARY KEY,
     workspace TEXT NOT NULL, session TEXT NOT NULL, sequence INTEGER NOT NULL,
@@ -130,7 +135,7 @@ CREATE TABLE memories (
     topic TEXT NOT NULL, text TEXT NOT NULL, at_ms INTEGER NOT NULL
 );
 CREATE UNIQUE INDEX memories_id ON memories (workspace, memory_id);
--- Kept, so that a withdrawal of what was withdrawn is known from one of what never was. Holds no content.
+-- A withdrawn memory leaves its id, so that a second `forget` differs from one of an unknown memory. No content.
 CREATE TABLE withdrawals (
     workspace TEXT NOT NULL, memory_id TEXT NOT NULL, session TEXT NOT NULL, call TEXT NOT NULL,
     sequence INTEGER NOT NULL,
@@ -158,9 +163,29 @@ SEARCH = (
         VALUES ('delete', old.sequence, old.text, old.topic);
     END""",
 )
-"""Search by words, where this SQLite has it."""
+"""Full-text search, if this SQLite has it."""
 
 
 def statements() -> list[str]:
-    """The statements of `TABLES`, one by one."""
+    """The statements of `TABLES`."""
     return [statement for statement in TABLES.split(";") if statement.strip()]
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=repr)
+
+
+def as_json(value: Any) -> str:  # noqa: ANN401 - any plain data
+    """Plain data as JSON text; a value without a JSON form (bytes) becomes its repr."""
+    return _ENCODER.encode(value)
+
+
+def insert(db: sqlite3.Connection, table: str, **values: Any) -> None:  # noqa: ANN401 - column values
+    """Insert a row, unless one has the same key."""
+    db.execute(_insert_sql(table, tuple(values)), tuple(values.values()))
+
+
+@cache
+def _insert_sql(table: str, columns: tuple[str, ...]) -> str:
+    # Table and columns are named in this code, never by a client.
+    marks = ", ".join("?" for _ in columns)
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) ON CONFLICT DO NOTHING"  # noqa: S608

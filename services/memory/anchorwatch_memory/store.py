@@ -1,4 +1,4 @@
-"""The file of projections: opened, written in batches, read in snapshots. Synchronous; `port` puts threads around it."""
+"""The file of projections: written in batches, read in snapshots. Synchronous; `projections` runs it in threads."""
 
 from __future__ import annotations
 
@@ -20,10 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far the projections are: the last journal message in them.
-
-    ``faulty``: a message that was entered on the way there could not be (`fold`).
-    """
+    """The last journal message in the projections. ``faulty``: `fold` kept out a message before it."""
 
     sequence: int
     subject: str
@@ -35,31 +32,31 @@ START = Position(0, "", 0)
 
 
 class Store:
-    """One connection to the file. Rebuildable at any time, so a file that cannot be used is made anew."""
+    """One connection to the file. A file that is damaged or has another schema is replaced: the journal has everything."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = path
         self._db = _open(path)
 
     def position(self) -> Position:
-        """The last message that is in."""
+        """The last message in the file."""
         row = self._db.execute("SELECT sequence, subject, time_ms FROM progress").fetchone()
         return Position(*row)
 
     def project(self, messages: Iterable[Stored]) -> Position:
-        """Enter messages that follow the position, in order, all in one transaction with the new position."""
+        """Enter messages after the position, in order, in one transaction with the new position."""
         with _transaction(self._db, "IMMEDIATE"):
-            position, whole = self.position(), True
+            position, faulty = self.position(), False
             for stored in messages:
                 if stored.sequence <= position.sequence:
                     continue
-                whole &= fold(self._db, stored)
+                faulty |= not fold(self._db, stored)
                 position = Position(stored.sequence, stored.subject, stored.time_ms)
             self._db.execute(
                 "UPDATE progress SET sequence = ?, subject = ?, time_ms = ?",
                 (position.sequence, position.subject, position.time_ms),
             )
-        return replace(position, faulty=not whole)
+        return replace(position, faulty=faulty)
 
     def read(self, query: Callable[[sqlite3.Connection], T]) -> tuple[T, int]:
         """The query's answer, and the sequence up to which it is complete; one snapshot for both."""
@@ -68,7 +65,7 @@ class Store:
             return query(self._db), position.sequence
 
     def reset(self, aside: str = "") -> None:
-        """Forget everything: the journal tells it again. ``aside``: what the file is called from now on, behind its name."""
+        """Empty the file. With ``aside``, keep the old one under its name with this ending."""
         self.close()
         if aside and self.path != MEMORY:
             Path(self.path).replace(f"{self.path}.{aside}")
@@ -76,7 +73,7 @@ class Store:
         self._db = _open(self.path)
 
     def dump(self) -> dict[str, Sequence[tuple[object, ...]]]:
-        """Every row of every table, in order: what two files that say the same have in common."""
+        """Every row of every table, in order. Two files with the same content have equal dumps."""
         names = self._db.execute(
             "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'memories_words%'"
             " AND name NOT LIKE 'sqlite_%' ORDER BY name"
@@ -108,7 +105,7 @@ def _open(path: Path | str) -> sqlite3.Connection:
     try:
         return _connect(path)
     except sqlite3.DatabaseError as error:
-        # Locked or full is no damage: making it anew would not help.
+        # A locked file or a full disk: a new file would not help.
         if isinstance(error, sqlite3.OperationalError):
             raise
         _remove(path)
@@ -118,7 +115,7 @@ def _open(path: Path | str) -> sqlite3.Connection:
 def _connect(path: Path | str) -> sqlite3.Connection:
     if path != MEMORY:
         Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # One thread at a time uses it, not always the same.
+    # One thread at a time uses it, but not always the same.
     db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
     try:
         db.execute("PRAGMA journal_mode = WAL")
@@ -147,7 +144,7 @@ def _create(db: sqlite3.Connection) -> None:
 
 
 def has_word_search(db: sqlite3.Connection) -> bool:
-    """Whether this SQLite can search by words."""
+    """Whether this SQLite has full-text search."""
     return bool(db.execute("SELECT sqlite_compileoption_used('ENABLE_FTS5')").fetchone()[0])
 
 

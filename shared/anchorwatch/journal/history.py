@@ -1,6 +1,6 @@
-"""A session's journal as a list of what happened, for checks. Pure: from the records alone.
+"""The records of a session, sorted by kind, for checks. Pure: from the records alone.
 
-It does not go through the session machine's fold on purpose: what is checked here is what the machine has written.
+It does not use the session machine's fold: the checks compare what the machine has written.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from anchorwatch.topology.subjects import parse_register
 
 @dataclass(frozen=True, slots=True)
 class AnchorRecord:
-    """One record of the anchor register. ``text``: the model's last words, at the end of a turn."""
+    """One record of the anchor register. ``text``: the model's last text, at the end of a turn."""
 
     sequence: int
     kind: Kind
@@ -44,7 +44,7 @@ class AnchorRecord:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Which anchor a step of a run was shown; None when the step says nothing about it. ``joined``: what was said meanwhile."""
+    """The anchor that a step was shown, if recorded. ``joined``: sequences of the messages that joined the turn."""
 
     sequence: int
     run: int
@@ -84,7 +84,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class TooLate:
-    """What an executor had to say of a command that had its outcome."""
+    """A result that came after the outcome of its command."""
 
     sequence: int
     outcome: LateOutcome
@@ -92,7 +92,7 @@ class TooLate:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A record of a delivery: claimed for a channel, or delivered, or given up."""
+    """A record of a delivery."""
 
     sequence: int
     at_ms: int
@@ -102,10 +102,10 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All of it, each list in journal order.
+    """All records, each list in journal order.
 
-    ``chain``: the planner's records, each with its digest and that of the one before. ``families``: the records of each command's
-    effect, as (sequence, event).
+    ``chain``: the planner's records with their digests. ``families``: the records of each command's effect, as
+    (sequence, event).
     """
 
     anchors: tuple[AnchorRecord, ...] = ()
@@ -125,7 +125,7 @@ class History:
         return tuple(each for each in self.anchors if each.kind == kind)
 
     def acquired(self, run: int) -> AnchorRecord | None:
-        """The record that began a run."""
+        """The record that started a run."""
         return next((each for each in self.of_kind(Kind.ACQUIRED) if each.anchor.run_id == run), None)
 
     def ended(self, run: int) -> AnchorRecord | None:
@@ -133,14 +133,14 @@ class History:
         return next((each for each in self.of_kind(Kind.TURN_ENDED) if each.anchor.run_id == run), None)
 
     def taken(self, run: int) -> tuple[Input, ...]:
-        """The inputs that a run took up: by what its acquire pinned, and what joined it at a step."""
-        begun = self.acquired(run)
-        if begun is None or begun.anchor.turn is None:
+        """The inputs of a run: up to the sequence that its acquire pinned, and those that joined it at a step."""
+        start = self.acquired(run)
+        if start is None or start.anchor.turn is None:
             return ()
-        after, through = begun.anchor.inputs_through, begun.anchor.turn.inputs_through
+        after, through = start.anchor.inputs_through, start.anchor.turn.inputs_through
         joined = {sequence for prompt in self.prompts if prompt.run == run for sequence in prompt.joined}
-        # What had joined a turn before is not taken again.
-        before = set(begun.anchor.inputs_joined)
+        # An input that joined an earlier turn is not taken again.
+        before = set(start.anchor.inputs_joined)
         return tuple(
             each
             for each in self.inputs
@@ -155,9 +155,9 @@ class History:
         return next((each for each in self.outcomes if each.outcome.call == call), None)
 
     def shown(self, before: int) -> AnchorRecord | None:
-        """The newest anchor before a sequence that a prompt shows: what is merely held is not told."""
-        told = [each for each in self.anchors if each.kind not in HOLDS_TURN and each.sequence < before]
-        return told[-1] if told else None
+        """The newest anchor before a sequence that a prompt shows: an acquire or a takeover is not shown."""
+        shown = [each for each in self.anchors if each.kind not in HOLDS_TURN and each.sequence < before]
+        return shown[-1] if shown else None
 
 
 def read_history(records: Sequence[Stored]) -> History:
@@ -166,26 +166,26 @@ def read_history(records: Sequence[Stored]) -> History:
     Raises:
         Damaged: a record cannot be trusted.
     """
-    found = _Found()
+    builder = _Builder()
     for stored in records:
         register = parse_register(stored.subject)
         if register.kind == "sent":
             record = decode(stored.payload)
             state = str(record.body.get("state", ""))
-            found.sent.append(Sent(stored.sequence, record.at_ms, register.path[1], state))
+            builder.sent.append(Sent(stored.sequence, record.at_ms, register.path[1], state))
         elif register.kind == "late":
-            found.late.append(TooLate(stored.sequence, read_late(decode(stored.payload).body)))
+            builder.late.append(TooLate(stored.sequence, read_late(decode(stored.payload).body)))
         elif register.kind.startswith("fx."):
-            found.take_effect(stored, register.call)
+            builder.take_effect(stored, register.call)
         elif (recorded := read_session_record(stored)) is not None:
-            found.take(recorded)
+            builder.take(recorded)
             if register.path[0] == "p":
-                found.chain.append(recorded)
-    return found.history(records[-1].sequence if records else 0)
+                builder.chain.append(recorded)
+    return builder.history(records[-1].sequence if records else 0)
 
 
 @dataclass
-class _Found:
+class _Builder:
     anchors: list[AnchorRecord] = field(default_factory=list)
     inputs: list[Input] = field(default_factory=list)
     prompts: list[Prompt] = field(default_factory=list)
@@ -206,7 +206,7 @@ class _Found:
             case Outcome() as outcome:
                 self.outcomes.append(Done(stored.sequence, outcome))
             case _:
-                # Gates and claims given back stand in the family alone.
+                # Gates and released claims are in the family only.
                 pass
 
     def take(self, recorded: Recorded) -> None:
@@ -225,7 +225,7 @@ class _Found:
             case StepDecided() as event:
                 self._take_head(recorded, event.run, event.head)
             case _:
-                # A snapshot says nothing new.
+                # A snapshot adds nothing.
                 pass
 
     def _take_head(self, recorded: Recorded, run: int, head: StepHead | None) -> None:

@@ -1,4 +1,4 @@
-"""Memory follows a real journal: through kills, lost files, old files and other journals, with the same content in the end."""
+"""Memory follows a real journal through kills, lost files, old files and other journals, and ends with equal content."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAGE_BYTES = 4096
 
 
 async def write(bus: Bus, start: int = 0, end: int | None = None) -> int:
-    """Store the life's records; returns the stream's last sequence."""
+    """Store the records; returns the last sequence of the stream."""
     for stored in LIFE.messages[start:end]:
         await bus.publish(Message(stored.subject, stored.payload))
     return (await bus.stream_state(STREAM)).last_sequence
@@ -64,7 +64,7 @@ def position_of(path: Path) -> int:
 
 
 async def reached(path: Path, sequence: int) -> None:
-    """The file holds everything up to there, and the consumer is acked that far."""
+    """Wait until the file holds everything up to ``sequence``."""
 
     async def there() -> bool:
         return position_of(path) >= sequence
@@ -73,11 +73,11 @@ async def reached(path: Path, sequence: int) -> None:
 
 
 def without_times(dump: dict[str, Any]) -> dict[str, Any]:
-    """What the hand-made records and the real stream have in common: the stream keeps its own time."""
+    """The content that does not depend on the time of the stream."""
     return {name: rows for name, rows in dump.items() if name not in ("progress", "timeline")}
 
 
-async def test_the_projections_hold_what_the_journal_says(services: Services, bus: Bus) -> None:
+async def test_projections_equal_the_journal(services: Services, bus: Bus) -> None:
     await services.start("memory")
     last = await write(bus)
     await reached(path_of(services), last)
@@ -86,7 +86,7 @@ async def test_the_projections_hold_what_the_journal_says(services: Services, bu
     assert len(found["timeline"]) == len(WHOLE["timeline"])
 
 
-async def test_a_file_that_was_removed_is_rebuilt_the_same(services: Services, bus: Bus) -> None:
+async def test_removed_file_is_rebuilt_with_equal_content(services: Services, bus: Bus) -> None:
     await services.start("memory")
     last = await write(bus)
     await reached(path_of(services), last)
@@ -98,7 +98,7 @@ async def test_a_file_that_was_removed_is_rebuilt_the_same(services: Services, b
     assert content(path_of(services)) == before
 
 
-async def test_an_old_copy_of_the_file_catches_up(services: Services, bus: Bus, tmp_path: Path) -> None:
+async def test_old_copy_of_the_file_catches_up(services: Services, bus: Bus, tmp_path: Path) -> None:
     await services.start("memory")
     half = await write(bus, 0, 20)
     await reached(path_of(services), half)
@@ -116,9 +116,7 @@ async def test_an_old_copy_of_the_file_catches_up(services: Services, bus: Bus, 
     assert content(path_of(services)) == newest
 
 
-async def test_a_consumer_that_is_removed_is_made_again_where_the_file_ends(
-    services: Services, bus: Bus
-) -> None:
+async def test_removed_consumer_restarts_where_the_file_ends(services: Services, bus: Bus) -> None:
     await services.start("memory")
     half = await write(bus, 0, 20)
     await reached(path_of(services), half)
@@ -128,7 +126,7 @@ async def test_a_consumer_that_is_removed_is_made_again_where_the_file_ends(
     assert without_times(content(path_of(services))) == without_times(WHOLE)
 
 
-async def test_a_file_of_another_journal_is_made_anew_and_kept_beside(
+async def test_file_of_another_journal_is_replaced_and_kept(
     services: Services, bus: Bus, tmp_path: Path
 ) -> None:
     await services.start("memory")
@@ -156,9 +154,7 @@ async def test_a_file_of_another_journal_is_made_anew_and_kept_beside(
 
 
 @pytest.mark.parametrize("whole_pages", [1, 2, 10])
-async def test_a_file_that_was_damaged_in_its_midst_is_made_anew(
-    services: Services, bus: Bus, whole_pages: int
-) -> None:
+async def test_file_damaged_in_the_middle_is_rebuilt(services: Services, bus: Bus, whole_pages: int) -> None:
     await services.start("memory")
     last = await write(bus)
     await reached(path_of(services), last)
@@ -178,7 +174,7 @@ async def test_a_file_that_was_damaged_in_its_midst_is_made_anew(
     assert content(path_of(services)) == before
 
 
-async def test_what_was_erased_from_the_journal_is_passed_over(services: Services, bus: Bus) -> None:
+async def test_erased_records_are_skipped(services: Services, bus: Bus) -> None:
     last = await write(bus)
     erased = await bus.purge(STREAM, "aw.journal.0.default.other.>")
     assert erased > 5
@@ -190,7 +186,7 @@ async def test_what_was_erased_from_the_journal_is_passed_over(services: Service
     ]
 
 
-async def test_the_consumer_is_acked_as_far_as_the_file_is(services: Services, bus: Bus) -> None:
+async def test_consumer_is_acked_up_to_the_position_of_the_file(services: Services, bus: Bus) -> None:
     await services.start("memory")
     last = await write(bus)
 
@@ -205,7 +201,7 @@ async def test_the_consumer_is_acked_as_far_as_the_file_is(services: Services, b
 
 
 class Process:
-    """A memory of its own process, for ``kill -9``."""
+    """A memory service in a process of its own, for ``kill -9``."""
 
     def __init__(self, url: str, directory: Path) -> None:
         environment = {
@@ -227,7 +223,7 @@ class Process:
         self._process.wait()
 
 
-async def test_a_memory_that_is_killed_again_and_again_is_exact(
+async def test_memory_killed_repeatedly_has_exact_content(
     server: NatsServer, bus: Bus, tmp_path: Path
 ) -> None:
     path = tmp_path / "memory" / "memory-1.db"

@@ -1,4 +1,4 @@
-"""Deliveries that come late, twice, in another order, and acks that are lost: the content is the same."""
+"""Late, repeated and reordered deliveries and lost acks leave the content unchanged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import LoopClock
 from anchorwatch_memory.follow import Follower
 from anchorwatch_memory.main import run_on
-from anchorwatch_memory.port import InPlace
+from anchorwatch_memory.projections import InlineProjections
 
 from tests.unit.memory.test_store import LIFE, WHOLE
 
@@ -38,7 +38,7 @@ RATES = dict.fromkeys(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_deliveries_do_the_content_is_the_same(seed: int) -> None:
+def test_content_is_independent_of_delivery_faults(seed: int) -> None:
     found, faults = run(_life(seed), seed)
     assert {name: rows for name, rows in found.items() if name not in ("progress", "timeline")} == {
         name: rows for name, rows in WHOLE.items() if name not in ("progress", "timeline")
@@ -51,7 +51,7 @@ async def _life(seed: int) -> tuple[dict[str, Any], Faults]:
     server = SimServer(seed=seed, faults=faults)
     outside = server.connect(name="outside")
     await ensure_topology(outside)
-    projections = InPlace()
+    projections = InlineProjections()
     follower = Follower(
         server.connect(name="memory"),
         "JOURNAL_0",
@@ -76,14 +76,14 @@ async def _life(seed: int) -> tuple[dict[str, Any], Faults]:
     return dict(dump), faults
 
 
-def test_the_service_runs_in_a_simulation_and_survives_its_kills_there(tmp_path: Path) -> None:
+def test_simulated_service_survives_kills(tmp_path: Path) -> None:
     disposition = run(_in_a_mesh(tmp_path / "memory.db"), 7)
     assert disposition == ["pending"] * 30
 
 
 async def _in_a_mesh(path: Path) -> list[str]:
     mesh = SimMesh(seed=7)
-    await mesh.open(("memory", lambda context: run_on(context, InPlace(path))))
+    await mesh.open(("memory", lambda context: run_on(context, InlineProjections(path))))
     ref = await mesh.session("fleet", AgentSpec(name="keeper", pack="fleet"))
     for n in range(30):
         receipt = await mesh.say(ref, f"k-{n}")

@@ -1,4 +1,4 @@
-"""Remembering, recalling and forgetting through the real pool; and questions over RPC."""
+"""The tools remember, recall and forget through the real pool, and queries over RPC."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from anchorwatch.packs.port import ToolContext, ToolFailed
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import WallClock
 from anchorwatch_memory.follow import Follower
-from anchorwatch_memory.port import InPlace
+from anchorwatch_memory.projections import InlineProjections
 from anchorwatch_memory.tools import MemoryTools
 
 from tests.support.in_process import Services
@@ -41,7 +41,7 @@ async def call(session: ScriptedSession, tool: str, **args: Any) -> Outcome:
 
 @pytest.fixture
 async def session(bus: Bus, services: Services) -> ScriptedSession:
-    """A session with a turn that runs, and a memory."""
+    """A session with a running turn, and a memory service."""
     agents = await AgentDirectory.open(bus)
     await agents.apply("default", AGENT)
     await services.start("memory")
@@ -51,7 +51,7 @@ async def session(bus: Bus, services: Services) -> ScriptedSession:
     return made
 
 
-async def test_what_was_remembered_is_recalled_in_the_next_step(session: ScriptedSession, bus: Bus) -> None:
+async def test_memory_is_recalled_in_the_next_step(session: ScriptedSession, bus: Bus) -> None:
     kept = await call(session, "remember", text="w-3 hangs under load", topic="workers")
     assert (kept.state, kept.data["memory"]["text"]) == ("succeeded", "w-3 hangs under load")
     found = await call(session, "recall", query="which worker hangs?")
@@ -64,9 +64,7 @@ async def test_what_was_remembered_is_recalled_in_the_next_step(session: Scripte
     assert [each["call"] for each in listed["result"]["data"]] == ["fleet/1.1.1"]
 
 
-async def test_another_session_of_the_workspace_recalls_it_and_another_workspace_does_not(
-    session: ScriptedSession, bus: Bus
-) -> None:
+async def test_memory_is_shared_within_its_workspace_only(session: ScriptedSession, bus: Bus) -> None:
     await call(session, "remember", text="w-3 hangs", topic="workers")
     agents = await AgentDirectory.open(bus)
     await agents.apply("elsewhere", AGENT)
@@ -79,7 +77,7 @@ async def test_another_session_of_the_workspace_recalls_it_and_another_workspace
     assert counts == [1, 0]
 
 
-async def test_without_a_grant_nothing_is_remembered(session: ScriptedSession, bus: Bus) -> None:
+async def test_remember_needs_a_grant(session: ScriptedSession, bus: Bus) -> None:
     del session  # its memory must run
     agents = await AgentDirectory.open(bus)
     await agents.apply("default", AGENT.model_copy(update={"name": "other", "grants": ()}))
@@ -96,10 +94,10 @@ def context_of(workspace: str, key: str = "key") -> ToolContext:
     return ToolContext(ref, CallId(1, 1, 1), "turn_1", AGENT, key, 1, 10.0, now_ms(), 300.0)
 
 
-async def test_forgetting_needs_a_memory_of_the_same_workspace(session: ScriptedSession, bus: Bus) -> None:
+async def test_forget_needs_a_memory_of_the_same_workspace(session: ScriptedSession, bus: Bus) -> None:
     kept = await call(session, "remember", text="w-3 hangs", topic="workers")
     memory_id = kept.data["memory"]["id"]
-    projections = InPlace()
+    projections = InlineProjections()
     log = structlog.stdlib.get_logger("test")
     follower = Follower(bus, "JOURNAL_0", "aw.journal.0.>", "memory-2", projections, WallClock(), log)
     stopping = asyncio.Event()
@@ -123,7 +121,7 @@ async def test_forgetting_needs_a_memory_of_the_same_workspace(session: Scripted
     await projections.close()
 
 
-async def test_what_a_prompt_shows_cut_is_read_whole_in_parts(session: ScriptedSession, bus: Bus) -> None:
+async def test_output_cut_in_a_prompt_is_read_whole_in_parts(session: ScriptedSession, bus: Bus) -> None:
     for n in range(8):
         await call(session, "remember", text=f"lesson {n}: " + "be patient. " * 80, topic="lessons")
     recalled = await call(session, "recall", query="lesson")
@@ -149,7 +147,7 @@ async def test_what_a_prompt_shows_cut_is_read_whole_in_parts(session: ScriptedS
         assert (await call(session, "read_result", of=odd, part=1)).state == "failed"
 
 
-async def test_a_question_that_cannot_be_answered_says_why(session: ScriptedSession, bus: Bus) -> None:
+async def test_invalid_query_is_answered_with_the_problem(session: ScriptedSession, bus: Bus) -> None:
     del session
     for verb, params, code in (
         ("fly", {}, "not_found"),
@@ -167,9 +165,7 @@ async def test_a_question_that_cannot_be_answered_says_why(session: ScriptedSess
         assert answer["error"]["code"] == "bad_input"
 
 
-async def test_an_answer_waits_for_what_is_asked_for_and_says_how_far_it_is(
-    session: ScriptedSession, bus: Bus
-) -> None:
+async def test_answer_waits_for_at_least_and_reports_as_of(session: ScriptedSession, bus: Bus) -> None:
     for _ in range(20):
         head = await session.control(Kind.PAUSED)
         answer = await ask(bus, "session", session="fleet", at_least=head)

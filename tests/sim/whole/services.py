@@ -14,7 +14,7 @@ from anchorwatch.service.context import ServiceContext
 from anchorwatch_gateway.app import guarded, make
 from anchorwatch_gateway.parts import assemble
 from anchorwatch_memory import main as memory
-from anchorwatch_memory.port import InPlace, Query, T
+from anchorwatch_memory.projections import InlineProjections, Query, T
 from anchorwatch_memory.store import Position
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Scope
@@ -34,7 +34,7 @@ class Disk:
     """Memory's file: what a process has written is there for the next one."""
 
     def __init__(self) -> None:
-        self.projections = InPlace()
+        self.projections = InlineProjections()
 
     async def run(self, context: ServiceContext) -> None:
         """The memory service's ``run``, on this file."""
@@ -44,7 +44,7 @@ class Disk:
 class OpenFile:
     """The file, opened by one process: closing it leaves it where it is."""
 
-    def __init__(self, file: InPlace) -> None:
+    def __init__(self, file: InlineProjections) -> None:
         self._file = file
 
     async def position(self) -> Position:

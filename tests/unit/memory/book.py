@@ -1,4 +1,4 @@
-"""A journal written by hand: records as they stand in the stream, without a stream."""
+"""A journal written by hand: the records of a stream, without a stream."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AGENT = "keeper@1"
 
 
 class Book:
-    """The records of some sessions, in one order. A session's state is folded along, by the real machine."""
+    """The records of some sessions, in one order. The real machine folds each session's state."""
 
     def __init__(self) -> None:
         self.messages: list[Stored] = []
@@ -63,7 +63,7 @@ class Book:
         return stored
 
     def do(self, ref: SessionRef, command: Command) -> Stored:
-        """What the session machine decides; returns the last record."""
+        """The records that the session machine decides; returns the last one."""
         for event in decide(self.state(ref), command):
             stored = self._planner(ref, event)
         return stored

@@ -37,7 +37,7 @@ QUESTIONS: dict[str, Question] = {
 
 @dataclass
 class Projected:
-    """A journal, and what is asked of its projections; whatever is new in the journal is projected first."""
+    """A journal and queries on its projections. New records are projected before each query."""
 
     book: Book = field(default_factory=Book)
     store: Store = field(default_factory=lambda: Store(MEMORY))
@@ -48,7 +48,7 @@ class Projected:
         return self.store.read(lambda db: QUESTIONS[verb](db, given))[0]
 
     def inputs(self, **params: Any) -> list[dict[str, Any]]:
-        """The wakes that are inputs."""
+        """The wake-ups that are inputs."""
         return [each for each in self.list("wakes", **params) if each["kind"] not in ("control", "outcome")]
 
     def list(self, verb: str, **params: Any) -> list[dict[str, Any]]:
@@ -67,6 +67,6 @@ def projected() -> Iterator[Projected]:
 
 @pytest.fixture
 def book(projected: Projected) -> Book:
-    """The journal, with a session that was just made."""
+    """The journal, with a new session."""
     projected.book.create(FLEET)
     return projected.book

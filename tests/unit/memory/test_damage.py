@@ -1,4 +1,4 @@
-"""Records that cannot be trusted: told, counted, and no hindrance to what follows."""
+"""Records that cannot be trusted are reported and counted, and later records are projected."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ REGISTERS = (
 
 
 def after(projected: Projected, book: Book) -> list[dict[str, Any]]:
-    """The damaged lines, once it is seen that the projection went on."""
+    """The damaged entries, after a check that the projection continued."""
     book.say(FLEET, "k-last", "still here")
     assert projected.list("wakes")[-1]["text"] == "still here"
     return [entry for entry in projected.list("timeline") if entry["kind"] == "damaged"]
 
 
-def test_an_altered_record_is_told_as_damaged_and_counted(projected: Projected, book: Book) -> None:
+def test_altered_record_is_damaged_in_timeline_and_counted(projected: Projected, book: Book) -> None:
     altered = book.say(FLEET, "k-1")
     book.damage(altered.sequence)
     (told,) = after(projected, book)
@@ -51,7 +51,7 @@ def test_an_altered_record_is_told_as_damaged_and_counted(projected: Projected, 
     assert projected.ask("session")["damaged_records"] == projected.ask("stats")["damaged"] == 1
 
 
-def test_an_altered_planner_record_is_told_once(projected: Projected, book: Book) -> None:
+def test_altered_planner_record_has_one_damaged_entry(projected: Projected, book: Book) -> None:
     acquire = book.acquire(FLEET, "turn_a")
     book.end(FLEET)
     book.acquire(FLEET, "turn_b")
@@ -61,7 +61,7 @@ def test_an_altered_planner_record_is_told_once(projected: Projected, book: Book
     assert [turn["turn_id"] for turn in projected.list("turns")] == ["turn_b"]
 
 
-def test_a_missing_planner_record_is_seen_at_the_next(projected: Projected, book: Book) -> None:
+def test_missing_planner_record_is_reported_at_the_next(projected: Projected, book: Book) -> None:
     acquire = book.acquire(FLEET, "turn_a")
     end = book.end(FLEET)
     del book.messages[acquire.sequence - 1]
@@ -76,7 +76,7 @@ def test_a_missing_planner_record_is_seen_at_the_next(projected: Projected, book
 @pytest.mark.parametrize(
     "payload", [b"", b"\xc1", b"{}", b"null", pack([9, "x"]), pack([1] * 7), b"\xff" * 50]
 )
-def test_bytes_that_are_no_record_stop_nothing(
+def test_invalid_bytes_do_not_stop_the_projection(
     projected: Projected, book: Book, subject: str, payload: bytes
 ) -> None:
     book.put(subject, payload)
@@ -108,7 +108,7 @@ ODD_BODIES: list[tuple[str, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("subject", "kind", "body"), ODD_BODIES)
-def test_a_whole_record_of_an_odd_shape_leaves_no_half_entry(
+def test_record_of_an_odd_shape_leaves_no_partial_rows(
     projected: Projected, book: Book, subject: str, kind: str, body: dict[str, Any]
 ) -> None:
     projected.ask("stats")
@@ -165,7 +165,7 @@ KINDS = [value for name, value in vars(Kind).items() if name.isupper()]
         max_size=5,
     )
 )
-def test_no_record_whatever_stops_the_projection(records: list[tuple[str, str, dict[str, Any]]]) -> None:
+def test_no_record_stops_the_projection(records: list[tuple[str, str, dict[str, Any]]]) -> None:
     book = Book()
     book.create(FLEET)
     for subject, kind, body in records:

@@ -34,7 +34,7 @@ def effect(projected: Projected) -> dict[str, Any]:
     return found
 
 
-def test_a_command_is_pending_claimed_and_done(projected: Projected, book: Book, call: CallId) -> None:
+def test_command_is_pending_then_claimed_then_done(projected: Projected, book: Book, call: CallId) -> None:
     assert effect(projected)["state"] == "pending"
     assert effect(projected)["call"] == "fleet/1.1.1"
     claim = book.effect(FLEET, call, Claimed(ONE, 1, "key"))
@@ -52,7 +52,7 @@ def test_a_command_is_pending_claimed_and_done(projected: Projected, book: Book,
     assert ended["decided_at"] < ended["claimed_at"] < ended["ended_at"]
 
 
-def test_a_claim_that_is_given_back_or_taken_over_shows_who_has_it(
+def test_effect_shows_the_owner_after_release_and_takeover(
     projected: Projected, book: Book, call: CallId
 ) -> None:
     book.effect(FLEET, call, Claimed(ONE, 1, "key"))
@@ -63,7 +63,7 @@ def test_a_claim_that_is_given_back_or_taken_over_shows_who_has_it(
     assert (effect(projected)["owner"], effect(projected)["attempts"]) == ("executor-2", 2)
 
 
-def test_an_unknown_outcome_is_resolved_by_a_person(projected: Projected, book: Book, call: CallId) -> None:
+def test_person_resolves_an_unknown_outcome(projected: Projected, book: Book, call: CallId) -> None:
     book.done(FLEET, call, state="unknown", error="owner_died")
     assert projected.ask("stats")["effects"] == {"unknown": 1}
     assert projected.ask("turn", turn="1")["status"] == "in_progress"
@@ -74,7 +74,7 @@ def test_an_unknown_outcome_is_resolved_by_a_person(projected: Projected, book: 
     assert [each["tool"] for each in projected.list("effects", tool="set", turn="1")] == ["set"]
 
 
-def test_a_late_result_is_counted_and_changes_nothing(projected: Projected, book: Book, call: CallId) -> None:
+def test_late_result_is_counted_and_changes_nothing(projected: Projected, book: Book, call: CallId) -> None:
     book.done(FLEET, call, state="unknown")
     book.record(SessionSubjects(FLEET).late(call), Kind.LATE, {"state": "succeeded", "text": "it worked"})
     late = effect(projected)
@@ -82,9 +82,7 @@ def test_a_late_result_is_counted_and_changes_nothing(projected: Projected, book
     assert projected.list("timeline")[-1]["why"] == "it worked"
 
 
-def test_an_outcome_whose_command_is_damaged_is_shown_all_the_same(
-    projected: Projected, book: Book, call: CallId
-) -> None:
+def test_outcome_of_a_damaged_command_is_listed(projected: Projected, book: Book, call: CallId) -> None:
     book.done(FLEET, call)
     book.damage(3)
     found = effect(projected)
@@ -111,7 +109,7 @@ def forget(book: Book, ref: SessionRef, memory_id: str) -> None:
     book.end(ref)
 
 
-def test_what_is_remembered_is_the_outcome_of_its_command(projected: Projected, book: Book) -> None:
+def test_memory_is_the_outcome_of_its_command(projected: Projected, book: Book) -> None:
     memory_id = keep(book, FLEET, "w-3 hangs under load", "workers")
     (found,) = projected.list("memories", session=None)
     assert found["memory_id"] == memory_id
@@ -123,12 +121,12 @@ def test_what_is_remembered_is_the_outcome_of_its_command(projected: Projected, 
     assert projected.list("memories", session=None, topic="none") == []
 
 
-def test_remembering_twice_under_one_key_is_one_memory(projected: Projected, book: Book) -> None:
+def test_repeated_effect_key_is_one_memory(projected: Projected, book: Book) -> None:
     assert keep(book, FLEET, "a", key="k") == keep(book, FLEET, "a", key="k")
     assert len(projected.list("memories", session=None)) == 1
 
 
-def test_only_the_pool_of_memory_remembers(projected: Projected, book: Book) -> None:
+def test_outcome_of_another_pool_makes_no_memory(projected: Projected, book: Book) -> None:
     book.acquire(FLEET, "turn_a")
     first, second = book.step(FLEET, "remember", "remember")
     book.done(FLEET, first, "remember", data={"memory": {"id": "mem-x", "text": "forged"}})
@@ -136,7 +134,7 @@ def test_only_the_pool_of_memory_remembers(projected: Projected, book: Book) -> 
     assert projected.list("memories", session=None) == []
 
 
-def test_what_is_forgotten_is_gone_from_list_and_search_for_good(projected: Projected, book: Book) -> None:
+def test_forgotten_memory_leaves_list_and_search_for_good(projected: Projected, book: Book) -> None:
     memory_id = keep(book, FLEET, "the password is swordfish", key="k")
     forget(book, FLEET, memory_id)
     forget(book, FLEET, memory_id)
@@ -148,7 +146,7 @@ def test_what_is_forgotten_is_gone_from_list_and_search_for_good(projected: Proj
 
 @pytest.fixture(params=["words", "plain"])
 def find(request: pytest.FixtureRequest, projected: Projected) -> Callable[[str], list[str]]:
-    """The texts that a search finds, by the index of words and without it."""
+    """The texts that a search finds, with and without the full-text index."""
 
     def search(query: str) -> list[str]:
         return [each["text"] for each in projected.list("memories", session=None, q=query)]
@@ -165,9 +163,7 @@ def find(request: pytest.FixtureRequest, projected: Projected) -> Callable[[str]
     return search if request.param == "words" else search_plainly
 
 
-def test_a_search_finds_what_holds_its_words_the_best_first(
-    book: Book, find: Callable[[str], list[str]]
-) -> None:
+def test_search_lists_the_best_match_first(book: Book, find: Callable[[str], list[str]]) -> None:
     book.create(OTHER)
     book.create(ELSEWHERE)
     keep(book, FLEET, "w-3 hangs under load")
@@ -182,7 +178,7 @@ def test_a_search_finds_what_holds_its_words_the_best_first(
     assert find("_") == []
 
 
-def test_an_argument_that_cannot_be_remembered_is_refused() -> None:
+def test_invalid_argument_of_remember_is_refused() -> None:
     for args in ({}, {"text": ""}, {"text": 3}, {"text": "x" * 9_000}, {"text": "a", "topic": 3}):
         with pytest.raises(ToolFailed):
             remember(args, "k")

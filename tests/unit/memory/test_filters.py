@@ -1,4 +1,4 @@
-"""What a list is narrowed by: a value that nothing can have is refused, and no empty list."""
+"""The filters of a list: an impossible value is refused, not answered with an empty list."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ CLOSED = {
 
 
 @pytest.mark.parametrize(("verb", "name"), CLOSED)
-def test_a_value_that_there_is_not_is_refused_and_those_that_there_are_are_named(
+def test_unknown_filter_value_is_refused_with_the_known_ones(
     projected: Projected, book: Book, verb: str, name: str
 ) -> None:
     del book
     there = CLOSED[verb, name]
     assert projected.list(verb, **{name: there}) == []
     for bogus in ("bogus", "", there.upper()):
-        with pytest.raises(BadInput, match=f"there is no {name}") as refused:
+        with pytest.raises(BadInput, match=f"unknown {name}") as refused:
             projected.ask(verb, **{name: bogus})
         assert there in refused.value.hint
 
@@ -35,24 +35,24 @@ def test_a_value_that_there_is_not_is_refused_and_those_that_there_are_are_named
     "verb",
     ["session", "turns", "items", "timeline", "wakes", "effects", "deliveries", "artifacts", "memories"],
 )
-def test_a_session_that_there_is_not_is_not_found(projected: Projected, book: Book, verb: str) -> None:
+def test_unknown_session_is_not_found(projected: Projected, book: Book, verb: str) -> None:
     del book
     with pytest.raises(NotFound, match="no session nobody"):
         projected.ask(verb, session="nobody")
 
 
-def test_a_session_whose_anchor_cannot_be_read_has_lists_all_the_same(projected: Projected) -> None:
+def test_session_with_an_unreadable_anchor_has_lists(projected: Projected) -> None:
     projected.book.create(FLEET)
     projected.book.damage(1)
     projected.book.artifact(FLEET, "a")
     assert len(projected.list("artifacts")) == 1
 
 
-def test_effects_of_a_turn_need_one_that_there_is(projected: Projected, book: Book) -> None:
+def test_effects_of_an_unknown_turn_are_not_found(projected: Projected, book: Book) -> None:
     book.acquire(FLEET, "turn_a")
     book.step(FLEET, "set")
     assert len(projected.list("effects", session=None, turn="turn_a")) == 1
     with pytest.raises(NotFound, match="no turn turn_b"):
         projected.ask("effects", session=None, turn="turn_b")
-    with pytest.raises(BadInput, match="any session"):
+    with pytest.raises(BadInput, match="ambiguous"):
         projected.ask("effects", session=None, turn="1")

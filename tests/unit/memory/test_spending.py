@@ -1,4 +1,4 @@
-"""What model calls used, per step, turn, day and session; and which turns the last request still showed."""
+"""The usage of model calls by step, turn, day and session, and how the last request showed each turn."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _call(run: int, step: int) -> Any:
     return CallId(run, step, 1)
 
 
-def test_what_was_used_is_told_for_each_step_turn_day_and_in_all(projected: Projected, book: Book) -> None:
+def test_usage_is_reported_by_step_turn_day_and_in_total(projected: Projected, book: Book) -> None:
     first = head(book, {"prompt": 100, "completion": 10, "cost_micros": 250_000}, calls=1)
     turn(book, head(book, {"prompt": 120, "completion": 5, "cost_micros": 125_000}, step=2), first)
     tomorrow = head(book, {"completion": 7}, at_ms=(START_DAY + 1) * DAY_MS + 5)
@@ -67,7 +67,7 @@ def test_what_was_used_is_told_for_each_step_turn_day_and_in_all(projected: Proj
     assert (state.prompt, state.completion, state.cost) == (290, 22, 0.375), "as the session itself counts"
 
 
-def test_a_summary_is_paid_for_too(projected: Projected, book: Book) -> None:
+def test_call_for_a_summary_counts_in_the_usage(projected: Projected, book: Book) -> None:
     turn(book, head(book, {"prompt": 10}))
     book.acquire(FLEET, "turn_2")
     usage = {"prompt": 30, "completion": 4, "cost_micros": 9}
@@ -77,7 +77,7 @@ def test_a_summary_is_paid_for_too(projected: Projected, book: Book) -> None:
     assert book.state(FLEET).spent.ever.all == 44, "and the budget knows of it"
 
 
-def test_who_answered_and_who_did_not_is_shown_with_the_step(projected: Projected, book: Book) -> None:
+def test_step_names_the_models_that_answered_and_failed(projected: Projected, book: Book) -> None:
     turn(book, head(book, {}, context={"model": "small", "in_vain": [["openai", "model_unavailable"]]}))
     (step,) = projected.ask("turn", turn="1")["steps"]
     assert step["answered_by"] == "small"
@@ -90,7 +90,7 @@ def marks(projected: Projected) -> list[str]:
     return [each["in_prompt"] for each in projected.list("turns")]
 
 
-def test_turns_that_the_last_request_did_not_show_whole_are_marked(projected: Projected, book: Book) -> None:
+def test_turn_that_the_prompt_shortens_is_marked(projected: Projected, book: Book) -> None:
     quiet = head(book, {})
     turn(book, quiet)
     turn(book, replace(quiet, step=2), head(book, {}, calls=1), outcome="no_action")
@@ -109,7 +109,7 @@ def test_turns_that_the_last_request_did_not_show_whole_are_marked(projected: Pr
     assert projected.ask("turn", turn="4")["in_prompt"] == "skipped"
 
 
-def test_what_a_reset_archived_is_marked_until_the_reset_is_undone(projected: Projected, book: Book) -> None:
+def test_archived_turn_is_marked_until_the_reset_is_undone(projected: Projected, book: Book) -> None:
     turn(book, head(book, {}))
     book.do(FLEET, Reset("p", book.now_ms, book.sequence))
     turn(book, head(book, {}))

@@ -20,7 +20,7 @@ from tests.unit.memory.test_effects import ELSEWHERE, OTHER, forget, keep
 
 
 def a_life() -> Book:
-    """A journal with a bit of everything."""
+    """A journal with every kind of record."""
     book = Book()
     for ref in (FLEET, OTHER, ELSEWHERE):
         book.create(ref)
@@ -55,11 +55,11 @@ WHOLE = projected_in()
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, len(LIFE.messages)), max_size=6))
-def test_however_the_journal_is_cut_into_batches_the_content_is_the_same(cuts: list[int]) -> None:
+def test_content_is_independent_of_batch_boundaries(cuts: list[int]) -> None:
     assert projected_in(*sorted(cuts)) == WHOLE
 
 
-def test_a_batch_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+def test_failed_batch_leaves_the_file_unchanged(tmp_path: Path) -> None:
     store = Store(tmp_path / "x.db")
     store.project(LIFE.messages[:10])
     before = store.dump()
@@ -76,7 +76,7 @@ def test_a_batch_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_reader_sees_one_snapshot_with_its_position(tmp_path: Path) -> None:
+def test_reader_sees_one_snapshot_with_its_position(tmp_path: Path) -> None:
     writer, reader = Store(tmp_path / "x.db"), Store(tmp_path / "x.db")
     writer.project(LIFE.messages[:10])
 
@@ -94,7 +94,7 @@ def test_a_reader_sees_one_snapshot_with_its_position(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"no database", b"SQLite format 3\0" + b"\xff" * 5000])
-def test_a_file_that_cannot_be_used_is_made_anew(tmp_path: Path, content: bytes) -> None:
+def test_unusable_file_is_replaced(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.db"
     path.write_bytes(content)
     store = Store(path)
@@ -104,7 +104,7 @@ def test_a_file_that_cannot_be_used_is_made_anew(tmp_path: Path, content: bytes)
     store.close()
 
 
-def test_a_file_of_another_schema_is_made_anew(tmp_path: Path) -> None:
+def test_file_of_another_schema_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     store = Store(path)
     store.project(LIFE.messages)
@@ -117,7 +117,7 @@ def test_a_file_of_another_schema_is_made_anew(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_reset_forgets_everything(tmp_path: Path) -> None:
+def test_reset_empties_the_file(tmp_path: Path) -> None:
     store = Store(tmp_path / "x.db")
     store.project(LIFE.messages)
     store.reset()
@@ -149,7 +149,7 @@ def test_pages_hold_every_entry_once_in_both_directions(projected: Projected, bo
         assert found == (expected if order == "asc" else expected[::-1])
 
 
-def test_a_cursor_fits_its_list_and_order_alone(projected: Projected, book: Book) -> None:
+def test_cursor_is_valid_for_its_list_and_order_only(projected: Projected, book: Book) -> None:
     for n in range(3):
         book.say(FLEET, f"k-{n}")
     cursor = projected.ask("wakes", limit=1)["next"]
@@ -171,7 +171,7 @@ def test_a_cursor_fits_its_list_and_order_alone(projected: Projected, book: Book
             projected.ask(verb, **params)
 
 
-def test_a_page_stays_within_its_bytes(projected: Projected, book: Book) -> None:
+def test_page_is_bounded_in_bytes(projected: Projected, book: Book) -> None:
     for n in range(12):
         book.say(FLEET, f"k-{n}", "x" * 100_000)
     page = projected.ask("wakes", limit=200)
@@ -181,7 +181,7 @@ def test_a_page_stays_within_its_bytes(projected: Projected, book: Book) -> None
     assert rest["data"][0]["sequence"] == page["data"][-1]["sequence"] + 1
 
 
-def test_an_entry_that_is_larger_than_a_page_is_clipped_and_says_so() -> None:
+def test_entry_larger_than_a_page_is_clipped_and_says_so() -> None:
     entry: dict[str, Any] = {"a": "\x01" * 500_000, "b": [{"c": "x" * 500_000}], "n": 1}
     clipped, size = fit(entry)
     assert size <= PAGE_BYTES_MAX

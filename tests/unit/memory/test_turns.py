@@ -1,4 +1,4 @@
-"""Sessions, turns, wakes and the conversation, from records."""
+"""Sessions, turns, wake-ups and the conversation, from records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.memory.book import START_MS, WRITER, Book
 from tests.unit.memory.conftest import FLEET, WINDOWS, Projected
 
 
-def test_a_session_is_what_its_last_anchor_says(projected: Projected, book: Book) -> None:
+def test_session_row_follows_its_last_anchor(projected: Projected, book: Book) -> None:
     book.do(FLEET, Direct("test", book.now_ms, "objectives", "set", ("more",)))
     (session,) = projected.list("sessions")
     assert (session["name"], session["agent"], session["agent_version"]) == ("fleet", "keeper", 1)
@@ -28,7 +28,7 @@ def test_a_session_is_what_its_last_anchor_says(projected: Projected, book: Book
     assert (whole["pending_inputs"], whole["effects"], whole["damaged_records"]) == (0, {}, 0)
 
 
-def test_a_turn_is_in_progress_waits_goes_on_and_ends(projected: Projected, book: Book) -> None:
+def test_turn_is_in_progress_waits_continues_and_ends(projected: Projected, book: Book) -> None:
     book.say(FLEET, "k-1")
     book.acquire(FLEET, "turn_a")
     assert projected.ask("turn", turn="turn_a")["status"] == "in_progress"
@@ -50,7 +50,7 @@ def test_a_turn_is_in_progress_waits_goes_on_and_ends(projected: Projected, book
     assert projected.list("turns") == [{k: v for k, v in turn.items() if k not in ("inputs", "steps")}]
 
 
-def test_how_a_turn_ended_decides_its_status(projected: Projected, book: Book) -> None:
+def test_outcome_of_a_turn_decides_its_status(projected: Projected, book: Book) -> None:
     for outcome in ("success", "no_action", "unresolved", "failed", "over_budget"):
         book.acquire(FLEET, f"turn_{outcome}")
         book.end(FLEET, outcome)
@@ -64,7 +64,7 @@ def test_how_a_turn_ended_decides_its_status(projected: Projected, book: Book) -
     assert [turn["run_id"] for turn in projected.list("turns", status="failed")] == [4, 5]
 
 
-def test_a_takeover_is_another_generation_of_the_same_turn(projected: Projected, book: Book) -> None:
+def test_takeover_adds_a_generation_to_the_turn(projected: Projected, book: Book) -> None:
     book.acquire(FLEET, "turn_a")
     book.do(FLEET, TakeOver("planner-2:q", 1, book.now_ms, "its planner died"))
     turn = projected.ask("turn", turn="turn_a")
@@ -75,7 +75,7 @@ def test_a_takeover_is_another_generation_of_the_same_turn(projected: Projected,
     assert turn["woken_by"] == 1
 
 
-def test_a_cancelled_turn_keeps_its_wakes(projected: Projected, book: Book) -> None:
+def test_cancelled_turn_keeps_its_inputs(projected: Projected, book: Book) -> None:
     book.say(FLEET, "k-1")
     book.acquire(FLEET, "turn_a")
     book.do(FLEET, Control(Kind.CANCELLED, "test", book.now_ms, "enough"))
@@ -84,7 +84,7 @@ def test_a_cancelled_turn_keeps_its_wakes(projected: Projected, book: Book) -> N
     assert [wake["disposition"] for wake in projected.inputs()] == ["ran"]
 
 
-def test_each_wake_has_one_disposition(projected: Projected, book: Book) -> None:
+def test_each_input_has_one_disposition(projected: Projected, book: Book) -> None:
     book.say(FLEET, "k-1")
     book.say(FLEET, "k-2")
     book.say(FLEET, "e-1", kind="event", source="fleet", type_="instance.dead", priority=1)
@@ -104,7 +104,7 @@ def test_each_wake_has_one_disposition(projected: Projected, book: Book) -> None
     assert projected.ask("session")["pending_inputs"] == 1
 
 
-def test_a_pending_wake_says_when_it_is_due(projected: Projected, book: Book) -> None:
+def test_pending_input_shows_when_it_is_due(projected: Projected, book: Book) -> None:
     for priority in (0, 1, 2):
         book.say(FLEET, f"k-{priority}", priority=priority)
     book.say(FLEET, "t-1", kind="trigger")
@@ -123,7 +123,7 @@ def test_a_pending_wake_says_when_it_is_due(projected: Projected, book: Book) ->
     assert projected.inputs(disposition="pending")[0]["due_at"] is None
 
 
-def test_a_deleted_session_refuses_what_waits_and_what_comes(projected: Projected, book: Book) -> None:
+def test_deleted_session_refuses_pending_and_later_inputs(projected: Projected, book: Book) -> None:
     book.say(FLEET, "k-1")
     book.do(FLEET, Control(Kind.DELETED, "test", book.now_ms))
     book.say(FLEET, "k-2")
@@ -135,7 +135,7 @@ def test_a_deleted_session_refuses_what_waits_and_what_comes(projected: Projecte
     assert projected.list("turns") == []
 
 
-def test_the_conversation_is_told_in_order(projected: Projected, book: Book) -> None:
+def test_conversation_is_in_journal_order(projected: Projected, book: Book) -> None:
     book.say(FLEET, "k-1", "look")
     book.say(FLEET, "e-1", "", kind="event", source="fleet", type_="instance.dead")
     book.acquire(FLEET, "turn_a")
@@ -161,7 +161,7 @@ def test_the_conversation_is_told_in_order(projected: Projected, book: Book) -> 
     assert [item["type"] for item in projected.list("items", type="observation")] == ["observation"]
 
 
-def test_sessions_and_workspaces_are_apart(projected: Projected, book: Book) -> None:
+def test_sessions_and_workspaces_are_separate(projected: Projected, book: Book) -> None:
     other, elsewhere = SessionRef("default", "other"), SessionRef("elsewhere", "fleet")
     for ref in (other, elsewhere):
         book.create(ref)
@@ -173,7 +173,7 @@ def test_sessions_and_workspaces_are_apart(projected: Projected, book: Book) -> 
     assert [each["call"] for each in projected.list("effects", session=None)] == ["other/1.1.1"]
 
 
-def test_the_timeline_has_a_sentence_for_each_record_of_the_turn(projected: Projected, book: Book) -> None:
+def test_each_record_of_a_turn_has_a_timeline_entry(projected: Projected, book: Book) -> None:
     book.say(FLEET, "k-1", "look")
     book.acquire(FLEET, "turn_a")
     (call,) = book.step(FLEET, "set", text="to be sure")
@@ -200,7 +200,7 @@ def test_the_timeline_has_a_sentence_for_each_record_of_the_turn(projected: Proj
     assert projected.list("artifacts")[0]["name"] == "report.md"
 
 
-def test_a_notification_is_claimed_and_sent(projected: Projected, book: Book) -> None:
+def test_notification_is_claimed_then_has_a_result(projected: Projected, book: Book) -> None:
     subject = SessionSubjects(FLEET).sent("d-1")
     claim = Delivery(
         "ops", "webhook", 1, ("turn_ended",), "turn 1 ended", "claimed", Owner("notifier-1", "n")

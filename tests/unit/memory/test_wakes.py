@@ -1,4 +1,4 @@
-"""Every wake and what became of it, as memory shows it: the same as the ledger that is read from the journal."""
+"""Memory lists each wake-up with the disposition that the ledger derives from the journal."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ def kept(book: Book) -> dict[int, tuple[str, int]]:
     return {wake.sequence: (wake.disposition, wake.run) for wake in read_ledger(records).wakes.values()}
 
 
-def test_inputs_outcomes_and_orders_each_have_the_disposition_that_the_ledger_says(
-    projected: Projected, book: Book
-) -> None:
+def test_each_wake_up_has_the_disposition_of_the_ledger(projected: Projected, book: Book) -> None:
     for n in range(4):
         book.say(FLEET, f"e{n}", kind="event", priority=1, source="fleet", type_="dead")
     book.say(FLEET, "old", kind="event", source="x", type_="y", expires_at_ms=1)

@@ -1,4 +1,4 @@
-"""From one journal message to rows. A record that cannot be trusted becomes a row that says so, and stops nothing."""
+"""From one journal message to rows. A record that cannot be trusted becomes a row that says so; later ones are entered."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from anchorwatch.journal.reading import ODD, Opened, open_record
 from anchorwatch.journal.timeline import Entry, damaged, entry_of
 from anchorwatch.topology.subjects import FILLER, parse_register
 
-from anchorwatch_memory.fold import effects, inputs, kept, planner
-from anchorwatch_memory.rows import as_json, insert
+from anchorwatch_memory.fold import effects, outputs, planner, wakes
+from anchorwatch_memory.schema import as_json, insert
 
 BROKEN_CHAIN = "the planner record before this one is missing or was altered"
 FAULT = "fault"
@@ -24,18 +24,18 @@ _ODD = (
     sqlite3.DataError,
     sqlite3.ProgrammingError,
 )
-"""What a record raises that is whole, and does not hold what its kind must hold."""
+"""What a verified record raises if a field that its kind requires is missing or has the wrong type."""
 
 
 def fold(db: sqlite3.Connection, stored: Stored) -> bool:
-    """Enter one message. Whatever it holds, all of it is entered or none, and the timeline has its line.
+    """Enter one message, whatever it holds: all of it or nothing, and its entry in the timeline.
 
-    False: a fault of this code kept it out, and the line, of kind `FAULT`, says so.
+    False: a fault of this code kept it out. Its entry has the kind `FAULT`.
     """
     if stored.subject == FILLER:
         return True
     db.execute("SAVEPOINT record")
-    whole = True
+    is_entered = True
     try:
         opened = open_record(stored)
         entry = _enter(db, opened, entry_of(opened, planner.anchor_before(db, opened)))
@@ -45,24 +45,24 @@ def fold(db: sqlite3.Connection, stored: Stored) -> bool:
         entry = _refuse(db, stored, f"a field is missing or odd: {error!r}")
     except sqlite3.Error:
         raise
-    except Exception as error:  # noqa: BLE001 - it would be the same for ever, and all that comes behind it would wait
+    except Exception as error:  # noqa: BLE001 - a retry would fail too, and block every later record
         db.execute("ROLLBACK TO record")
-        what = f"the record at {stored.sequence} could not be entered"
-        entry, whole = replace(damaged(stored, repr(error)), kind=FAULT, what=what), False
+        what = f"record {stored.sequence} could not be entered"
+        entry, is_entered = replace(damaged(stored, repr(error)), kind=FAULT, what=what), False
     if entry is not None:
         _write_entry(db, entry)
     db.execute("RELEASE record")
-    return whole
+    return is_entered
 
 
 def _enter(db: sqlite3.Connection, opened: Opened, entry: Entry | None) -> Entry | None:
     match opened.register.path[0]:
         case "in":
-            inputs.accept(db, opened)
+            wakes.accept(db, opened)
         case "p":
             if not planner.follows(db, opened):
                 _count_damaged(db)
-                # A snapshot has no line of its own, and gets one for this.
+                # A snapshot has no entry of its own.
                 entry = entry or damaged(opened.stored, "")
                 entry = replace(entry, why=f"{BROKEN_CHAIN}; {entry.why}".rstrip("; "))
             planner.enter(db, opened)
@@ -71,11 +71,11 @@ def _enter(db: sqlite3.Connection, opened: Opened, entry: Entry | None) -> Entry
         case "late":
             effects.late(db, opened)
         case "art":
-            kept.artifact(db, opened)
+            outputs.artifact(db, opened)
         case "sent":
-            kept.delivery(db, opened)
+            outputs.delivery(db, opened)
         case _:
-            # A register of a newer release: told, and not understood.
+            # A register of a newer release has an entry only.
             pass
     return entry
 

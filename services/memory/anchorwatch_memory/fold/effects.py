@@ -1,4 +1,4 @@
-"""Commands and what running them did."""
+"""Commands, their effects, and the memories that the pool `memory` made."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.journal.effect_mapping import read_effect
 from anchorwatch.journal.reading import Opened
 
-from anchorwatch_memory.fold import answers, items, memories
-from anchorwatch_memory.rows import as_json, insert
+from anchorwatch_memory.fold import items, wakes
+from anchorwatch_memory.schema import as_json, insert
 
 GATED = "gated"
+POOL = "memory"
+REMEMBER, FORGET = "remember", "forget"
 
 
 def decided(db: sqlite3.Connection, opened: Opened, command: CommandDecided) -> None:
-    """A command was decided: its turn waits for what comes of it."""
+    """A command was decided: its turn waits for the outcome."""
     ref, call = opened.register.ref, command.call
     insert(
         db,
@@ -101,17 +103,17 @@ def enter(db: sqlite3.Connection, opened: Opened) -> None:
             db.execute("UPDATE effects SET state = 'pending' WHERE sequence = ?", (sequence,))
         case Outcome():
             _settle(db, opened, event, sequence)
-            answers.outcome(db, opened, event)
+            wakes.outcome(db, opened, event)
 
 
 def late(db: sqlite3.Connection, opened: Opened) -> None:
-    """A result came in after the command had its outcome: evidence, which changes no state."""
+    """A result came after the outcome. It is evidence and changes no state."""
     sequence = _row(db, opened)
     db.execute("UPDATE effects SET late = late + 1 WHERE sequence = ?", (sequence,))
 
 
 def _row(db: sqlite3.Connection, opened: Opened) -> int:
-    """The effect's row; made here where the command itself could not be read."""
+    """The sequence of the effect's row, which is created here if the command itself could not be read."""
     ref, call = opened.register.ref, opened.register.call
     where = (ref.workspace, ref.session, call.run, call.step, call.n)
     found = db.execute(
@@ -145,7 +147,7 @@ def _row(db: sqlite3.Connection, opened: Opened) -> int:
 def _settle(db: sqlite3.Connection, opened: Opened, outcome: Outcome, sequence: int) -> None:
     ref, call = opened.register.ref, opened.register.call
     if outcome.call != call:
-        raise Damaged(f"an outcome of call {outcome.call} stands in the register of call {call}")
+        raise Damaged(f"the register of call {call} has the outcome of call {outcome.call}")
     db.execute(
         "UPDATE effects SET state = ?, text = ?, data = ?, durable = ?, rule = ?, error = ?, settled_by = ?,"
         " outcome_sequence = ?, ended_at_ms = ?, effect_key = CASE WHEN ? = '' THEN effect_key ELSE ? END,"
@@ -178,13 +180,13 @@ def _settle(db: sqlite3.Connection, opened: Opened, outcome: Outcome, sequence: 
     (turn_id,) = db.execute("SELECT turn_id FROM effects WHERE sequence = ?", (sequence,)).fetchone()
     place = items.Place(call.run, turn_id or outcome.turn_id or None, call.step)
     items.add(db, opened, [items.Item("tool_result", "tool", content)], place)
-    if opened.register.pool == memories.POOL:
-        memories.settle(db, opened, outcome)
+    if opened.register.pool == POOL:
+        _update_memories(db, opened, outcome)
     _resume(db, opened)
 
 
 def _resume(db: sqlite3.Connection, opened: Opened) -> None:
-    """The last command of a turn has its outcome: the turn goes on."""
+    """If the last command of a turn has its outcome, the turn continues."""
     ref, call = opened.register.ref, opened.register.call
     where = (ref.workspace, ref.session, call.run)
     db.execute(
@@ -193,4 +195,48 @@ def _resume(db: sqlite3.Connection, opened: Opened) -> None:
         "SELECT 1 FROM effects WHERE workspace = ? AND session = ? AND run_id = ?"
         " AND state IN ('pending', 'claimed', 'gated'))",
         where + where,
+    )
+
+
+def _update_memories(db: sqlite3.Connection, opened: Opened, outcome: Outcome) -> None:
+    """Enter the memory that an outcome made or withdrew. These outcomes are the only records of memories."""
+    if outcome.state not in ("succeeded", "resolved"):
+        return
+    if outcome.tool == REMEMBER and "memory" in outcome.data:
+        _remember(db, opened, outcome)
+    elif outcome.tool == FORGET and "forgotten" in outcome.data:
+        _forget(db, opened, outcome)
+
+
+def _remember(db: sqlite3.Connection, opened: Opened, outcome: Outcome) -> None:
+    ref, memory = opened.register.ref, outcome.data["memory"]
+    withdrawn = db.execute(
+        "SELECT 1 FROM withdrawals WHERE workspace = ? AND memory_id = ?", (ref.workspace, memory["id"])
+    ).fetchone()
+    if withdrawn is None:
+        insert(
+            db,
+            "memories",
+            sequence=opened.stored.sequence,
+            workspace=ref.workspace,
+            memory_id=memory["id"],
+            session=ref.session,
+            call=f"{ref.session}/{outcome.call}",
+            topic=memory.get("topic", ""),
+            text=memory["text"],
+            at_ms=opened.record.at_ms,
+        )
+
+
+def _forget(db: sqlite3.Connection, opened: Opened, outcome: Outcome) -> None:
+    ref, memory_id = opened.register.ref, outcome.data["forgotten"]["id"]
+    db.execute("DELETE FROM memories WHERE workspace = ? AND memory_id = ?", (ref.workspace, memory_id))
+    insert(
+        db,
+        "withdrawals",
+        workspace=ref.workspace,
+        memory_id=memory_id,
+        session=ref.session,
+        call=f"{ref.session}/{outcome.call}",
+        sequence=opened.stored.sequence,
     )

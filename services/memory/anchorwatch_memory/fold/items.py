@@ -10,10 +10,10 @@ from typing import Any
 from anchorwatch.core.session.events import StepHead
 from anchorwatch.journal.reading import Opened
 
-from anchorwatch_memory.rows import as_json, insert
+from anchorwatch_memory.schema import as_json, insert
 
 PLACES = 1024
-"""How many items one record may hold."""
+"""Items in one record, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in the session's work an item stands."""
+    """The run, turn and step of an item."""
 
     run_id: int
     turn_id: str | None
@@ -35,7 +35,7 @@ class Place:
 
 
 def item_id(sequence: int, place: int) -> int:
-    """The number of an item: in the order of the journal, and within its record."""
+    """The id of an item, in the order of the journal and within its record."""
     return sequence * PLACES + place
 
 
@@ -61,14 +61,14 @@ def add(db: sqlite3.Connection, opened: Opened, new: Iterable[Item], where: Plac
 
 
 def of_head(head: StepHead) -> list[Item]:
-    """What a step shows beside its commands: what the model saw, said, and asked for in a form that could not be used."""
+    """The items of a step beside its commands: observation, text, and rejected calls."""
     found = []
     if head.observation is not None and head.observation.text:
         seen = {"text": head.observation.text, "digest": head.observation.digest}
         found.append(Item("observation", "system", seen))
     if head.text:
         found.append(Item("message", "assistant", {"text": head.text}))
-    for n, tool, label, raw, why in head.rejected:
+    for n, tool, label, raw, reason in head.rejected:
         found.append(Item("tool_call", "assistant", {"n": n, "tool": tool, "label": label, "raw": raw}))
-        found.append(Item("tool_result", "tool", {"n": n, "tool": tool, "state": "rejected", "text": why}))
+        found.append(Item("tool_result", "tool", {"n": n, "tool": tool, "state": "rejected", "text": reason}))
     return found

@@ -1,4 +1,4 @@
-"""Every list, and single things by their name."""
+"""The lists, and single rows by name."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from anchorwatch.core.session.state import Input
 from anchorwatch.core.session.wakes import Windows, ready_at
 from anchorwatch.core.times import from_iso, iso
 
-from anchorwatch_memory.reads import show, spending
-from anchorwatch_memory.reads.filters import (
+from anchorwatch_memory.reads import show
+from anchorwatch_memory.reads.pages import Listing, Row, Where, page, read_window, select
+from anchorwatch_memory.reads.params import (
     DELIVERY_STATES,
     DISPOSITIONS,
     EFFECT_STATES,
@@ -24,13 +25,12 @@ from anchorwatch_memory.reads.filters import (
     WAKE_KINDS,
     Params,
     known_session,
-    needed,
     no_session,
     one_of,
+    required,
     text,
 )
-from anchorwatch_memory.reads.pages import Listing, Row, Where, page, read_window, select
-from anchorwatch_memory.reads.prompted import Prompted
+from anchorwatch_memory.reads.prompt_marks import PromptMarks
 
 Result = dict[str, Any]
 
@@ -43,13 +43,13 @@ ARTIFACTS = Listing("artifacts", "artifacts", "sequence", show.artifact)
 def sessions(db: sqlite3.Connection, params: Params) -> Result:
     """The sessions of a workspace, by name."""
     where = Where(
-        {"workspace": needed(params, "workspace"), "status": one_of(params, "status", SESSION_STATUSES)}
+        {"workspace": required(params, "workspace"), "status": one_of(params, "status", SESSION_STATUSES)}
     )
     return page(db, SESSIONS, where, read_window(params))
 
 
 def session(db: sqlite3.Connection, params: Params) -> Result:
-    """A session with its anchor, and what waits and runs in it."""
+    """A session with its anchor, its usage, and counts of pending inputs, effects and damaged records."""
     row = session_row(db, params)
     key = (row["workspace"], row["session"])
     pending = db.execute(
@@ -62,21 +62,21 @@ def session(db: sqlite3.Connection, params: Params) -> Result:
         "SELECT count(*) FROM timeline WHERE workspace = ? AND session = ? AND kind = 'damaged'", key
     ).fetchone()[0]
     more = {"pending_inputs": pending, "effects": dict(effects), "damaged_records": damaged}
-    used = spending.of_session(db, *key)
-    return {**show.session(row), **more, "usage": used, "anchor": json.loads(row["anchor"])}
+    usage = show.usage_of_session(db, *key)
+    return {**show.session(row), **more, "usage": usage, "anchor": json.loads(row["anchor"])}
 
 
 def session_row(db: sqlite3.Connection, params: Params) -> Row:
-    """The session's row.
+    """The row of a session.
 
     Raises:
-        NotFound: there is none.
+        NotFound: it does not exist.
     """
-    name = needed(params, "session")
+    name = required(params, "session")
     rows = select(
         db,
         "SELECT * FROM sessions WHERE workspace = ? AND session = ?",
-        (needed(params, "workspace"), name),
+        (required(params, "workspace"), name),
     )
     if not rows:
         raise no_session(name)
@@ -84,7 +84,7 @@ def session_row(db: sqlite3.Connection, params: Params) -> Row:
 
 
 def in_session(db: sqlite3.Connection, params: Params) -> dict[str, object]:
-    """The conditions of a session's list, its turn included where one is named."""
+    """The conditions of a list of a session or, if the parameters name one, of a turn."""
     row = session_row(db, params)
     found: dict[str, object] = {"workspace": row["workspace"], "session": row["session"]}
     if (turn := text(params, "turn")) is not None:
@@ -93,10 +93,10 @@ def in_session(db: sqlite3.Connection, params: Params) -> dict[str, object]:
 
 
 def run_of(db: sqlite3.Connection, workspace: str, session: str, turn: str) -> int:
-    """The run number of a turn that is named by its id or its number.
+    """The run number of a turn, by its id or its number.
 
     Raises:
-        NotFound: there is no such turn.
+        NotFound: it does not exist.
     """
     column, value = ("run_id", int(turn[:18])) if turn.isdecimal() and turn.isascii() else ("turn_id", turn)
     found = db.execute(
@@ -105,7 +105,7 @@ def run_of(db: sqlite3.Connection, workspace: str, session: str, turn: str) -> i
     ).fetchone()
     if found is None:
         raise NotFound(
-            f"session {session} has no turn {turn[:80]}", hint="name it by its id or its run number"
+            f"session {session} has no turn {turn[:80]}", hint="name a turn by its id or its run number"
         )
     return int(found[0])
 
@@ -117,7 +117,7 @@ def items(db: sqlite3.Connection, params: Params) -> Result:
 
 
 def timeline(db: sqlite3.Connection, params: Params) -> Result:
-    """What happened in a session."""
+    """The timeline of a session."""
     where = Where(in_session(db, params))
     return page(db, _marked(db, where, "timeline", "sequence", show.entry), where, read_window(params))
 
@@ -125,13 +125,13 @@ def timeline(db: sqlite3.Connection, params: Params) -> Result:
 def _marked(
     db: sqlite3.Connection, where: Where, table: str, key: str, shown: Callable[[Row], dict[str, Any]]
 ) -> Listing:
-    """A list whose rows say how the last request showed the turn that they belong to."""
-    prompted = Prompted(db, str(where.values["workspace"]), str(where.values["session"]))
-    return Listing(table, table, key, lambda row: {**shown(row), **prompted.mark(row)})
+    """A list whose rows say how the last request showed their turn."""
+    marks = PromptMarks(db, str(where.values["workspace"]), str(where.values["session"]))
+    return Listing(table, table, key, lambda row: {**shown(row), **marks.mark(row)})
 
 
 def wakes(db: sqlite3.Connection, params: Params, windows: Windows) -> Result:
-    """The inputs of a session; those that still wait say when they are due."""
+    """The wake-ups of a session; a pending one has the time when its debounce window ends."""
     row = session_row(db, params)
     anchor = lift_anchor(json.loads(row["anchor"]))
 
@@ -154,7 +154,7 @@ def wakes(db: sqlite3.Connection, params: Params, windows: Windows) -> Result:
 
 
 def _due_at(wake: Input, anchor: Anchor, windows: Windows) -> str | None:
-    """When it is looked at by itself; None while its session runs, or is not to run."""
+    """When the wake-up starts a turn by itself; None unless the session is idle."""
     if anchor.status != "idle":
         return None
     at_ms = ready_at(wake, from_iso(anchor.next_check_at) if anchor.next_check_at else None, windows)
@@ -176,7 +176,7 @@ def _input(row: Row) -> Input:
 
 def effects(db: sqlite3.Connection, params: Params) -> Result:
     """Commands of a workspace."""
-    workspace, session_name = needed(params, "workspace"), known_session(db, params)
+    workspace, session_name = required(params, "workspace"), known_session(db, params)
     found: dict[str, object] = {
         "workspace": workspace,
         "session": session_name,
@@ -192,18 +192,19 @@ def effects(db: sqlite3.Connection, params: Params) -> Result:
 
 
 def _turn_id(db: sqlite3.Connection, workspace: str, turn: str) -> str:
-    """The id of a turn of some session.
+    """The id of a turn of any session.
 
     Raises:
-        BadInput: it is a run number, which every session has. NotFound: there is no such turn.
+        BadInput: it is a run number, which is not unique across sessions. NotFound: the turn does not exist.
     """
     if turn.isdecimal():
         raise BadInput(
-            f"turn {turn[:18]} may be of any session", hint="name the session too, or the turn's id"
+            f"run number {turn[:18]} is ambiguous without a session",
+            hint="add the session, or use the turn's id",
         )
     found = db.execute("SELECT 1 FROM turns WHERE workspace = ? AND turn_id = ?", (workspace, turn))
     if found.fetchone() is None:
-        raise NotFound(f"there is no turn {turn[:80]}", hint="`anchorwatch timeline SESSION` names them")
+        raise NotFound(f"there is no turn {turn[:80]}", hint="`anchorwatch timeline SESSION` names the turns")
     return turn
 
 
@@ -211,7 +212,7 @@ def deliveries(db: sqlite3.Connection, params: Params) -> Result:
     """Notifications of a workspace."""
     where = Where(
         {
-            "workspace": needed(params, "workspace"),
+            "workspace": required(params, "workspace"),
             "session": known_session(db, params),
             "state": one_of(params, "state", DELIVERY_STATES),
             "channel": text(params, "channel"),
@@ -221,22 +222,22 @@ def deliveries(db: sqlite3.Connection, params: Params) -> Result:
 
 
 def artifacts(db: sqlite3.Connection, params: Params) -> Result:
-    """Kept files of a workspace."""
-    where = Where({"workspace": needed(params, "workspace"), "session": known_session(db, params)})
+    """Artifacts of a workspace."""
+    where = Where({"workspace": required(params, "workspace"), "session": known_session(db, params)})
     return page(db, ARTIFACTS, where, read_window(params))
 
 
 def artifact(db: sqlite3.Connection, params: Params) -> Result:
-    """One artifact's record.
+    """One artifact.
 
     Raises:
-        NotFound: there is none of that id in the workspace.
+        NotFound: the workspace has no artifact with this id.
     """
-    artifact_id = needed(params, "artifact_id")
+    artifact_id = required(params, "artifact_id")
     rows = select(
         db,
         "SELECT * FROM artifacts WHERE workspace = ? AND artifact_id = ?",
-        (needed(params, "workspace"), artifact_id),
+        (required(params, "workspace"), artifact_id),
     )
     if not rows:
         raise NotFound(f"there is no artifact {artifact_id[:80]}", hint="/api/artifacts lists them")
@@ -244,7 +245,7 @@ def artifact(db: sqlite3.Connection, params: Params) -> Result:
 
 
 def stats(db: sqlite3.Connection) -> Result:
-    """Figures across all workspaces."""
+    """Totals over all workspaces."""
     return {
         "sessions": dict(db.execute("SELECT status, count(*) FROM sessions GROUP BY status").fetchall()),
         "effects": dict(db.execute("SELECT state, count(*) FROM effects GROUP BY state").fetchall()),
@@ -255,5 +256,5 @@ def stats(db: sqlite3.Connection) -> Result:
             "SELECT coalesce(sum(json_extract(anchor, '$.inputs_refused')), 0) FROM sessions"
         ).fetchone()[0],
         "damaged": db.execute("SELECT damaged FROM progress").fetchone()[0],
-        "spending": spending.of_all(db),
+        "spending": show.usage_of_all(db),
     }

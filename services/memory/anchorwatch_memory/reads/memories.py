@@ -1,4 +1,4 @@
-"""Durable memory: by list, and by search."""
+"""Durable memories: list and search."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 import sqlite3
 
 from anchorwatch_memory.reads import show
-from anchorwatch_memory.reads.filters import Params, known_session, needed, text
 from anchorwatch_memory.reads.lists import Result
 from anchorwatch_memory.reads.pages import Listing, Row, Where, page, read_window, select
+from anchorwatch_memory.reads.params import Params, known_session, required, text
 
 MEMORIES = Listing("memories", "memories", "sequence", show.memory)
 WORDS_MAX = 16
@@ -16,8 +16,8 @@ _WORD = re.compile(r"\w+")
 
 
 def memories(db: sqlite3.Connection, params: Params) -> Result:
-    """A page of memories; with ``q`` the best matches, which have no second page."""
-    workspace, query = needed(params, "workspace"), text(params, "q")
+    """A page of memories; with ``q`` one page of the best matches."""
+    workspace, query = required(params, "workspace"), text(params, "q")
     window, session = read_window(params), known_session(db, params)
     if query is not None:
         return {
@@ -29,12 +29,12 @@ def memories(db: sqlite3.Connection, params: Params) -> Result:
 
 
 def search(db: sqlite3.Connection, workspace: str, query: str, limit: int) -> list[Row]:
-    """The memories of the workspace that hold a word of the query, the best first."""
+    """The memories of the workspace that contain a word of the query, best match first."""
     words = _WORD.findall(query)[:WORDS_MAX]
     if not words:
         return []
     if _has_words(db):
-        # Each word in quotation marks: none of them is an operator of the search.
+        # Each word is quoted, so none is a search operator.
         wanted = " OR ".join(f'"{word}"' for word in words)
         return select(
             db,
@@ -46,7 +46,7 @@ def search(db: sqlite3.Connection, workspace: str, query: str, limit: int) -> li
 
 
 def _search_plainly(db: sqlite3.Connection, workspace: str, words: list[str], limit: int) -> list[Row]:
-    """The same without an index of words: the more words a memory holds, the better."""
+    """The same without a full-text index, ordered by the number of matching words."""
     scores = " + ".join(r"(text || ' ' || topic LIKE ? ESCAPE '\')" for _ in words)
     patterns = ["%" + re.sub(r"([%_\\])", r"\\\1", word) + "%" for word in words]
     sql = (

@@ -1,4 +1,4 @@
-"""Lists in pages: a cursor that is a place in an order, and a bound on bytes as well as on rows."""
+"""Lists in pages, bounded in rows and bytes. A cursor is a place in the order of a list."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from anchorwatch.core.errors import BadInput
 LIMIT_MAX = 200
 PAGE_BYTES_MAX = 512 * 1024
 CLIPS_CHARS = (16_384, 2_048, 256, 32)
-"""An entry that is larger than a page by itself has its texts cut to these, until it fits."""
+"""An entry above the size of a page has its texts cut to these lengths in turn, until it fits."""
 
 Row = sqlite3.Row
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which part of a list is asked for."""
+    """The requested part of a list."""
 
     limit: int = 50
     order: Literal["asc", "desc"] = "asc"
@@ -31,7 +31,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Listing:
-    """A list: where it is read from, the column that orders it, and how a row is shown."""
+    """A list: its table, the column that orders it, and the form of its rows."""
 
     name: str
     table: str
@@ -42,26 +42,26 @@ class Listing:
 
 @dataclass(frozen=True)
 class Where:
-    """Conditions, all of which hold; a value of None sets none."""
+    """Conditions that all hold; None sets no condition."""
 
     values: Mapping[str, object] = field(default_factory=dict)
 
     def sql(self, extra: str = "") -> tuple[str, list[object]]:
-        """The WHERE clause and its arguments. Column names are this code's own."""
-        given = {name: value for name, value in self.values.items() if value is not None}
-        parts = [f"{name} = ?" for name in given] + ([extra] if extra else [])
-        return (" WHERE " + " AND ".join(parts) if parts else ""), list(given.values())
+        """The WHERE clause and its arguments. Column names come from this code."""
+        equal = {name: value for name, value in self.values.items() if value is not None}
+        parts = [f"{name} = ?" for name in equal] + ([extra] if extra else [])
+        return (" WHERE " + " AND ".join(parts) if parts else ""), list(equal.values())
 
 
 def read_window(params: Mapping[str, Any]) -> Window:
     """The window in a request's parameters.
 
     Raises:
-        BadInput: a bound or the order cannot be used.
+        BadInput: the limit, the order or the cursor is invalid.
     """
     limit, order, cursor = params.get("limit", 50), params.get("order", "asc"), params.get("cursor")
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= LIMIT_MAX:
-        raise BadInput(f"limit must be a number from 1 to {LIMIT_MAX}")
+        raise BadInput(f"limit must be a whole number from 1 to {LIMIT_MAX}")
     if order not in ("asc", "desc"):
         raise BadInput("order must be asc or desc")
     if cursor is not None and not isinstance(cursor, str):
@@ -73,14 +73,14 @@ def page(db: sqlite3.Connection, listing: Listing, where: Where, window: Window)
     """One page, ``{data, next}``.
 
     Raises:
-        BadInput: the cursor is none of this list.
+        BadInput: the cursor is not from this list.
     """
     after = _read_cursor(listing, window)
     compare = ">" if window.order == "asc" else "<"
     clause, arguments = where.sql(f"{listing.key} {compare} ?" if after is not None else "")
     if after is not None:
         arguments.append(after)
-    # Every name in it is this code's own.
+    # All names in it come from this code.
     sql = (
         f"SELECT {listing.columns} FROM {listing.table}{clause} ORDER BY {listing.key} {window.order} LIMIT ?"  # noqa: S608
     )
@@ -99,14 +99,14 @@ def page(db: sqlite3.Connection, listing: Listing, where: Where, window: Window)
 
 
 def select(db: sqlite3.Connection, sql: str, arguments: Sequence[object]) -> list[Row]:
-    """Rows whose columns have names."""
+    """Rows with named columns."""
     cursor = db.cursor()
     cursor.row_factory = sqlite3.Row
     return cursor.execute(sql, arguments).fetchall()
 
 
 def fit(entry: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """The entry as it fits into a page, and its bytes; ``clipped`` says that texts were cut."""
+    """The entry, cut to fit a page, and its size in bytes; ``clipped`` says that texts were cut."""
     size = _size(entry)
     for chars_max in CLIPS_CHARS:
         if size <= PAGE_BYTES_MAX:
@@ -146,7 +146,7 @@ def _read_cursor(listing: Listing, window: Window) -> int | str | None:
     fits = isinstance(key, str) or (isinstance(key, int) and abs(key) < 2**63)
     if name != listing.name or order != window.order or not fits:
         raise BadInput(
-            "the cursor is none of this list",
-            hint="use `next` of the page before, as it is, in the same order",
+            "the cursor is not from this list",
+            hint="use `next` of the previous page, unchanged, in the same order",
         )
     return key  # type: ignore[no-any-return]  # checked

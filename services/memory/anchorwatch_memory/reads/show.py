@@ -1,24 +1,30 @@
-"""Rows as clients see them."""
+"""The forms of rows in the API, and sums of usage."""
 
 from __future__ import annotations
 
 import json
+import sqlite3
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
+from anchorwatch.core.session.spending import COST, MICROS
 from anchorwatch.core.times import iso
 
 from anchorwatch_memory.fold.items import PLACES
-from anchorwatch_memory.reads.pages import Row
-from anchorwatch_memory.reads.spending import usage
+from anchorwatch_memory.reads.pages import Row, select
+
+DAYS_MAX = 31
+_SUMS = "sum(calls) AS calls, sum(prompt) AS prompt, sum(completion) AS completion, sum(micros) AS micros"
 
 
 def at(value: int | None) -> str | None:
-    """An instant, where there is one."""
+    """An instant, if any."""
     return None if value is None else iso(value)
 
 
 def agent(reference: str) -> dict[str, Any]:
-    """``name@version``, apart."""
+    """The parts of ``name@version``."""
     name, _, version = reference.partition("@")
     return {"agent": name, "agent_version": int(version) if version.isdecimal() else 0}
 
@@ -26,7 +32,7 @@ def agent(reference: str) -> dict[str, Any]:
 def session(row: Row) -> dict[str, Any]:
     """A session in a list."""
     anchor = json.loads(row["anchor"])
-    shown = (
+    names = (
         "run_id",
         "run_count",
         "generation",
@@ -46,7 +52,7 @@ def session(row: Row) -> dict[str, Any]:
         "status": row["status"],
         "quarantine": json.loads(row["quarantine"]) if row["quarantine"] else None,
         "paused": json.loads(row["paused"]) if row["paused"] else None,
-        **{name: anchor[name] for name in shown},
+        **{name: anchor[name] for name in names},
         "turn_id": anchor["turn"]["id"] if anchor["turn"] else None,
         "created_at": iso(row["created_at_ms"]),
         "changed_at": iso(row["changed_at_ms"]),
@@ -91,18 +97,18 @@ def step(row: Row) -> dict[str, Any]:
         "usage": usage(json.loads(row["usage"])),
         **_in_vain(json.loads(row["context"])),
         "rejected": [
-            {"n": n, "tool": tool, "label": label, "raw": raw, "reason": why}
-            for n, tool, label, raw, why in json.loads(row["rejected"])
+            {"n": n, "tool": tool, "label": label, "raw": raw, "reason": reason}
+            for n, tool, label, raw, reason in json.loads(row["rejected"])
         ],
     }
 
 
 def _in_vain(context: dict[str, Any]) -> dict[str, Any]:
-    """The model that answered, by the name that agents use, and those that did not; nothing where the first one did."""
+    """The model that answered and those that failed, by their names; empty if the first one answered."""
     if "in_vain" not in context:
         return {}
-    asked = [{"model": name, "code": code} for name, code in context["in_vain"]]
-    return {"answered_by": context.get("model", ""), "in_vain": asked}
+    failed = [{"model": name, "code": code} for name, code in context["in_vain"]]
+    return {"answered_by": context.get("model", ""), "in_vain": failed}
 
 
 def item(row: Row) -> dict[str, Any]:
@@ -122,7 +128,7 @@ def item(row: Row) -> dict[str, Any]:
 
 
 def wake(row: Row) -> dict[str, Any]:
-    """An input and what became of it."""
+    """A wake-up and its disposition."""
     return {
         "input_id": row["input_id"],
         "session": row["session"],
@@ -143,7 +149,7 @@ def wake(row: Row) -> dict[str, Any]:
 
 
 def effect(row: Row) -> dict[str, Any]:
-    """A command and what running it did."""
+    """A command and its effect."""
     return {
         "call": f"{row['session']}/{row['run_id']}.{row['step']}.{row['n']}",
         "session": row["session"],
@@ -180,7 +186,7 @@ def effect(row: Row) -> dict[str, Any]:
 
 
 def delivery(row: Row) -> dict[str, Any]:
-    """A notification and what became of it."""
+    """A notification and its result."""
     return {
         "delivery_id": row["delivery_id"],
         "session": row["session"],
@@ -200,7 +206,7 @@ def delivery(row: Row) -> dict[str, Any]:
 
 
 def artifact(row: Row) -> dict[str, Any]:
-    """What an artifact is and where it came from."""
+    """An artifact and its provenance."""
     return {
         "artifact_id": row["artifact_id"],
         "session": row["session"],
@@ -219,7 +225,7 @@ def artifact(row: Row) -> dict[str, Any]:
 
 
 def memory(row: Row) -> dict[str, Any]:
-    """Something that was remembered."""
+    """A memory."""
     return {
         "memory_id": row["memory_id"],
         "session": row["session"],
@@ -232,7 +238,7 @@ def memory(row: Row) -> dict[str, Any]:
 
 
 def entry(row: Row) -> dict[str, Any]:
-    """A line of the timeline."""
+    """An entry of the timeline."""
     return {
         "sequence": row["sequence"],
         "at": iso(row["at_ms"]),
@@ -246,3 +252,36 @@ def entry(row: Row) -> dict[str, Any]:
         "run_id": row["run_id"],
         "turn_id": row["turn_id"],
     }
+
+
+def usage(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """A recorded usage, with its ``cost`` in the currency of the prices."""
+    shown = {name: value for name, value in recorded.items() if name != COST}
+    return {**shown, "cost": recorded[COST] / MICROS} if COST in recorded else shown
+
+
+def usage_of_session(db: sqlite3.Connection, workspace: str, session: str) -> dict[str, Any]:
+    """In total, and for each of the last UTC days with a call, newest first."""
+    key = (workspace, session)
+    (ever,) = select(db, f"SELECT {_SUMS} FROM spending WHERE workspace = ? AND session = ?", key)  # noqa: S608 - column names of this code
+    days = select(
+        db,
+        "SELECT * FROM spending WHERE workspace = ? AND session = ? ORDER BY day DESC LIMIT ?",
+        (*key, DAYS_MAX),
+    )
+    return {"ever": _usage_row(ever), "days": [{"day": _date(row["day"]), **_usage_row(row)} for row in days]}
+
+
+def usage_of_all(db: sqlite3.Connection) -> dict[str, Any]:
+    """Of all sessions, in total."""
+    (ever,) = select(db, f"SELECT {_SUMS} FROM spending", ())  # noqa: S608 - column names of this code
+    return _usage_row(ever)
+
+
+def _usage_row(row: Row) -> dict[str, Any]:
+    counts = {name: row[name] or 0 for name in ("calls", "prompt", "completion")}
+    return {**counts, "cost": (row["micros"] or 0) / MICROS}
+
+
+def _date(day: int) -> str:
+    return datetime.fromtimestamp(day * 86_400, UTC).date().isoformat()

@@ -1,4 +1,4 @@
-"""Turns: a page of them, and one with all that it did."""
+"""Turns: a page of them, and one with its inputs, steps and calls."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from collections import Counter
 from typing import Any
 
 from anchorwatch_memory.reads import show
-from anchorwatch_memory.reads.filters import TURN_STATUSES, Params, needed, one_of
 from anchorwatch_memory.reads.lists import Result, in_session, run_of, session_row
 from anchorwatch_memory.reads.pages import Listing, Row, Where, fit, page, read_window, select
-from anchorwatch_memory.reads.prompted import Prompted
-from anchorwatch_memory.reads.spending import usage
+from anchorwatch_memory.reads.params import TURN_STATUSES, Params, one_of, required
+from anchorwatch_memory.reads.prompt_marks import PromptMarks
 
 
 def turns(db: sqlite3.Connection, params: Params) -> Result:
-    """A page of a session's turns, each with what its steps amount to."""
+    """A page of a session's turns, each with the totals of its steps."""
     of_session = in_session(db, params)
-    prompted = Prompted(db, str(of_session["workspace"]), str(of_session["session"]))
+    marks = PromptMarks(db, str(of_session["workspace"]), str(of_session["session"]))
 
     def shown(row: Row) -> dict[str, Any]:
-        return {**show.turn(row), **prompted.mark(row), **_sums(db, row)}
+        return {**show.turn(row), **marks.mark(row), **_sums(db, row)}
 
     listing = Listing("turns", "turns", "sequence", shown)
     where = Where({**of_session, "status": one_of(params, "status", TURN_STATUSES)})
@@ -29,16 +28,16 @@ def turns(db: sqlite3.Connection, params: Params) -> Result:
 
 
 def turn(db: sqlite3.Connection, params: Params) -> Result:
-    """One turn, by its id or its run number: its inputs, steps, calls and what came of them.
+    """One turn, by its id or its run number, with its inputs, steps, calls and their outcomes.
 
     Raises:
-        NotFound: there is no such session or turn.
+        NotFound: the session or the turn does not exist.
     """
     session = session_row(db, params)
     key = (
         session["workspace"],
         session["session"],
-        run_of(db, session["workspace"], session["session"], needed(params, "turn")),
+        run_of(db, session["workspace"], session["session"], required(params, "turn")),
     )
     row = _of_run(db, "turns", key)[0]
     inputs = [show.wake(each) for each in _of_run(db, "inputs", key)]
@@ -48,13 +47,13 @@ def turn(db: sqlite3.Connection, params: Params) -> Result:
         prefix = f"{row['session']}/{row['run_id']}.{each['step']}."
         calls = [effect for effect in effects if effect["call"].startswith(prefix)]
         steps.append({**show.step(each), "calls": calls})
-    mark = Prompted(db, session["workspace"], session["session"]).mark(row)
+    mark = PromptMarks(db, session["workspace"], session["session"]).mark(row)
     whole = {**show.turn(row), **mark, **_sums(db, row), "inputs": inputs, "steps": steps}
     return fit(whole)[0]
 
 
 def _sums(db: sqlite3.Connection, row: Row) -> dict[str, Any]:
-    """How many steps and inputs a turn had, the tokens it used, and the proof of its last prompt."""
+    """The numbers of steps and inputs of a turn, its usage, and the proof of its last prompt."""
     key = (row["workspace"], row["session"], row["run_id"])
     used: Counter[str] = Counter()
     prompt = None
@@ -67,10 +66,10 @@ def _sums(db: sqlite3.Connection, row: Row) -> dict[str, Any]:
     inputs = db.execute(
         "SELECT count(*) FROM inputs WHERE workspace = ? AND session = ? AND run_id = ?", key
     ).fetchone()[0]
-    return {"steps_count": len(steps), "inputs_count": inputs, "usage": usage(used), "prompt": prompt}
+    return {"steps_count": len(steps), "inputs_count": inputs, "usage": show.usage(used), "prompt": prompt}
 
 
 def _of_run(db: sqlite3.Connection, table: str, key: tuple[str, str, int]) -> list[Row]:
-    """The rows of one run, in the order of the journal."""
+    """The rows of one run, in journal order."""
     sql = f"SELECT * FROM {table} WHERE workspace = ? AND session = ? AND run_id = ? ORDER BY sequence"  # noqa: S608 - our own tables
     return select(db, sql, key)

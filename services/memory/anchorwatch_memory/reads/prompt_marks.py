@@ -1,7 +1,7 @@
-"""Which turns the last request still showed: whole, as a line, in a summary, or not at all since a reset.
+"""How the last request to the model showed each turn: whole, as one line, in a summary, or not at all after a reset.
 
-The request itself is made from the session's state (`anchorwatch.context.ladder`); what is said of it here follows from the
-rung and the summary that are recorded with the session's last step.
+The request is built from the session's state (`anchorwatch.context.ladder`). The marks follow from the rung and the summary
+that the session's last step recorded.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from anchorwatch.core.records import Kind
 from anchorwatch_memory.reads.pages import Row, select
 
 InPrompt = Literal["whole", "skipped", "summary", "archived"]
-"""``skipped``: nothing was done in it, and a line stands for it. ``summary``: a summary does. ``archived``: by a reset."""
+"""``skipped``: a turn without actions, shown as one line. ``summary``: part of a summary. ``archived``: by a reset."""
 
 
 @dataclass(slots=True)
-class Prompted:
-    """Answers for one session, in one read."""
+class PromptMarks:
+    """The marks of one session, within one read."""
 
     db: sqlite3.Connection
     workspace: str
     session: str
     _last: tuple[int, Rung, int] = (0, Rung.WHOLE, 0)
     _reset_at: int = 0
-    _known: dict[int, InPrompt] = field(default_factory=dict)
+    _marks: dict[int, InPrompt] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         key = (self.workspace, self.session)
@@ -47,7 +47,7 @@ class Prompted:
         self._reset_at = self._last_reset()
 
     def _last_reset(self) -> int:
-        """The sequence of the last reset that stands; 0: none does."""
+        """The sequence of the last reset that was not undone; 0 if there is none."""
         key = (self.workspace, self.session)
         if not self.db.execute(
             "SELECT 1 FROM sessions WHERE workspace = ? AND session = ? AND json_extract(anchor, '$.reset_count') > 0",
@@ -68,15 +68,15 @@ class Prompted:
         return resets[-1] if resets else 0
 
     def mark(self, row: Row) -> dict[str, Any]:
-        """``in_prompt`` for a row that belongs to a run; nothing for any other."""
+        """``in_prompt`` for a row of a run; empty for any other row."""
         run_id = row["run_id"]
         return {} if run_id is None else {"in_prompt": self.of(run_id)}
 
     def of(self, run_id: int) -> InPrompt:
         """How the session's last request showed a turn."""
-        if run_id not in self._known:
-            self._known[run_id] = self._of(run_id)
-        return self._known[run_id]
+        if run_id not in self._marks:
+            self._marks[run_id] = self._of(run_id)
+        return self._marks[run_id]
 
     def _of(self, run_id: int) -> InPrompt:
         last_run, rung, through = self._last
@@ -91,17 +91,17 @@ class Prompted:
             return "summary"
         old = run_id < last_run - RECENT_TURNS
         skipped = old and rung >= Rung.FOLDED and bool(turns) and turns[0]["outcome"] == "no_action"
-        return "skipped" if skipped and self._nothing_was_done(run_id) else "whole"
+        return "skipped" if skipped and self._is_without_actions(run_id) else "whole"
 
-    def _nothing_was_done(self, run_id: int) -> bool:
+    def _is_without_actions(self, run_id: int) -> bool:
         key = (self.workspace, self.session, run_id)
-        called = self.db.execute(
+        call = self.db.execute(
             "SELECT 1 FROM steps WHERE workspace = ? AND session = ? AND run_id = ? AND calls > 0 LIMIT 1",
             key,
         ).fetchone()
-        spoken = self.db.execute(
+        message = self.db.execute(
             "SELECT 1 FROM items WHERE workspace = ? AND session = ? AND run_id = ? AND type = 'message' AND role = 'user'"
             " AND json_extract(content, '$.kind') = 'message' LIMIT 1",
             key,
         ).fetchone()
-        return called is None and spoken is None
+        return call is None and message is None

@@ -1,4 +1,4 @@
-"""The projections as the service uses them, and the two ways to run them: in threads, or in place (for simulations)."""
+"""The projections as the service uses them, in two forms: in threads, or in the caller's thread (for simulations)."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Query = Callable[[sqlite3.Connection], T]
 
 
 class ProjectionsDamaged(Damaged):
-    """The file of projections is damaged; it can be made anew."""
+    """The file of projections is damaged, and has to be rebuilt."""
 
     code = "projections_damaged"
 
 
 class Projections(Protocol):
-    """A file of projections. Reading and writing raise `ProjectionsDamaged` when the file is not what it was."""
+    """A file of projections. Reads and writes raise `ProjectionsDamaged` if the file is damaged."""
 
     async def position(self) -> Position: ...
     async def project(self, messages: Sequence[Stored]) -> Position:
-        """Enter messages that follow the position, all in one transaction; returns the new position."""
+        """Enter messages after the position, all in one transaction; returns the new position."""
         ...
 
     async def read(self, query: Query[T]) -> tuple[T, int]:
@@ -38,15 +38,15 @@ class Projections(Protocol):
         ...
 
     async def reset(self, aside: str = "") -> None:
-        """Forget everything; with ``aside``, what was known is kept in a file whose name ends so."""
+        """Empty the projections; with ``aside``, keep the old file under its name with this ending."""
         ...
 
     async def close(self) -> None: ...
 
 
 @contextlib.contextmanager
-def telling_damage() -> Iterator[None]:
-    """Name the one fault of SQLite that making the file anew mends. Full, locked and the like are its children, and pass."""
+def reporting_damage() -> Iterator[None]:
+    """Raise SQLite's damage error as `ProjectionsDamaged`. Its subclasses (disk full, locked) pass: a rebuild would not help."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -55,22 +55,22 @@ def telling_damage() -> Iterator[None]:
         raise
 
 
-class InPlace:
-    """Runs everything in the caller's thread."""
+class InlineProjections:
+    """Runs in the caller's thread."""
 
     def __init__(self, path: Path | str = MEMORY) -> None:
         self.store = Store(path)
 
     async def position(self) -> Position:
-        with telling_damage():
+        with reporting_damage():
             return self.store.position()
 
     async def project(self, messages: Sequence[Stored]) -> Position:
-        with telling_damage():
+        with reporting_damage():
             return self.store.project(messages)
 
     async def read(self, query: Query[T]) -> tuple[T, int]:
-        with telling_damage():
+        with reporting_damage():
             return self.store.read(query)
 
     async def reset(self, aside: str = "") -> None:
@@ -80,8 +80,8 @@ class InPlace:
         self.store.close()
 
 
-class InThreads:
-    """One thread writes and one reads, each with its own connection, so that neither holds up the other or the loop."""
+class ThreadedProjections:
+    """One thread writes and one reads, each with its own connection: neither blocks the other, or the event loop."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -91,19 +91,19 @@ class InThreads:
         self._reader = Store(path)
 
     async def position(self) -> Position:
-        with telling_damage():
+        with reporting_damage():
             return await self._run(self._writing, self._writer.position)
 
     async def project(self, messages: Sequence[Stored]) -> Position:
-        with telling_damage():
+        with reporting_damage():
             return await self._run(self._writing, lambda: self._writer.project(messages))
 
     async def read(self, query: Query[T]) -> tuple[T, int]:
-        with telling_damage():
+        with reporting_damage():
             return await self._run(self._reading, lambda: self._reader.read(query))
 
     async def reset(self, aside: str = "") -> None:
-        # The file goes away under both connections: the reader's first.
+        # Both connections must leave the file before it is replaced: first the reader's.
         await self._run(self._reading, self._reader.close)
         await self._run(self._writing, lambda: self._writer.reset(aside))
         self._reader = await self._run(self._reading, lambda: Store(self._path))

@@ -1,4 +1,4 @@
-"""What a list may be narrowed by. A value that nothing can have is refused: an empty list would read as "there was none"."""
+"""The parameters of a request. An impossible filter value is an error: an empty list would mean "there were none"."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ DELIVERY_STATES: tuple[str, ...] = get_args(DeliveryState)
 
 
 def text(params: Params, name: str) -> str | None:
-    """A parameter that is text, where it is given.
+    """A text parameter, if present.
 
     Raises:
-        BadInput: it is something else.
+        BadInput: it is not text.
     """
     value = params.get(name)
     if value is not None and not isinstance(value, str):
@@ -36,11 +36,11 @@ def text(params: Params, name: str) -> str | None:
     return value
 
 
-def needed(params: Params, name: str) -> str:
-    """A parameter that must be given.
+def required(params: Params, name: str) -> str:
+    """A required text parameter.
 
     Raises:
-        BadInput: it is not.
+        BadInput: it is missing, or not text.
     """
     value = text(params, name)
     if value is None:
@@ -49,27 +49,24 @@ def needed(params: Params, name: str) -> str:
 
 
 def one_of(params: Params, name: str, values: Sequence[str]) -> str | None:
-    """A parameter with a closed set of values, where it is given.
+    """A parameter with a fixed set of values, if present.
 
     Raises:
-        BadInput: it is none of them.
+        BadInput: it has another value.
     """
     value = text(params, name)
     if value is not None and value not in values:
-        raise BadInput(
-            f"there is no {name} {value[:80]!r}",
-            hint=f"{name} is one of {', '.join(values)}; or leave it out",
-        )
+        raise BadInput(f"unknown {name} {value[:80]!r}", hint=f"{name} is one of {', '.join(values)}")
     return value
 
 
 def known_session(db: sqlite3.Connection, params: Params) -> str | None:
-    """The name of a session that has records, where one is given. Its anchor may be one that cannot be read.
+    """The name of an existing session, if present. Its anchor may be unreadable.
 
     Raises:
-        NotFound: there is no such session.
+        NotFound: the session does not exist.
     """
-    workspace, name = needed(params, "workspace"), text(params, "session")
+    workspace, name = required(params, "workspace"), text(params, "session")
     if name is not None:
         found = db.execute("SELECT 1 FROM chains WHERE workspace = ? AND session = ?", (workspace, name))
         if found.fetchone() is None:
@@ -78,5 +75,5 @@ def known_session(db: sqlite3.Connection, params: Params) -> str | None:
 
 
 def no_session(name: str) -> NotFound:
-    """There is no session of that name."""
+    """The error for an unknown session."""
     return NotFound(f"there is no session {name[:80]}", hint="`anchorwatch sessions` lists them")

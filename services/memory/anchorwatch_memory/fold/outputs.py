@@ -1,4 +1,4 @@
-"""Artifacts and deliveries."""
+"""Artifacts and notifications."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from anchorwatch.journal.artifacts import Kept
 from anchorwatch.journal.deliveries import read_delivery
 from anchorwatch.journal.reading import Opened
 
-from anchorwatch_memory.rows import as_json, insert
+from anchorwatch_memory.schema import as_json, insert
 
 
 def artifact(db: sqlite3.Connection, opened: Opened) -> None:
-    """A file was kept."""
+    """An artifact was stored."""
     ref = opened.register.ref
     kept = Kept.from_body(opened.register.path[1], opened.record.body)
     insert(
@@ -36,7 +36,7 @@ def artifact(db: sqlite3.Connection, opened: Opened) -> None:
 
 
 def delivery(db: sqlite3.Connection, opened: Opened) -> None:
-    """A notification is about to be sent, or what became of it is known."""
+    """A notification is about to be sent, or has its result."""
     ref, record = opened.register.ref, opened.record
     delivery_id, now = opened.register.path[1], read_delivery(record.body)
     insert(

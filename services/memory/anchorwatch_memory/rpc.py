@@ -1,4 +1,4 @@
-"""Answering on ``aw.rpc.memory.<verb>``: JSON in, JSON out."""
+"""Answers requests on ``aw.rpc.memory.<verb>``: JSON in, JSON out."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from anchorwatch.core.session.wakes import Windows
 from anchorwatch.service.journal_guard import VERB
 
 from anchorwatch_memory.follow import Follower
-from anchorwatch_memory.port import Projections, ProjectionsDamaged
+from anchorwatch_memory.projections import Projections, ProjectionsDamaged
 from anchorwatch_memory.reads import lists, memories, turns
 
 Verb = Callable[[sqlite3.Connection, Mapping[str, Any]], dict[str, Any]]
 
 
-class Answers:
-    """Answers questions from the projections, as of a sequence that the asker may set a lower bound to."""
+class QueryHandler:
+    """Answers queries from the projections. A request may set a lower bound to the sequence that the answer covers."""
 
     def __init__(
         self,
@@ -50,19 +50,18 @@ class Answers:
         }
 
     async def handle(self, subject: str, payload: bytes) -> bytes:
-        """Answer one request; whatever goes wrong is said in the answer."""
+        """Answer one request. It never raises: the answer carries the error."""
         verb = subject.rpartition(".")[2]
         try:
             answer = await self._answer(verb, payload)
         except ProjectionsDamaged as damage:
             self._follower.note_damage(damage)
-            answer = {
-                "error": {"code": "unavailable", "message": damage.message, "hint": "it is being made anew"}
-            }
+            hint = "memory rebuilds them; try again"
+            answer = {"error": {"code": "unavailable", "message": damage.message, "hint": hint}}
         except AnchorWatchError as error:
             answer = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
-        except Exception:  # noqa: BLE001 - who asked is told, and the log has the rest
-            self._log.exception("a question could not be answered", verb=verb)
+        except Exception:  # noqa: BLE001 - the answer says so, and the log has the rest
+            self._log.exception("rpc.failed", verb=verb)
             answer = {"error": {"code": "unavailable", "message": "memory failed to answer", "hint": ""}}
         return json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
@@ -72,7 +71,7 @@ class Answers:
             return {"result": {}, "as_of": self._follower.sequence}
         query = self._verbs.get(verb)
         if query is None:
-            raise NotFound(f"memory knows no question {verb!r}", hint=f"it knows {', '.join(self._verbs)}")
+            raise NotFound(f"unknown query {verb!r}", hint=f"known queries: {', '.join(self._verbs)}")
         params = _params(payload)
         at_least = params.get("at_least") or 0
         if not isinstance(at_least, int):
