@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from anchorwatch.core.agents import Limits
 from anchorwatch.models.port import Model, ModelReply, ModelRequest, StepDecision
 from anchorwatch.models.rules import RulesModel
@@ -53,6 +54,7 @@ def playing(body: Callable[[SimMesh, list[int]], Coroutine[Any, Any, None]]) -> 
     mesh_test(1, run)
 
 
+@pytest.mark.slow
 def test_no_request_above_the_budget_is_ever_sent_and_old_turns_make_room(
     tmp_path: Path,
 ) -> None:

@@ -58,6 +58,7 @@ def starts_ms(mesh: SimMesh, ref: SessionRef) -> Sequence[int]:
     return [from_iso(turn.started_at) for turn in turns if turn is not None]
 
 
+@pytest.mark.slow
 def test_five_thousand_events_make_one_turn_that_says_how_many_there_were_of_each_kind(
     tmp_path: Path,
 ) -> None:

@@ -133,6 +133,7 @@ def test_a_cancelled_turn_ends_once_its_inputs_are_consumed_and_the_session_wake
     mesh_test(seed, body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_a_hundred_resets_under_load_never_paralyse_lose_no_input_and_lower_no_run_id(
     tmp_path: Path, seed: int
@@ -173,6 +174,7 @@ def test_a_hundred_resets_under_load_never_paralyse_lose_no_input_and_lower_no_r
     mesh_test(seed, body, debounce_p0_s=0.5, debounce_p1_s=1)
 
 
+@pytest.mark.slow
 def test_a_session_that_goes_in_circles_does_not_count_as_success_and_slows_down(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         Sink(tmp_path).set_world(at_ms=4_000_000_000_000)

@@ -103,6 +103,7 @@ async def states(mesh: SimMesh, ref: SessionRef) -> list[str]:
     return list(last.values())
 
 
+@pytest.mark.slow
 def test_a_delivery_that_fails_runs_no_turn_again_and_a_broken_channel_holds_up_no_other(
     tmp_path: Path,
 ) -> None:
@@ -159,6 +160,7 @@ def test_a_planner_that_dies_tells_of_an_ended_turn_once(tmp_path: Path, seed: i
     mesh_test(body, seed, **settings(tmp_path, "ops"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wait_s", [7.0, 3_000.0])
 def test_a_receiver_that_says_when_is_left_alone_until_then(tmp_path: Path, wait_s: float) -> None:
     channel = FakeChannel(lambda n: NotSent("429", wait_s) if n == 1 else None)

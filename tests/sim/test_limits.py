@@ -70,6 +70,7 @@ def test_a_minimum_interval_delays_turns_and_each_takes_all_that_waited(tmp_path
     mesh_test(seed, body, sweep_s=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_no_more_turns_an_hour_than_the_limit_also_with_planners_that_die(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
@@ -201,6 +202,7 @@ def test_a_session_without_progress_slows_down_whatever_comes_and_goes_on_at_onc
     mesh_test(4, body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_a_limit_that_sessions_share_is_kept_by_all_of_them_together_and_starves_none(
     tmp_path: Path, seed: int

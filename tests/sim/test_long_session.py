@@ -234,6 +234,7 @@ class Story:
         await life.process.start()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1_200)
 def test_a_long_life_keeps_its_budget_what_was_pinned_and_every_pair_and_can_be_replayed(
     tmp_path: Path,

@@ -156,6 +156,7 @@ def test_command_waits_for_the_repair_of_a_damaged_effect(tmp_path: Path) -> Non
     run_virtual(main(), 3)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_thousand_commands_with_kills_run_one_at_a_time(tmp_path: Path) -> None:
     """Executors die every few seconds, at any moment; four sessions want the resource all the time."""

@@ -252,6 +252,7 @@ def test_the_bus_away_for_a_while_delays_and_loses_nothing(tmp_path: Path) -> No
     mesh_test(5, body)
 
 
+@pytest.mark.slow
 def test_a_pack_that_fails_in_its_own_way_ends_the_turn_and_holds_nothing(tmp_path: Path) -> None:
     def broken(situation: Situation) -> StepDecision:
         raise ZeroDivisionError(str(situation.run_id))

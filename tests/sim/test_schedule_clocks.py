@@ -15,6 +15,7 @@ from tests.support.schedules import dispositions, schedule, slots, standing
 HOUR_S = 3_600.0
 
 
+@pytest.mark.slow
 def test_a_clock_set_an_hour_forward_loses_no_slot_and_set_back_brings_none_again(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", "planner")

@@ -37,6 +37,7 @@ def test_whatever_fails_every_promise_is_kept(
     assert faults >= len(seeds) - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 8])
 def test_the_same_seed_is_the_same_journal_byte_for_byte(seed: int) -> None:
     digests = {simulate(seed).digest, simulate(seed).digest}

@@ -1,7 +1,7 @@
 """A pytest plug-in: which of the collected tests run.
 
 ``--seeds N`` keeps the first N seeds of each test that has a parameter ``seed``; ``--seeds all`` keeps them all.
-``--quick`` keeps the family of `make quick`: no NATS server, no test marked ``slow``, few hypothesis examples.
+``--quick`` keeps the family of `make quick`: no NATS server, no test marked ``slow``, one seed, few hypothesis examples.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    dropped = _surplus_seeds(items, config.getoption("seeds"))
-    if config.getoption("quick"):
+    quick = config.getoption("quick")
+    dropped = _surplus_seeds(items, config.getoption("seeds") or str(1 if quick else SEEDS_MAX))
+    if quick:
         dropped |= {item for item in items if item.get_closest_marker("slow") or _needs_server(item)}
     if dropped:
         config.hook.pytest_deselected(items=[item for item in items if item in dropped])

@@ -155,6 +155,7 @@ MORE = (
 KINDS = [value for name, value in vars(Kind).items() if name.isupper()]
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(

@@ -3,6 +3,7 @@
 import json
 import re
 
+import pytest
 from anchorwatch.models.port import ContextOverflow, ModelRefused, ModelReply, ModelUnavailable
 from anchorwatch.models.reply import CALLS_MAX, LABEL_CHARS_MAX, read_reply
 from anchorwatch.models.request import RAW_CHARS_MAX
@@ -13,6 +14,7 @@ from tests.support.mutations import bodies
 TOKENS_MAX = 4096
 
 
+@pytest.mark.slow
 @given(bodies)
 @settings(max_examples=600, deadline=None)
 def test_a_broken_answer_is_a_validated_reply_or_an_error_of_the_port(body: bytes) -> None:

@@ -440,6 +440,7 @@ def test_batch_leaves_out_an_item_that_is_in_hand() -> None:
     simulate(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_every_message_is_done_in_the_end(seed: int) -> None:
     """Two workers that are killed and started again, and a handler that fails, waits and hangs at random."""
