@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tests.mutation.mutants import Edit
 from tests.mutation.mutation import Mutation
 from tests.mutation.mutation import one as _one
-from tests.mutation.tree import Edit
 
 _JOURNAL = "tests/conformance/test_journal.py::"
 _EFFECT = "tests/unit/core/test_effect_machine.py::"

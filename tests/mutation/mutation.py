@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.mutation.tree import Edit
+from tests.mutation.mutants import Edit
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from tests.mutation.minds import MINDS
 from tests.mutation.mutation import one as _one
 from tests.mutation.notifying import NOTIFYING
 from tests.mutation.schedules import SCHEDULES
+from tests.mutation.serving import SERVING
 from tests.mutation.working import WORKING
 
 _JOURNAL = "tests/conformance/test_journal.py::"
@@ -185,4 +186,15 @@ _HOLDERS = (
     ),
 )
 
-MUTATIONS = (*_WRITES, *_TURNS, *_HOLDERS, *EXECUTING, *SCHEDULES, *LIMITS, *MINDS, *WORKING, *NOTIFYING)
+MUTATIONS = (
+    *_WRITES,
+    *_TURNS,
+    *_HOLDERS,
+    *EXECUTING,
+    *SCHEDULES,
+    *LIMITS,
+    *MINDS,
+    *WORKING,
+    *NOTIFYING,
+    *SERVING,
+)

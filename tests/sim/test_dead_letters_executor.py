@@ -56,6 +56,7 @@ def test_a_command_that_nobody_can_handle_is_refused_and_its_turn_goes_on(tmp_pa
     mesh_test(body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edge", [Edge.EXECUTOR_OUTCOME_BEFORE, Edge.EXECUTOR_LETTER_BEFORE], ids=str)
 def test_a_command_that_is_given_up_gets_its_end_though_giving_up_fails_at_first(
     tmp_path: Path, edge: Edge

@@ -388,6 +388,7 @@ def test_delivery_sent_but_not_recorded_is_not_sent_again(tmp_path: Path) -> Non
     mesh_test(body, **settings(tmp_path, "ops"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hint_s", "tries", "within_s"), [(0.0, range(3, 7), 10), (1e12, range(2, 4), 2.5 * 3600)]
 )
@@ -450,6 +451,7 @@ def test_a_notice_whose_letter_cannot_be_written_at_first_is_not_stuck(tmp_path:
     mesh_test(body, **settings(tmp_path, "faulty"))
 
 
+@pytest.mark.slow
 def test_a_letter_that_could_not_be_told_of_and_has_moved_on_can_be_retried(tmp_path: Path) -> None:
     """The record that the notifier failed on is replaced by then."""
     channel = FakeChannel(lambda _: ZeroDivisionError("a fault of the notifier") if pack.broken else None)

@@ -21,7 +21,7 @@ from anchorwatch.bus.jetstream.client import (
 from anchorwatch.bus.jetstream.connection import close_client
 from anchorwatch.bus.jetstream.wire import Tap, read_headers, read_lines, write_headers, write_message
 from anchorwatch.core.errors import BadSettings
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from nats import errors
 from nats.aio import client
@@ -117,6 +117,8 @@ def _wire(sid: int, reply: bytes, headers: bytes, data: bytes) -> bytes:
 
 
 @given(st.lists(st.one_of(MESSAGES, OTHERS), max_size=6), st.lists(st.integers(1, 200), max_size=8))
+@example([(WANTED, b"", b"", b""), b"PING\r\n", (WANTED, b"", b"", b"x")], list(range(200)))
+@example([(WANTED, b"", b"", b"x")], [len(_wire(WANTED, b"", b"", b"x")) - 2])
 def test_messages_are_parsed_at_any_split(
     sent: list[tuple[int, bytes, bytes, bytes] | bytes], cuts: list[int]
 ) -> None:

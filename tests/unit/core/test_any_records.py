@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from anchorwatch.core.anchor import Anchor, Fence, TurnMark
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
@@ -106,6 +107,7 @@ EVENTS: st.SearchStrategy[Event] = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.lists(EVENTS, max_size=25), st.data())
 def test_any_records_in_any_order_and_again_fold_to_a_state(events: list[Event], data: st.DataObject) -> None:

@@ -12,8 +12,8 @@ import structlog
 from anchorwatch_gateway.guard import BODY_BYTES_MAX, DRAIN_BYTES_MAX, Guard
 from starlette.types import Message, Receive, Scope, Send
 
-TOKEN = "s3cret"
-MINE = [(b"authorization", b"Bearer s3cret")]
+TOKEN = "s3cret-of-twenty-char"
+MINE = [(b"authorization", b"Bearer s3cret-of-twenty-char")]
 
 
 @dataclass
@@ -98,11 +98,15 @@ async def test_request_with_token_passes_with_its_body() -> None:
         [],
         [(b"authorization", b"")],
         [(b"authorization", b"Bearer")],
-        [(b"authorization", b"Bearer s3cre")],
-        [(b"authorization", b"Bearer s3cret2")],
-        [(b"authorization", b"Basic s3cret")],
-        [(b"authorization", b"s3cret")],
-        [(b"authorization", b"Bearer s\xffcret")],
+        [(b"authorization", b"Bearer s3cret-of-twenty-char2")],
+        [(b"authorization", b"Bearer S3CRET-OF-TWENTY-CHAR")],
+        [(b"authorization", b"Basic s3cret-of-twenty-char")],
+        [(b"authorization", b"s3cret-of-twenty-char")],
+        *([(b"authorization", b"Bearer " + TOKEN[:end].encode())] for end in range(1, len(TOKEN))),
+        *(
+            [(b"authorization", b"Bearer " + TOKEN[:at].encode() + b"\xff" + TOKEN[at + 1 :].encode())]
+            for at in range(len(TOKEN))
+        ),
     ],
 )
 async def test_request_without_token_is_refused(headers: list[tuple[bytes, bytes]]) -> None:
@@ -115,7 +119,7 @@ async def test_request_without_token_is_refused(headers: list[tuple[bytes, bytes
 
 async def test_token_scheme_ignores_case() -> None:
     exchange = Exchange()
-    await exchange.send(headers=[(b"authorization", b"bearer  s3cret")])
+    await exchange.send(headers=[(b"authorization", b"bearer  s3cret-of-twenty-char")])
     assert exchange.status == 200
 
 

@@ -97,6 +97,7 @@ LARGE: dict[str, Callable[[random.Random], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LARGE)
 def test_a_megabyte_has_the_count_that_a_second_implementation_gives_it(kind: str) -> None:
     text = LARGE[kind](random.Random(kind))[:MEGABYTE]

@@ -61,6 +61,7 @@ def outcome(parts: Iterable[bytes]) -> object:
         return type(error), str(error)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_whole_and_streamed_are_the_same_reply(data: st.DataObject) -> None:
@@ -82,6 +83,7 @@ def test_whole_and_streamed_are_the_same_reply(data: st.DataObject) -> None:
         assert streamed == at_once
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_a_broken_stream_is_a_validated_reply_or_an_error_of_the_port(data: st.DataObject) -> None:

@@ -266,6 +266,7 @@ def test_failure_of_the_message_becomes_a_dead_letter() -> None:
     simulate(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [Unavailable("away"), ZeroDivisionError("no letters")], ids=repr)
 def test_other_failure_is_retried_with_backoff(error: Exception) -> None:
     async def main() -> None:

@@ -1,0 +1,130 @@
+"""Safeguards of the gateway, the observer, memory, the bus, the fleet, and the planner's mailboxes."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import one
+
+_MAILBOX = "tests/unit/planner/test_mailbox.py::"
+_WIRE = "shared/anchorwatch/bus/jetstream/wire.py"
+_PUBLISHING = "shared/anchorwatch/bus/jetstream/publishing.py"
+_CLIENT = "shared/anchorwatch/bus/jetstream/client.py"
+_CLIENT_TESTS = "tests/unit/bus/test_client.py::"
+_STORE = "services/memory/anchorwatch_memory/store.py"
+_ROUTING = "services/observer/anchorwatch_observer/routing.py"
+_SCHEMA = "shared/anchorwatch/executor/schema.py"
+
+SERVING = (
+    one(
+        "the token check compares only the first eight characters",
+        "services/gateway/anchorwatch_gateway/guard.py",
+        "hmac.compare_digest(given, self._expected)",
+        "hmac.compare_digest(given[:15], self._expected[:15])",
+        "tests/unit/gateway/test_guard.py::test_request_without_token_is_refused",
+    ),
+    one(
+        "a burst acks redelivered inputs",
+        "services/planner/anchorwatch_planner/mailbox.py",
+        'if each.cause.kind == "in" and each.cause.attempt == 1]',
+        'if each.cause.kind == "in"]',
+        f"{_MAILBOX}test_burst_acks_no_redelivered_input",
+    ),
+    one(
+        "a burst acks outcomes",
+        "services/planner/anchorwatch_planner/mailbox.py",
+        'if each.cause.kind == "in" and each.cause.attempt == 1]',
+        "if each.cause.attempt == 1]",
+        f"{_MAILBOX}test_burst_acks_no_outcome",
+    ),
+    one(
+        "a worker of the fleet inherits the settings of the mesh",
+        "packs/fleet/anchorwatch_fleet/yard/processes.py",
+        'if not name.startswith("ANCHORWATCH_")}',
+        'if not name.startswith("ANCHORWATCH_NATS_")}',
+        "tests/unit/fleet/test_worker_environment.py",
+    ),
+    one(
+        "memory enters a message twice",
+        _STORE,
+        "                if stored.sequence <= position.sequence:",
+        "                if stored.sequence < position.sequence:",
+        "tests/unit/memory/test_store.py::test_however_the_journal_is_cut_into_batches_the_content_is_the_same",
+    ),
+    one(
+        "memory keeps half of a batch that failed",
+        _STORE,
+        '"COMMIT" if kind is None else "ROLLBACK"',
+        '"COMMIT"',
+        "tests/unit/memory/test_store.py::test_a_batch_that_fails_leaves_the_file_as_it_was",
+    ),
+    one(
+        "the observer acks an event that a session did not take",
+        _ROUTING,
+        "            item.error = error\n\n    async def _try_body",
+        "            pass\n\n    async def _try_body",
+        "tests/sim/test_dead_letters_observer.py",
+    ),
+    one(
+        "one bad event blocks its batch",
+        _ROUTING,
+        "        except Exception:  # noqa: BLE001 - each is accepted alone then, and fails with its own error\n"
+        "            return False\n",
+        "        except ZeroDivisionError:\n            return False\n",
+        "tests/sim/test_dead_letters_observer.py",
+    ),
+    one(
+        "a publish loses its fence on the way",
+        _PUBLISHING,
+        'headers["Nats-Expected-Last-Subject-Sequence"] = ',
+        'headers["Nats-Expected-Last-Subject"] = ',
+        "tests/conformance/test_publish.py::test_one_of_many_writers_with_one_fence_wins",
+    ),
+    one(
+        "a batch is committed message by message",
+        _PUBLISHING,
+        "if sequence == len(messages):",
+        "if sequence:",
+        "tests/conformance/test_batch.py::test_failed_fence_refuses_the_whole_batch",
+    ),
+    one(
+        "a header value reaches into the next line",
+        _WIRE,
+        "{value.strip().translate(_NO_NEWLINES)}",
+        "{value.strip()}",
+        f"{_CLIENT_TESTS}test_sent_bytes_equal_those_of_nats_py",
+    ),
+    one(
+        "a message that the socket cut is delivered early",
+        _WIRE,
+        "            if following > size:",
+        "            if stop > size:",
+        f"{_CLIENT_TESTS}test_messages_are_parsed_at_any_split",
+    ),
+    one(
+        "an unexpected error ends the reconnecting",
+        _CLIENT,
+        "                if self.is_closed:\n                    return\n",
+        "                raise\n",
+        "tests/integration/test_jetstream_uvloop.py::test_client_reconnects_after_a_second_loss",
+    ),
+    one(
+        "one bad message ends the reading",
+        _CLIENT,
+        "            failed(error)\n        return True",
+        "            raise\n        return True",
+        f"{_CLIENT_TESTS}test_one_bad_message_does_not_end_reading",
+    ),
+    one(
+        "a schema fetches its references",
+        _SCHEMA,
+        "        offline=True,\n",
+        "        offline=False,\n",
+        "tests/unit/executor/test_schema.py::test_remote_reference_is_refused_unfetched",
+    ),
+    one(
+        "a pattern may backtrack",
+        _SCHEMA,
+        "jsonschema_rs.RegexOptions()",
+        "jsonschema_rs.FancyRegexOptions()",
+        "tests/unit/executor/test_schema.py::test_pattern_without_an_automaton_is_refused",
+    ),
+)
