@@ -90,7 +90,7 @@ def test_a_pack_that_breaks_them_is_found_out(tmp_path: Path) -> None:
     told = outcome(ran)
     assert ran.returncode == 1, ran.stderr + ran.stdout
     assert told["duplicated"] > 0, "its `set` does it again under the same key"
-    assert told["guessed"] > 0, "its `build` is said to have succeeded, and was not done"
+    assert told["guessed"] > 0, "its `build` is recorded as succeeded, but was not done"
     assert told["worst"]["seed"] == 3
     assert told["worst"]["again"].startswith(
         f"anchorwatch crash-test --pack careless --agent {file} --seed 3"
@@ -110,7 +110,7 @@ def test_what_only_a_living_executor_shows_of_a_pack_is_found_out_too(tmp_path: 
     told = outcome(ran)
     assert ran.returncode == 1, ran.stderr + ran.stdout
     assert (told["lost"], told["duplicated"]) == (0, 0)
-    assert told["guessed"] > 0, "its `set` is said to be failed, and was done"
+    assert told["guessed"] > 0, "its `set` is recorded as failed, but was done"
 
 
 def test_killed_itself_it_leaves_nothing_running(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""A mesh in one process: the services' real code on the bus in memory, each as a process that can be killed and started again.
+"""A mesh in one process: the services' real code on the simulated bus, as processes that can be killed and restarted.
 
-Run it inside `anchorwatch.testing.bus.loop.run`, so that time is virtual and a run can be repeated by its seed.
+Run it inside `anchorwatch.testing.bus.loop.run`: time is virtual there, and a seed repeats a run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ POLL_S = 0.05
 
 
 class SimMesh:
-    """Server, processes, and what a test does from outside."""
+    """The server, the processes, and the operations of a test outside of them."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class SimMesh:
         self.on_crash(process)
 
     def outside(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Do it outside of all processes, whichever asks for it."""
+        """Run ``work`` in a task outside of all processes."""
         return asyncio.get_running_loop().create_task(work, context=self._scope.copy())
 
     async def close(self) -> None:
@@ -102,7 +102,7 @@ class SimMesh:
             await process.kill()
 
     async def session(self, name: str, agent: AgentSpec) -> SessionRef:
-        """Apply the agent and make a session of it, as the gateway does."""
+        """Apply the agent and create a session, as the gateway does."""
         directory = await AgentDirectory.open(self.bus)
         spec = await directory.apply(WORKSPACE, agent)
         ref = SessionRef(WORKSPACE, name)
@@ -120,7 +120,7 @@ class SimMesh:
         return await accept(self.committer, ref, id_, body, at_ms=self.server.now_ms(), writer="outside")
 
     async def order(self, ref: SessionRef, key: str, make: Callable[[SessionState, str], Order]) -> Done:
-        """Order something, as the gateway does: ``make`` is given the session as it is, and the id of the receipt."""
+        """Carry out an order, as the gateway does. ``make`` gets the session's current state and the receipt's id."""
         asked = Asked(f"c-{key}", "outside", key)
         return await self.orders.carry_out(
             ref,
@@ -140,7 +140,7 @@ class SimMesh:
         return (await self.sessions.read_anchor(ref))[0]
 
     def anchor_now(self, ref: SessionRef) -> Anchor | None:
-        """The anchor as the server holds it at this moment; None: there is no such session."""
+        """The anchor on the server at this time; None without a session."""
         store = self.server.stream(journal_stream())
         page = store.lasts([SessionSubjects(ref).anchor], store.last_sequence)
         return decode_anchor(page.messages[0].payload)[0] if page.messages else None
@@ -149,13 +149,13 @@ class SimMesh:
         """Let time pass until ``condition`` holds.
 
         Raises:
-            AssertionError: it did not within ``within_s`` of virtual time.
+            AssertionError: it does not hold within ``within_s`` of virtual time.
         """
         for _ in range(round(within_s / POLL_S)):
             if await condition():
                 return
             await asyncio.sleep(POLL_S)
-        raise AssertionError(f"did not hold within {within_s:g} s of virtual time")
+        raise AssertionError(f"the condition did not hold within {within_s:g} s of virtual time")
 
     async def until_rest(self, ref: SessionRef, runs: int, within_s: float = 60.0) -> Anchor:
         """Wait until the session is idle with at least ``runs`` ended turns."""
@@ -181,15 +181,15 @@ class SimMesh:
             start = page.messages[-1].sequence + 1
 
     def history(self, ref: SessionRef) -> History:
-        """The session's journal, read as a whole, at this moment."""
+        """The history in the session's journal at this time."""
         return read_history([each for each in self.journal() if parse_register(each.subject).ref == ref])
 
     def journal(self) -> list[Stored]:
-        """Every message of the journal, in order, as the server holds it."""
+        """Every message of the journal on the server, in order."""
         return list(self.server.stream(journal_stream()).messages.values())
 
     async def anchors(self, ref: SessionRef) -> list[dict[str, Any]]:
-        """Every anchor that the session ever had, with its record's envelope."""
+        """Every anchor record of the session, with its envelope."""
         return [
             json.loads(payload) for _, subject, payload in await self.records(ref) if subject == "p.anchor"
         ]

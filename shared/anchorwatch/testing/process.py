@@ -1,8 +1,8 @@
-"""A process of a simulated mesh: it can be killed, stopped, cut off and started again, at any moment.
+"""A process of a simulated mesh: it can be killed, stopped, disconnected and started again at any time.
 
-Everything that a process does runs in tasks of its own, and `current` says in which process a piece of code runs. So a
-death is a real one: not one line of it runs behind the edge that it dies at, but for the clean-up of Python itself, whose
-calls reach nobody.
+All code of a process runs in its own tasks, and `current` returns the process of the running code. So a kill is
+complete: no line of the process runs after the edge at which it dies, except Python's clean-up, whose calls to the bus
+fail.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _life: contextvars.ContextVar[Life | None] = contextvars.ContextVar("life", defa
 
 
 def current() -> Life | None:
-    """The process that this code runs in; None: outside of all of them."""
+    """The process that this code runs in; None outside of all processes."""
     return _life.get()
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What all processes of a mesh share. ``crashed`` is told of a process that ended by itself."""
+    """What all processes of a mesh share. ``crashed`` is called with a process that ended by itself."""
 
     server: SimServer
     settings: Settings
@@ -47,7 +47,7 @@ class World:
 
 
 class LoopClock:
-    """The simulation's time as a process sees it: one that is stopped notices nothing."""
+    """The simulation's time for a process; a stopped process wakes only after it continues."""
 
     def __init__(self, server: SimServer, life: Life | None = None) -> None:
         self._server = server
@@ -86,25 +86,25 @@ class Life:
         return not self._thawed.is_set()
 
     def stop(self) -> None:
-        """As SIGSTOP."""
+        """Stop, as by SIGSTOP."""
         self._thawed.clear()
         self.bus.freeze()
 
-    def go_on(self) -> None:
-        """As SIGCONT."""
+    def resume(self) -> None:
+        """Continue, as by SIGCONT."""
         self._thawed.set()
         self.bus.thaw()
 
     def cut(self) -> None:
-        """Take its network away, and leave it running."""
+        """Break its connection; the process keeps running."""
         self.bus.cut()
 
     def reconnect(self) -> None:
-        """Give the network back."""
+        """Undo a cut."""
         self.bus.reconnect()
 
     def die(self) -> None:
-        """As SIGKILL: nothing of it runs any more, and it tells nobody."""
+        """Die, as by SIGKILL: no more code of it runs, and no farewell is sent."""
         if self.dead:
             return
         self.dead = True
@@ -116,22 +116,22 @@ class Life:
                 task.cancel()
 
     async def end(self) -> None:
-        """Wait until Python has cleared it away."""
+        """Wait until its tasks have ended."""
         if self.task is not None:
             await asyncio.wait({self.task})
 
     def die_here(self) -> None:
-        """Die at this very line, which is one of its own.
+        """Die at the calling line, which runs in this process.
 
         Raises:
-            CancelledError: so that nothing behind it runs.
+            CancelledError: always, so that no later line runs.
         """
         self.die()
         raise asyncio.CancelledError
 
 
 class Process:
-    """A service at work under one instance name. A start is a new incarnation; the one before may still be about, as a zombie."""
+    """A service under one instance name. Each start is a new incarnation; the previous one may still run as a zombie."""
 
     def __init__(self, world: World, service: str, instance: str, run: Run) -> None:
         self.service = service
@@ -146,7 +146,7 @@ class Process:
         return self.life is not None and not self.life.dead
 
     def launch(self) -> asyncio.Event:
-        """Start it; the event says when it is ready."""
+        """Start it; the event is set when it is ready."""
         self._starts += 1
         server = self._world.server
         identity = Identity(self.service, self.instance, f"i{self._starts}")
@@ -157,7 +157,7 @@ class Process:
         scope.run(_life.set, life)
         work = self._live(life, context)
         life.task = asyncio.get_running_loop().create_task(work, name=self.instance, context=scope)
-        # Whoever waits for it to be ready is told, and so is the world.
+        # Retrieves the failure: `start` and the world's ``crashed`` report it.
         life.task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         return context.ready
 
@@ -172,18 +172,18 @@ class Process:
             task.result()
 
     async def kill(self) -> None:
-        """As ``kill -9``, and wait until it is gone."""
+        """Kill it, as by ``kill -9``, and wait for its end."""
         if self.life is not None:
             self.life.die()
             await self.life.end()
 
     def cut(self) -> None:
-        """Take its network away, and leave it running."""
+        """Break its connection; the process keeps running."""
         if self.life is not None:
             self.life.cut()
 
     def reconnect(self) -> None:
-        """Give the network back."""
+        """Undo a cut."""
         if self.life is not None:
             self.life.reconnect()
 
@@ -199,15 +199,15 @@ class Process:
             clock=LoopClock(world.server, life),
             log=world.log.bind(instance=self.instance),
             peers=presence,
-            random=Random(life.identity.execution_id),  # noqa: S311 - to repeat is the point
+            random=Random(life.identity.execution_id),  # noqa: S311 - repeatability is the purpose
         )
 
     async def _live(self, life: Life, context: ServiceContext) -> None:
-        """What the runner of a real process does, but for its signals."""
+        """The work of a real process's runner, without signals."""
         presence = context.peers
         assert isinstance(presence, Presence)  # noqa: S101 - made above
         try:
-            await _be_present(presence)
+            await _start_presence(presence)
             await _work(self._run, replace(context, crashes=presence.crashes), presence)
         except Exception as error:
             if life.dead:
@@ -216,11 +216,11 @@ class Process:
             self._world.crashed(self, error)
             raise
         finally:
-            # A killed process says no goodbye: its bus is dead by now.
+            # A killed process removes no lease: its bus is dead.
             await presence.stop()
 
 
-async def _be_present(presence: Presence) -> None:
+async def _start_presence(presence: Presence) -> None:
     while True:
         try:
             await presence.start()

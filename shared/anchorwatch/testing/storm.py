@@ -203,7 +203,7 @@ class Storm:
     async def _zombie(self, life: Life) -> None:
         """Its instance is started once more while it is away; then it comes back."""
         self._note("zombie", life)
-        away, back = (life.cut, life.reconnect) if self.chance.random() < 0.5 else (life.stop, life.go_on)  # noqa: PLR2004 - a coin
+        away, back = (life.cut, life.reconnect) if self.chance.random() < 0.5 else (life.stop, life.resume)  # noqa: PLR2004 - a coin
         away()
         self._zombies.append(life)
         await asyncio.sleep(self.chance.choice(BACK_S))
@@ -227,7 +227,7 @@ class Storm:
         self._zombies.append(life)
         await asyncio.sleep(after_s)
         self._zombies.remove(life)
-        life.go_on()
+        life.resume()
 
     def _step(self, seconds: float) -> None:
         self._stepped_s += seconds
@@ -251,6 +251,6 @@ class Storm:
 def _heal(life: Life) -> None:
     if life.dead:
         return
-    life.go_on()
+    life.resume()
     while not life.bus.connected and life.bus.server.running:
         life.reconnect()

@@ -1,6 +1,6 @@
-"""Watches the durable edges of a simulated mesh: counts them, strikes at those that a test plans for, and misses none.
+"""Watches the durable edges of a simulated mesh: it counts them and injects the faults that a test plans at them.
 
-A write that reaches the server outside of two edges is one that no crash was ever tried at; `EdgeWatch.unguarded` names it.
+No crash test covers a write between no two edges; `EdgeWatch.unguarded` lists such writes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from anchorwatch.edges import Edge
 from anchorwatch.testing.process import Life, current
 
 Strike = Callable[[Life], None]
-"""What happens to the process that is at the edge; it may raise CancelledError, so that nothing behind the edge runs."""
+"""A fault for the process at the edge. It may raise CancelledError, so that no code after the edge runs."""
 
 BEFORE = "before"
 NOT_DURABLE = ("$KV.leases.", "$KV.models.", "aw.rpc.")
-"""Who leads, who is present and how a model counts says nothing about what happened, and is learned anew."""
+"""Subjects of state that is not history and is learned again: leases, presence, and models' token counts."""
 
 _open: contextvars.ContextVar[Edge | None] = contextvars.ContextVar("edge", default=None)
 
@@ -38,15 +38,15 @@ class EdgeWatch:
         self._plans: dict[Edge, list[_Plan]] = {}
 
     def plan(self, edge: Edge, reach: int, strike: Strike) -> None:
-        """Strike when a process reaches ``edge`` for the ``reach``-th time from here on, whichever process it is."""
+        """Call ``strike`` when any process reaches ``edge`` for the ``reach``-th time from now on."""
         self._plans.setdefault(edge, []).append(_Plan(reach, strike))
 
     def forget(self) -> None:
-        """Strike no more."""
+        """Drop all plans."""
         self._plans.clear()
 
     def at(self, edge: Edge) -> None:
-        """A process is at ``edge``; what runs outside of all processes is not watched."""
+        """Count a process at ``edge`` and carry out its plans. Code outside of all processes is not watched."""
         life = current()
         if life is None:
             return
@@ -62,6 +62,6 @@ class EdgeWatch:
             plan.strike(life)
 
     def on_write(self, subject: str) -> None:
-        """A client is about to write."""
+        """Record a write outside of all edges."""
         if current() is not None and _open.get() is None and not subject.startswith(NOT_DURABLE):
             self.unguarded[subject] += 1

@@ -152,7 +152,7 @@ class Scene:
             if asyncio.get_running_loop().time() - stopped_s >= self.mesh.settings.lease_s:
                 # Orders that were retried for so long kept it silent for a lease: others may replace it.
                 self.storm.deaths.add(life.identity.execution_id)
-            life.go_on()
+            life.resume()
             await asyncio.sleep(1.0)
             for ref in self.refs:
                 await self._people.order(ref, "resume", f"claim-{ref.session}-resume")

@@ -1,4 +1,4 @@
-"""The checks of a run: silent about one that kept its promises; each promise that was broken is found, and named."""
+"""The checks of a run: none fails for a correct run, and each violation is found and named."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ KEY = incident.KEY
 TOOL = "launch_instances"
 
 
-def kept() -> Evidence:
-    """Nothing is wrong with this one."""
+def correct() -> Evidence:
+    """The evidence of a correct run."""
     history = incident.kept_history()
     made = Recorded(1, AnchorChanged(Kind.CREATED, history.anchors[0].anchor, 0), "d1")
     return Evidence(
@@ -39,11 +39,11 @@ def kept() -> Evidence:
 
 
 def with_history(**changes: Any) -> Evidence:
-    return replace(kept(), history=replace(kept().history, **changes))
+    return replace(correct(), history=replace(correct().history, **changes))
 
 
 def with_call(state: str = "succeeded", error: str = "", owners: int = 2, **call: object) -> Evidence:
-    history = kept().history
+    history = correct().history
     done = replace(history.outcomes[0].outcome, state=state, error=error)  # type: ignore[arg-type]  # one of its states
     return Evidence(
         history=replace(
@@ -55,44 +55,44 @@ def with_call(state: str = "succeeded", error: str = "", owners: int = 2, **call
 
 
 def without_kind(kind: str) -> tuple[object, ...]:
-    return tuple(each for each in kept().history.anchors if each.kind != kind)
+    return tuple(each for each in correct().history.anchors if each.kind != kind)
 
 
 def test_correct_run_has_no_violation() -> None:
-    assert check(kept()) == []
+    assert check(correct()) == []
 
 
 @pytest.mark.parametrize(
     ("evidence", "promise", "what"),
     [
-        (replace(kept(), accepted=(5, 99)), "lost", "accepted at 99"),
-        (replace(kept(), events=("ev-7",)), "lost", "the event ev-7"),
-        (with_history(inputs=(*kept().history.inputs, incident.event(90))), "lost", "no turn took the input ev-90"),
+        (replace(correct(), accepted=(5, 99)), "lost", "accepted at 99"),
+        (replace(correct(), events=("ev-7",)), "lost", "the event ev-7"),
+        (with_history(inputs=(*correct().history.inputs, incident.event(90))), "lost", "no turn took the input ev-90"),
         (with_history(anchors=without_kind(Kind.TURN_ENDED)), "lost", "run 1 has no end"),
         (with_history(outcomes=()), "lost", "2.1.1 has no outcome"),
-        (with_history(outcomes=kept().history.outcomes * 2), "duplicated", "has 2 outcomes"),
-        (with_history(commands=kept().history.commands * 2), "duplicated", "was decided 2 times"),
-        (with_history(commands=()), "guessed", "which nobody decided"),
-        (with_history(anchors=kept().history.anchors[::-1]), "lost", "the runs are [2, 1]"),
+        (with_history(outcomes=correct().history.outcomes * 2), "duplicated", "has 2 outcomes"),
+        (with_history(commands=correct().history.commands * 2), "duplicated", "was decided 2 times"),
+        (with_history(commands=()), "guessed", "which no planner decided"),
+        (with_history(anchors=correct().history.anchors[::-1]), "lost", "the runs are [2, 1]"),
         (with_call(done=2), "duplicated", "was done 2 times"),
-        (with_call(begun=2, ended=(), done=1), "duplicated", "irreversible, and was started 2 times"),
-        (with_call(done=0), "guessed", "said to have succeeded, and was not done"),
-        (with_call("failed", done=1), "guessed", "said to be failed, and was done"),
-        (with_call("refused", done=None), "guessed", "said to be refused, and was started"),
-        (with_call("unknown", owners=1), "guessed", "its executor lived to see its end"),
-        (replace(kept(), calls={"other": Call("other", begun=1)}), "guessed", "which no command named"),
-        (replace(kept(), arrivals=(Arrivals("demo", {"4-demo-aaaa": 1}, deduplicates=True),)), "lost", "the end at 14"),
+        (with_call(begun=2, ended=(), done=1), "duplicated", "irreversible, but was started 2 times"),
+        (with_call(done=0), "guessed", "recorded as succeeded, but was not done"),
+        (with_call("failed", done=1), "guessed", "recorded as failed, but was done"),
+        (with_call("refused", done=None), "guessed", "recorded as refused, but was started"),
+        (with_call("unknown", owners=1), "guessed", "its executor observed its end"),
+        (replace(correct(), calls={"other": Call("other", begun=1)}), "guessed", "which no command has"),
+        (replace(correct(), arrivals=(Arrivals("demo", {"4-demo-aaaa": 1}, deduplicates=True),)), "lost", "the end at 14"),
         (
-            replace(kept(), arrivals=(Arrivals("demo", {"4-demo-a": 1, "14-demo-b": 1, "14-demo-c": 1}, deduplicates=True),)),
+            replace(correct(), arrivals=(Arrivals("demo", {"4-demo-a": 1, "14-demo-b": 1, "14-demo-c": 1}, deduplicates=True),)),
             "duplicated",
             "under 2 ids",
         ),
         (
-            replace(kept(), arrivals=(Arrivals("demo", {"4-demo-a": 1, "14-demo-b": 2}, deduplicates=False),)),
+            replace(correct(), arrivals=(Arrivals("demo", {"4-demo-a": 1, "14-demo-b": 2}, deduplicates=False),)),
             "duplicated",
-            "told more than once",
+            "delivered more than once",
         ),
-        (with_history(sent=()), "lost", "told, and not recorded"),
+        (with_history(sent=()), "lost", "delivered, but not recorded"),
     ],
 )  # fmt: skip
 def test_violation_is_found_and_named(evidence: Evidence, promise: str, what: str) -> None:
@@ -119,14 +119,14 @@ OWNER = Owner("executor-1", "x")
 
 
 def anchors(at: int, **changes: Any) -> Evidence:
-    """With one field of the anchor at that place changed."""
-    records = list(kept().history.anchors)
+    """Evidence with changed fields in one anchor."""
+    records = list(correct().history.anchors)
     records[at] = replace(records[at], anchor=replace(records[at].anchor, **changes))
     return with_history(anchors=tuple(records))
 
 
 def chained(*events: Event) -> Evidence:
-    """With a chain of these records, whole in its digests."""
+    """Evidence with a chain of these records and correct digests."""
     return with_history(
         chain=tuple(Recorded(n, event, f"d{n}", f"d{n - 1}" if n else "") for n, event in enumerate(events))
     )
@@ -135,12 +135,12 @@ def chained(*events: Event) -> Evidence:
 def decided(n: int, step: int, generation: int = 2) -> CommandDecided:
     head = StepHead(step, "", None, None)
     return replace(
-        kept().history.commands[0].decided, call=CallId(2, step, n), generation=generation, head=head
+        correct().history.commands[0].decided, call=CallId(2, step, n), generation=generation, head=head
     )
 
 
 def held() -> AnchorChanged:
-    record = kept().history.anchors[3]
+    record = correct().history.anchors[3]
     return AnchorChanged(record.kind, replace(record.anchor, status="active"), 1)
 
 
@@ -148,9 +148,9 @@ def family(*records: tuple[int, EffectEvent], **changes: Any) -> Evidence:
     return with_history(families={CALL: records}, **changes)
 
 
-DONE = kept().history.outcomes[0].outcome
+DONE = correct().history.outcomes[0].outcome
 RESOLVED, UNKNOWN = replace(DONE, state="resolved"), replace(DONE, state="unknown")
-FENCED = (*kept().history.anchors[:4], replace(kept().history.anchors[5], sequence=9))
+FENCED = (*correct().history.anchors[:4], replace(correct().history.anchors[5], sequence=9))
 LATE = TooLate(12, LateOutcome(CALL, TOOL, "succeeded", "", OWNER, KEY, "turn_x"))
 
 
@@ -159,19 +159,19 @@ LATE = TooLate(12, LateOutcome(CALL, TOOL, "succeeded", "", OWNER, KEY, "turn_x"
     [
         (with_history(chain=(Recorded(1, held(), "a"), Recorded(2, held(), "b", "z"))), "does not follow"),
         (anchors(3, generation=4), "the generation grew by 3 at 8"),
-        (anchors(4, fence=Fence(run=1)), "the fence went down at 12"),
-        (anchors(4, inputs_through=1), "the mark of consumed inputs went down at 12"),
-        (anchors(5, fence=Fence(run=2)), "without running, or without a fence"),
+        (anchors(4, fence=Fence(run=1)), "the fence decreased at 12"),
+        (anchors(4, inputs_through=1), "the mark of consumed inputs decreased at 12"),
+        (anchors(5, fence=Fence(run=2)), "was not running, or set no fence"),
         (anchors(2, turn=incident.turn(2, 2)), "run 2 began at 8 while run 1 was running"),
-        (anchors(4, turn=incident.turn(7, 6)), "changed the turn that it took over"),
+        (anchors(4, turn=incident.turn(7, 6)), "changed the turn"),
         (chained(held(), decided(1, 1), decided(1, 1)), "the steps of run 2 are [1, 1]"),
         (chained(held(), decided(1, 1, generation=1)), "a planner that did not hold the turn"),
-        (family((10, Claimed(OWNER, 1, KEY)), (12, DONE), (13, DONE)), "ended succeeded, and was written to at 13"),
-        (family((12, UNKNOWN), (13, DONE)), "ended unknown, and was written to at 13"),
+        (family((10, Claimed(OWNER, 1, KEY)), (12, DONE), (13, DONE)), "ended succeeded, but has another record at 13"),
+        (family((12, UNKNOWN), (13, DONE)), "ended unknown, but has another record at 13"),
         (family((8, Claimed(OWNER, 1, KEY))), "before it was decided"),
-        (family((10, Claimed(OWNER, 1, KEY)), anchors=FENCED), "claimed at 10, behind its fence at 9"),
-        (with_history(late=(LATE,)), "nothing before it to be late for"),
-        (with_history(sent=(*kept().history.sent, Sent(17, 1, "4-demo-aaaa", "sent"))), "written to at 17"),
+        (family((10, Claimed(OWNER, 1, KEY)), anchors=FENCED), "claimed at 10, after its fence at 9"),
+        (with_history(late=(LATE,)), "follows no other claim or outcome"),
+        (with_history(sent=(*correct().history.sent, Sent(17, 1, "4-demo-aaaa", "sent"))), "another record at 17"),
     ],
 )  # fmt: skip
 def test_record_of_a_stale_process_is_a_violation(evidence: Evidence, what: str) -> None:
@@ -205,6 +205,6 @@ def last_anchor(**changes: Any) -> Callable[[History], History]:
     ids=["nothing", "a turn runs", "an input waits", "a command is open", "nobody was told", "it is being told"],
 )  # fmt: skip
 def test_session_with_open_work_is_not_at_rest(change: Callable[[History], History]) -> None:
-    assert at_rest(kept().history, 7, ["demo"])
-    assert not at_rest(kept().history, 15, ["demo"])
-    assert not at_rest(change(kept().history), 7, ["demo"])
+    assert at_rest(correct().history, 7, ["demo"])
+    assert not at_rest(correct().history, 15, ["demo"])
+    assert not at_rest(change(correct().history), 7, ["demo"])

@@ -1,24 +1,24 @@
-"""What must hold after any run, whatever was killed in it: pure functions over a session's records and what others counted."""
+"""The invariants of a finished run: pure functions over a session's records and independent counts."""
 
 from anchorwatch.testing.checks.anchors import check_anchors
+from anchorwatch.testing.checks.deliveries import check_deliveries
 from anchorwatch.testing.checks.effects import check_effects
 from anchorwatch.testing.checks.evidence import Arrivals, Call, Evidence, Violation
 from anchorwatch.testing.checks.families import check_families
 from anchorwatch.testing.checks.session import at_rest, check_session
 from anchorwatch.testing.checks.steps import check_steps
-from anchorwatch.testing.checks.telling import check_telling
 from anchorwatch.testing.checks.wakes import check_wakes
 
 
 def check(evidence: Evidence) -> list[Violation]:
-    """Everything that is wrong with what a run left behind; the session must be at rest (`at_rest`)."""
+    """All violations in a run's evidence; the session must be at rest (`at_rest`)."""
     parts = (
         check_session,
         check_anchors,
         check_steps,
         check_effects,
         check_families,
-        check_telling,
+        check_deliveries,
         check_wakes,
     )
     return [violation for part in parts for violation in part(evidence)]

@@ -1,4 +1,4 @@
-"""The chain of the planner's records, and what an anchor may change from one record to the next."""
+"""The chain of the planner's records, and the permitted changes from one anchor to the next."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check_anchors(evidence: Evidence) -> Iterator[Violation]:
     yield from _chain(evidence.history)
     for before, after in pairwise(evidence.history.anchors):
         yield from _generation(before, after)
-        yield from _taken_back(before, after)
+        yield from _decreased(before, after)
         yield from _turn(before, after)
 
 
@@ -26,7 +26,7 @@ def _chain(history: History) -> Iterator[Violation]:
     for recorded in history.chain:
         if recorded.previous != digest:
             yield Violation(
-                "lost", f"the planner record at {recorded.sequence} does not follow the one before it"
+                "lost", f"the planner record at {recorded.sequence} does not follow the previous one"
             )
         digest = recorded.digest
 
@@ -38,11 +38,11 @@ def _generation(before: AnchorRecord, after: AnchorRecord) -> Iterator[Violation
         yield Violation("lost", f"the generation grew by {grown} at {after.sequence} ({after.kind})")
 
 
-def _taken_back(before: AnchorRecord, after: AnchorRecord) -> Iterator[Violation]:
+def _decreased(before: AnchorRecord, after: AnchorRecord) -> Iterator[Violation]:
     old, new = _marks(before.anchor), _marks(after.anchor)
     for name in old:
         if new[name] < old[name]:
-            yield Violation("lost", f"{name} went down at {after.sequence} ({after.kind})")
+            yield Violation("lost", f"{name} decreased at {after.sequence} ({after.kind})")
 
 
 def _marks(anchor: Anchor) -> dict[str, int]:
@@ -63,17 +63,17 @@ def _turn(before: AnchorRecord, after: AnchorRecord) -> Iterator[Violation]:
     if ended == 1 and (old.turn is None or new.last_run_id != old.run_id or new.fence.run != old.run_id + 1):
         yield Violation(
             "duplicated",
-            f"run {new.last_run_id} ended at {after.sequence} without running, or without a fence",
+            f"run {new.last_run_id} ended at {after.sequence} but was not running, or set no fence",
         )
     if after.kind == Kind.ACQUIRED and old.turn is not None:
         yield Violation(
             "lost", f"run {new.run_id} began at {after.sequence} while run {old.run_id} was running"
         )
-    if after.kind == Kind.TAKEN_OVER and _of_turn(old) != _of_turn(new):
-        yield Violation("lost", f"the takeover at {after.sequence} changed the turn that it took over")
+    if after.kind == Kind.TAKEN_OVER and _turn_identity(old) != _turn_identity(new):
+        yield Violation("lost", f"the takeover at {after.sequence} changed the turn")
 
 
-def _of_turn(anchor: Anchor) -> object:
-    """What a takeover leaves as it is."""
+def _turn_identity(anchor: Anchor) -> object:
+    """The parts of a turn that a takeover must not change."""
     turn = anchor.turn
     return (anchor.run_id, anchor.fence, turn and (turn.id, turn.started_at, turn.inputs_through))

@@ -1,4 +1,4 @@
-"""What was done in the world, as it counts there, beside what the journal says of it."""
+"""Effects: the independent count of the provider compared with the journal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OWNER_DIED = "owner_died"
 
 
 def check_effects(evidence: Evidence) -> Iterator[Violation]:
-    """Each command with an effect: done at most once, and its outcome is what happened."""
+    """Each effect took place at most once, and the journal's outcome is true."""
     for command in evidence.history.commands:
         effect_class = evidence.classes.get(command.decided.tool, EffectClass.READ)
         if effect_class is EffectClass.READ:
@@ -21,48 +21,46 @@ def check_effects(evidence: Evidence) -> Iterator[Violation]:
         key = _key(evidence.history, command)
         call = evidence.calls.get(key, Call(key))
         where = f"{command.decided.tool} {command.call} ({key})"
-        yield from _twice(where, effect_class, call)
+        yield from _repeated(where, effect_class, call)
         done = evidence.history.outcome_of(command.call)
         if done is not None:
-            yield from _told(where, call, done.outcome, _owners(evidence.history, command))
-    yield from _unasked(evidence)
+            yield from _misreported(where, call, done.outcome, _owners(evidence.history, command))
+    yield from _undecided(evidence)
 
 
-def _twice(where: str, effect_class: EffectClass, call: Call) -> Iterator[Violation]:
+def _repeated(where: str, effect_class: EffectClass, call: Call) -> Iterator[Violation]:
     if effect_class is EffectClass.IRREVERSIBLE and call.begun > 1:
-        yield Violation("duplicated", f"{where} is irreversible, and was started {call.begun} times")
+        yield Violation("duplicated", f"{where} is irreversible, but was started {call.begun} times")
     if call.done is not None and call.done > 1:
         yield Violation("duplicated", f"{where} was done {call.done} times")
 
 
-def _told(where: str, call: Call, outcome: Outcome, owners: int) -> Iterator[Violation]:
+def _misreported(where: str, call: Call, outcome: Outcome, owners: int) -> Iterator[Violation]:
     match outcome.state:
         case "succeeded" if call.done == 0:
-            yield Violation("guessed", f"{where} is said to have succeeded, and was not done")
+            yield Violation("guessed", f"{where} is recorded as succeeded, but was not done")
         case "failed" | "refused" if call.done:
-            yield Violation("guessed", f"{where} is said to be {outcome.state}, and was done")
+            yield Violation("guessed", f"{where} is recorded as {outcome.state}, but was done")
         case "refused" if call.begun:
-            yield Violation("guessed", f"{where} is said to be refused, and was started")
+            yield Violation("guessed", f"{where} is recorded as refused, but was started")
         case "unknown" if owners <= 1 and outcome.error != OWNER_DIED and _is_certain(call):
-            yield Violation(
-                "guessed", f"{where} is said to be unknown, though its executor lived to see its end"
-            )
+            yield Violation("guessed", f"{where} is recorded as unknown, but its executor observed its end")
         case _:
             pass
 
 
 def _is_certain(call: Call) -> bool:
-    """Whether every start came to an end that leaves no doubt."""
+    """Whether every start has a certain end."""
     return call.begun > 0 and len(call.ended) == call.begun and "raised" not in call.ended
 
 
-def _unasked(evidence: Evidence) -> Iterator[Violation]:
-    # A read is not claimed; its command names its key.
+def _undecided(evidence: Evidence) -> Iterator[Violation]:
+    # A read has no claim; its command has the key.
     known = {_key(evidence.history, command) for command in evidence.history.commands}
     known |= {command.decided.effect_key for command in evidence.history.commands}
     for key, call in evidence.calls.items():
         if key not in known and call.begun:
-            yield Violation("guessed", f"something was started under {key}, which no command named")
+            yield Violation("guessed", f"an effect was started under {key}, which no command has")
 
 
 def _key(history: History, command: Command) -> str:

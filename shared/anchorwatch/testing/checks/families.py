@@ -12,7 +12,7 @@ from anchorwatch.testing.checks.evidence import Call, Evidence, Violation
 
 
 def check_families(evidence: Evidence) -> Iterator[Violation]:
-    """What stands behind an outcome, before a command, and behind a fence."""
+    """The order within each family, late records, and claims after the fence of their run."""
     history = evidence.history
     yield from _order(history)
     yield from _late(history)
@@ -30,23 +30,23 @@ def _order(history: History) -> Iterator[Violation]:
         for sequence, event in family:
             settles = isinstance(event, Outcome) and event.state == "resolved"
             if ended and not (ended == "unknown" and (settles or not isinstance(event, Outcome))):
-                yield Violation("duplicated", f"{call} ended {ended}, and was written to at {sequence}")
+                yield Violation("duplicated", f"{call} ended {ended}, but has another record at {sequence}")
             if isinstance(event, Outcome):
                 ended = event.state
 
 
 def _late(history: History) -> Iterator[Violation]:
-    """A late record stands behind what refused its outcome: another's claim, or an outcome."""
+    """A late record follows the record that refused its outcome: a later claim, or an outcome."""
     for late in history.late:
         family = history.families.get(late.outcome.call, ())
         if not any(late.outcome.claim_sequence < sequence < late.sequence for sequence, _ in family):
             yield Violation(
-                "guessed", f"the late record at {late.sequence} has nothing before it to be late for"
+                "guessed", f"the late record at {late.sequence} follows no other claim or outcome"
             )
 
 
 def _fenced(evidence: Evidence, call: CallId) -> Iterator[Violation]:
-    """A command whose first claim stands behind the fence of its run never began."""
+    """A command whose first claim is later than the fence of its run was never started."""
     history = evidence.history
     raised = (each.sequence for each in history.anchors if each.anchor.fence.run > call.run)
     fenced_at = next(raised, None)
@@ -55,7 +55,7 @@ def _fenced(evidence: Evidence, call: CallId) -> Iterator[Violation]:
         state = apply_effect(state, sequence, 0, event)
     if fenced_at is None or state.claim is None or state.first_claim < fenced_at:
         return
-    made = evidence.calls.get(state.claim.effect_key, Call(state.claim.effect_key))
-    if made.begun or made.done:
-        text = f"{call} was claimed at {state.first_claim}, behind its fence at {fenced_at}, and was started"
+    call_made = evidence.calls.get(state.claim.effect_key, Call(state.claim.effect_key))
+    if call_made.begun or call_made.done:
+        text = f"{call} was claimed at {state.first_claim}, after its fence at {fenced_at}, but was started"
         yield Violation("guessed", text)

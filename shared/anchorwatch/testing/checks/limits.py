@@ -1,4 +1,4 @@
-"""No turn began against its agent's limits, unless a person wanted it at once."""
+"""No turn began against its agent's rate limits, except on an urgent order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anchorwatch.testing.checks.evidence import Evidence, Violation
 
 
 def check_limits(evidence: Evidence, rate: Rate) -> Iterator[Violation]:
-    """``rate``: the limits that counted all the time."""
+    """``rate``: the limits in force during the whole run."""
     history = evidence.history
     for before, begun in pairwise(history.anchors):
         turn = begun.anchor.turn
@@ -23,5 +23,5 @@ def check_limits(evidence: Evidence, rate: Rate) -> Iterator[Violation]:
         if any(hurries(wake) for wake in taken) or min(held.urgent_ms, held.others_ms) == 0:
             continue
         yield Violation(
-            "guessed", f"run {begun.anchor.run_id} began at {turn.started_at}, against its limits"
+            "guessed", f"run {begun.anchor.run_id} began at {turn.started_at}, against its rate limits"
         )

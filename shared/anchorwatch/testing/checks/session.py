@@ -1,4 +1,4 @@
-"""The session's own promises: no input lost or taken twice, runs without a gap, one outcome for each command."""
+"""A session's invariants: no input lost or consumed twice, runs without a gap, one outcome for each command."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from anchorwatch.testing.checks.wakes import ledger_of
 
 
 def at_rest(history: History, through: int = 0, channels: Sequence[str] = ()) -> bool:
-    """Whether nothing is left to do: idle, every input up to ``through`` and all that came since consumed, no command open.
+    """Whether no work is left: idle, every input consumed (at least up to ``through``), no command open.
 
-    ``channels``: those that are told of every turn's end; no delivery to them is open either.
+    ``channels``: those that receive every turn's end; no delivery to them is open either.
     """
     if not history.anchors:
         return False
@@ -25,11 +25,13 @@ def at_rest(history: History, through: int = 0, channels: Sequence[str] = ()) ->
     waiting = {each for each in waiting if each > anchor.inputs_through} - set(anchor.inputs_joined)
     decided = {each.call for each in history.commands}
     settled = {each.outcome.call for each in history.outcomes}
-    return anchor.status == "idle" and not waiting and decided <= settled and _all_told(history, channels)
+    return (
+        anchor.status == "idle" and not waiting and decided <= settled and _all_delivered(history, channels)
+    )
 
 
-def _all_told(history: History, channels: Sequence[str]) -> bool:
-    """Whether each delivery that a turn's end calls for has ended."""
+def _all_delivered(history: History, channels: Sequence[str]) -> bool:
+    """Whether each delivery of a turn's end has ended."""
     # A delivery id is SEQUENCE-CHANNEL-DIGEST.
     ended = {each.delivery_id.rpartition("-")[0] for each in history.sent if each.state != "claimed"}
     ends = [str(each.sequence) for each in history.of_kind(Kind.TURN_ENDED)]
@@ -46,14 +48,14 @@ def check_session(evidence: Evidence) -> Iterator[Violation]:
 
 def _inputs(evidence: Evidence) -> Iterator[Violation]:
     history = evidence.history
-    there = {each.sequence for each in history.inputs}
+    recorded = {each.sequence for each in history.inputs}
     for sequence in evidence.accepted:
-        if sequence not in there:
+        if sequence not in recorded:
             yield Violation("lost", f"the input accepted at {sequence} is not in the journal")
     ids = {each.input_id for each in history.inputs}
     for input_id in evidence.events:
         if input_id not in ids:
-            yield Violation("lost", f"the event {input_id} was stored, and is no input")
+            yield Violation("lost", f"the event {input_id} was stored, but did not become an input")
     runs = [each.anchor.run_id for each in history.of_kind(Kind.ACQUIRED)]
     taken = Counter(each.sequence for run in runs for each in history.taken(run))
     ledger = ledger_of(history)
@@ -99,4 +101,4 @@ def _commands(history: History) -> Iterator[Violation]:
         if history.outcome_of(call) is None:
             yield Violation("lost", f"the command {call} has no outcome")
     for call in outcomes.keys() - decided.keys():
-        yield Violation("guessed", f"an outcome of {call}, which nobody decided")
+        yield Violation("guessed", f"an outcome of {call}, which no planner decided")

@@ -1,4 +1,4 @@
-"""Steps and commands: decided once, in order, by the one who held the turn."""
+"""Steps and commands: decided once, in order, by the holder of the turn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anchorwatch.testing.checks.evidence import Evidence, Violation
 
 
 def check_steps(evidence: Evidence) -> Iterator[Violation]:
-    """The steps of each run, and who decided its commands."""
+    """The steps of each run, and the deciders of its commands."""
     yield from _numbers(evidence.history)
     yield from _holders(evidence.history)
     keys = Counter(each.decided.effect_key for each in evidence.history.commands if each.decided.effect_key)
@@ -36,7 +36,7 @@ def _numbers(history: History) -> Iterator[Violation]:
             yield Violation("duplicated", f"the steps of run {run} are {steps}")
     calls = [each.call for each in history.commands]
     if calls != sorted(calls):
-        yield Violation("duplicated", f"the commands stand out of order: {', '.join(map(str, calls))}")
+        yield Violation("duplicated", f"the commands are out of order: {', '.join(map(str, calls))}")
 
 
 def _holders(history: History) -> Iterator[Violation]:

@@ -1,4 +1,4 @@
-"""The wake ledger adds up: every wake that was accepted has one disposition or waits, and never two."""
+"""The wake-up ledger is complete: every accepted wake-up is pending or has exactly one disposition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from anchorwatch.testing.checks.evidence import Evidence, Violation
 
 
 def ledger_of(history: History) -> Ledger:
-    """The ledger of a session, from its history."""
+    """The ledger of a session, read from its history."""
     records = [
         *(Recorded(each.sequence, InputAccepted(each)) for each in history.inputs),
         *(
@@ -31,7 +31,7 @@ def ledger_of(history: History) -> Ledger:
 
 
 def check_wakes(evidence: Evidence) -> Iterator[Violation]:
-    """Dispositions and what waits make up all that was accepted; a run that took a wake was begun."""
+    """Pending and disposed wake-ups are all the accepted ones, and each run in a disposition was begun."""
     history = evidence.history
     ledger = ledger_of(history)
     controls = [each.sequence for each in history.anchors if each.kind in CONTROLS]
@@ -43,11 +43,13 @@ def check_wakes(evidence: Evidence) -> Iterator[Violation]:
         ]
     )
     for sequence in ledger.twice:
-        yield Violation("duplicated", f"two things became of the wake at {sequence}")
+        yield Violation("duplicated", f"the wake-up at {sequence} has two dispositions")
     if set(accepted) != set(ledger.wakes):
         odd = sorted(set(accepted) ^ set(ledger.wakes))
-        yield Violation("lost", f"the wakes at {odd} are not both accepted and in the ledger")
+        yield Violation("lost", f"the wake-ups at {odd} are not both accepted and in the ledger")
     begun = {each.anchor.run_id for each in history.of_kind(Kind.ACQUIRED)}
     for wake in ledger.wakes.values():
         if wake.disposition in ("ran", "coalesced") and wake.run and wake.run not in begun:
-            yield Violation("guessed", f"the wake at {wake.sequence} is said to be of run {wake.run}")
+            yield Violation(
+                "guessed", f"the wake-up at {wake.sequence} names run {wake.run}, which never began"
+            )
