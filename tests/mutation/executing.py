@@ -49,7 +49,7 @@ _EXECUTORS = (
     _one(
         "a claim of its own that was only read is believed to stand",
         _PIPELINE,
-        'effect = await ctx.recorder.append(job, effect, Released(ctx.me, "its answer was lost"))',
+        'effect = await ctx.recorder.release(job, effect, "its answer was lost")',
         "return Judged(job, effect, equipment, claims=False)",
         f"{_OLD}test_a_lost_ack_and_a_read_from_before_the_outcome_do_not_do_it_again",
     ),

@@ -19,7 +19,7 @@ from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.subjects import RPC_OBSERVE
 from anchorwatch_planner import main as planner
-from anchorwatch_planner.decision import LOOKS_MAX
+from anchorwatch_planner.decision import OBSERVATIONS_MAX
 
 from tests.sim.test_planner import agent, obedient, once
 from tests.sim.test_showing import ask
@@ -143,7 +143,7 @@ def test_a_world_that_changes_faster_than_the_model_thinks_is_asked_about_a_boun
     model = Slow("fire", changes)
 
     async def body(mesh: SimMesh, ref: SessionRef) -> None:
-        assert len(model.asked) == LOOKS_MAX
+        assert len(model.asked) == OBSERVATIONS_MAX
         # The executor refuses it by its age, and says to look again.
         assert command(mesh, ref).observation_digest == model.asked[-1]
 

@@ -72,7 +72,7 @@ def _plan(
     return PlannedCall(n, name, args, label, tool.pool, resource, verb, tool.mutating)
 
 
-LOOKS_MAX = 3
+OBSERVATIONS_MAX = 3
 """How often a step is decided at most before it is committed on the last observation; the executor checks the age again."""
 
 

@@ -174,7 +174,7 @@ class SessionFailures:
 
 
 def _address(ref: SessionRef, causes: Sequence[Cause]) -> Address:
-    """The address of the session's one letter. It names the newest message in hand, if there is one."""
+    """The address of the session's one letter. It names the newest unanswered message, if there is one."""
     stored = max(
         (cause.stored for cause in causes if cause.stored is not None),
         key=lambda each: each.sequence,

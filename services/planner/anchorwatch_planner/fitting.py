@@ -214,7 +214,7 @@ class Fitter:
     async def _written(
         self, ref: SessionRef, state: SessionState, question: _Question, turns: int, before: int
     ) -> _Written:
-        """What comes of asking the model for a summary of at most ``turns`` turns."""
+        """Ask the model for a summary of at most ``turns`` turns."""
         model = question.runtime.model
         if not model.is_llm:
             return _Written(because="the agent runs on rules, which write no summary")

@@ -1,8 +1,8 @@
 """One mailbox for each session, so that a process makes one pass over a session at a time and loses no cause.
 
-Causes that arrive during a pass wait, with their messages in hand, and are handled together afterwards. A burst does not hold
+Causes that arrive during a pass wait, with their messages unanswered, and are handled together afterwards. A burst does not hold
 the consumer: of many waiting inputs only the newest are kept, since a pass reads up to the newest and so sees the others. Nor
-does a session whose passes fail (its pack is missing, say): it waits for a while, longer each time, and of its inputs in hand
+does a session whose passes fail (its pack is missing, say): it waits for a while, longer each time, and of its unanswered inputs
 only the newest is delivered again. After a few failures the session gets a dead letter (`failures`), and its messages are acked.
 
 The passes over all sessions share the slots of the process fairly by workspace.
@@ -115,7 +115,7 @@ class Mailboxes:
             await asyncio.wait(tasks, timeout=timeout_s)
 
     async def close(self) -> None:
-        """Stop at once. What is in hand is delivered again, to another planner."""
+        """Stop at once. Unanswered messages are delivered again, to another planner."""
         tasks = [box.task for box in self._boxes.values() if box.task]
         for task in tasks:
             task.cancel()
@@ -156,7 +156,7 @@ class Mailboxes:
             box.ended = []
             _settle([*before, *arrived], result)
         elif arrived:
-            # This pass has read past the end of the earlier turn. Without new causes, those in hand stay in hand.
+            # This pass has read past the end of the earlier turn. Without new causes, its messages stay unanswered.
             box.ended = arrived
             _settle(before, Done())
         return result

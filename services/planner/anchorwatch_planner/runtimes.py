@@ -160,7 +160,7 @@ class AgentRuntimes:
 
 
 def terms_of(settings: Settings, name: str) -> ModelTerms:
-    """The terms of the model of that name.
+    """The terms of the model ``name``.
 
     Raises:
         BadSettings: no such model is configured.

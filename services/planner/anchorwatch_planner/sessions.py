@@ -254,7 +254,7 @@ class SessionWriter:
     async def _accept_resolution(self, ref: SessionRef, outcome: Outcome, stored: Stored) -> None:
         call = outcome.call
         effect = f"{outcome.tool} on {outcome.resource}" if outcome.resource else outcome.tool
-        text = f"what became of {ref.session}/{call} ({effect}) was unknown, and is settled: {outcome.text}"
+        text = f"the outcome of {ref.session}/{call} ({effect}) was unknown, and is settled: {outcome.text}"
         digest = decode(stored.payload).digest
         body = input_body("resolution", P0, text=text, by=outcome.by, body_sha256=digest)
         id_ = f"resolved-{call.run}-{call.step}-{call.n}"

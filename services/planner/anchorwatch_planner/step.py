@@ -38,7 +38,7 @@ from anchorwatch.models.port import ContextOverflow, ModelRefused, ModelReply, M
 from anchorwatch.service.context import Clock
 
 from anchorwatch_planner.decision import (
-    LOOKS_MAX,
+    OBSERVATIONS_MAX,
     next_check_ms,
     plan_calls,
     shows_the_same,
@@ -255,13 +255,13 @@ class StepRunner:
         runtime: AgentRuntime,
         observation: Observation,
     ) -> Decided:
-        """The model's decision on an observation that is fresh enough to act on, within `LOOKS_MAX` tries.
+        """The model's decision on an observation that is fresh enough to act on, within `OBSERVATIONS_MAX` tries.
 
         Raises:
             As `Asker.ask`.
         """
         used: list[Mapping[str, Any]] = []
-        for look in range(1, LOOKS_MAX + 1):
+        for number in range(1, OBSERVATIONS_MAX + 1):
             answered = await self._ask(ref, state, runtime, observation)
             state = answered.fitted.state
             head, calls = self._decided(turn, observation, answered)
@@ -273,7 +273,7 @@ class StepRunner:
             now = await self.observe(ref, runtime.agent.name, state)
             if shows_the_same(observation, now):
                 return replace(decided, seen_again_at_ms=now.at_ms)
-            if look < LOOKS_MAX:
+            if number < OBSERVATIONS_MAX:
                 self._log.info("step.observation_outdated", session=str(ref), run=turn.run_id)
                 observation = now
         return decided

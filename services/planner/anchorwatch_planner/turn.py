@@ -61,7 +61,7 @@ SWEEP_PATIENCE_MS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """A turn has ended. Its messages stay in hand until a pass has read past the end.
+    """A turn has ended. Its messages stay unanswered until a pass has read past the end.
 
     An input that arrived meanwhile may have been acked by another planner, which saw the turn run.
     """
@@ -113,7 +113,7 @@ class TurnPlanner:
         self._reader = SessionReader(parts.sessions, parts.cache, self._me, parts.clock, parts.limits.windows)
 
     async def plan(self, ref: SessionRef, causes: Sequence[Cause]) -> PassResult:
-        """Make one pass; returns what becomes of the messages of ``causes``. A session that is damaged is quarantined.
+        """Make one pass; the result answers the messages of ``causes``. A damaged session is quarantined.
 
         Raises:
             NewerSchema: a planner of that release must do it. Damaged: nothing can be written to this session. Unavailable.

@@ -1,8 +1,8 @@
-"""Wake-up timers: when to look at a session or a schedule again. The server keeps them, as delayed messages in ``TICKS``.
+"""Wake-up timers: when a session or a schedule gets its next pass. The server keeps them, as delayed messages in ``TICKS``.
 
 There is one timer for each session and each schedule. A timer only moves to an earlier instant, by compare-and-swap, so a
 planner with an old view cannot replace the wake-up of an urgent input by its heartbeat. A timer that fires too early costs one
-look, which sets the next one; so most turns set none.
+pass, which sets the next one; so most turns set none.
 """
 
 from __future__ import annotations

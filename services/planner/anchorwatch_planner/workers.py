@@ -82,7 +82,7 @@ class WakeWorker(Worker[Wake]):
             ref = SessionRef(tick["workspace"], tick["session"])
             return Wake(ref, Cause("tick", fired_ms=stored.time_ms), stored.sequence)
         register = parse_register(stored.subject)
-        # The filters of an earlier release may have left another register in hand: a pass does no harm.
+        # The filters of an earlier release may have left a message of another register: a pass does no harm.
         kind = _KINDS.get(register.kind, "control")
         if kind == "control" and _resumes(stored):
             kind = "resumed"

@@ -99,7 +99,7 @@ class Attempts:
         return await self.run(doubt=not found.certain, owner_alive=doubt)
 
     async def reconcile(self, *, doubt: bool = False) -> Ran | NotDone:
-        """Ask the provider what became of the effect key; wait until a request in flight has had time to arrive.
+        """Ask the provider about the effect key; wait until a request in flight has had time to arrive.
 
         The settle time begins here, where nothing more is sent: only other clocks know when the last request was sent.
         """
@@ -134,7 +134,7 @@ class Attempts:
             async with asyncio.timeout(self._equipment.tool.timeout_s):
                 with around(Edge.EXECUTOR_RECONCILE_BEFORE):
                     return await self._equipment.runtime.reconcile(command.tool, command.args, self._context)
-        except Exception:  # noqa: BLE001 - whatever a pack raises here, it did not say what became of the effect
+        except Exception:  # noqa: BLE001 - a pack may raise anything, and none of it tells the outcome
             return Reconciled("unknown")
 
     async def _once(self, *, doubt: bool) -> Ran:

@@ -45,7 +45,7 @@ class CommandLetters:
         text = f"it could not be handled {letter.tries} times: {letter.fault.text}"
         self.log.error("command.given_up", call=str(job), letter=letter.address.letter_id)
         if state.claim is None and not state.first_claim:
-            await self.recorder.append(job, state, outcome(job, "refused", text, rule=RULE))
+            await self.recorder.settle(job, state, outcome(job, "refused", text, rule=RULE))
             return
         await self._check_owner(state)
         done = outcome(job, "unknown", f"it may have happened; {text}", error=RULE, claim=state.claim)

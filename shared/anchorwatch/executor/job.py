@@ -1,4 +1,4 @@
-"""The command in hand: its record, its tool, its effect key, and the shape of its outcome."""
+"""A command at work: its record, its tool, its effect key, and the form of its outcome."""
 
 from __future__ import annotations
 

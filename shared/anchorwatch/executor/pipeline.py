@@ -48,8 +48,7 @@ from anchorwatch.core.effect.decide import (
     Wait,
     after_claim,
 )
-from anchorwatch.core.effect.state import Claimed as ClaimRecord
-from anchorwatch.core.effect.state import Owner, Released
+from anchorwatch.core.effect.state import Owner
 from anchorwatch.core.errors import Damaged, Fenced, NotFound, Unavailable
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.policy import Verdict
@@ -208,7 +207,7 @@ async def judge(ctx: Executor, job: Job, effect: EffectState) -> Judged | Stop:
     if effect.claim is not None and effect.claim.owner == ctx.me and job.identity not in ctx.begun:
         # The answer to this process's claim was lost, and nothing was begun under it; or the read is old, and the claim has been
         # released since, or settled. A fenced write tells which: release it, and claim again.
-        effect = await ctx.recorder.append(job, effect, Released(ctx.me, "its answer was lost"))
+        effect = await ctx.recorder.release(job, effect, "its answer was lost")
     return await _permit(ctx, job, effect, equipment)
 
 
@@ -352,8 +351,7 @@ async def claim(ctx: Executor, state: Judged) -> Claimed | Stop:
                 case Clear():
                     pass
         key = effect.claim.effect_key if effect.claim else job.command.effect_key
-        event = ClaimRecord(ctx.me, effect.attempts + 1, key, state.doubt)
-        effect = await ctx.recorder.append(job, effect, event)
+        effect = await ctx.recorder.claim(job, effect, key, doubt=state.doubt)
     return Claimed(job, effect, state.equipment, state.claims, state.doubt)
 
 
@@ -407,7 +405,7 @@ async def fence(ctx: Executor, state: Claimed) -> Cleared | Stop:
             return Done()
         case Deferred(reason):
             if state.claims:
-                await ctx.recorder.append(job, effect, Released(ctx.me, reason))
+                await ctx.recorder.release(job, effect, reason)
             return RetryIn(HOLD_S)
 
 
@@ -502,5 +500,5 @@ async def record(ctx: Executor, state: Executed) -> Stop:
 
 async def _refuse(ctx: Executor, job: Job, effect: EffectState, rule: str, reason: str) -> Stop:
     ctx.log.info("command.refused", call=str(job), tool=job.command.tool, rule=rule)
-    await ctx.recorder.append(job, effect, outcome(job, "refused", reason, rule=rule, claim=effect.claim))
+    await ctx.recorder.settle(job, effect, outcome(job, "refused", reason, rule=rule, claim=effect.claim))
     return Done()

@@ -1,4 +1,4 @@
-"""Writes what became of a command.
+"""Writes the claims, releases and outcomes of commands.
 
 A tool that ran has had its effect, so its outcome is recorded however long that takes, or kept as evidence that it came too
 late; nothing in its result is a reason to fail.
@@ -15,7 +15,7 @@ import structlog
 
 from anchorwatch.bus.port import Bus
 from anchorwatch.codec.plain import plain
-from anchorwatch.core.effect.state import Claimed, EffectState, Outcome, Owner, Released
+from anchorwatch.core.effect.state import Claimed, EffectEvent, EffectState, Outcome, Owner, Released
 from anchorwatch.core.errors import Fenced, TooLarge, Unavailable
 from anchorwatch.edges import Edge, around
 from anchorwatch.executor.attempts import Ran
@@ -34,13 +34,6 @@ ARTIFACT_BYTES_MAX = 16 * 1024 * 1024
 PREVIEW_CHARS = 2_000
 READ_BY_THE_MESH = ("next_check_at_ms", "notify")
 
-Event = Claimed | Released | Outcome
-_EDGES: dict[type[Event], Edge] = {
-    Claimed: Edge.EXECUTOR_CLAIM_BEFORE,
-    Released: Edge.EXECUTOR_RELEASE_BEFORE,
-    Outcome: Edge.EXECUTOR_OUTCOME_BEFORE,
-}
-
 Keep = Callable[[str, str, bytes], Awaitable[Kept]]
 """(name, media type, bytes) -> the artifact as it was stored."""
 
@@ -58,31 +51,52 @@ class Recorder:
     identity: str
     log: structlog.stdlib.BoundLogger
 
-    async def append(self, job: Job, state: EffectState, event: Event) -> EffectState:
-        """Write one event after those that ``state`` holds.
+    async def claim(self, job: Job, state: EffectState, key: str, *, doubt: bool) -> EffectState:
+        """Claim the command for this process, after the events that ``state`` holds. ``key``: its effect key.
 
         Raises:
             Fenced: another process wrote to this command meanwhile. Unavailable.
         """
-        with around(_EDGES[type(event)]):
-            return await self.effects.append(job.ref, job.pool, job.call, state, event, self.clock.now_ms())
+        with around(Edge.EXECUTOR_CLAIM_BEFORE):
+            return await self._append(job, state, Claimed(self.me, state.attempts + 1, key, doubt))
+
+    async def release(self, job: Job, state: EffectState, reason: str) -> EffectState:
+        """Release this process's claim: nothing was begun under it.
+
+        Raises:
+            Fenced, Unavailable: as `claim`.
+        """
+        with around(Edge.EXECUTOR_RELEASE_BEFORE):
+            return await self._append(job, state, Released(self.me, reason))
+
+    async def settle(self, job: Job, state: EffectState, done: Outcome) -> None:
+        """Record an outcome that is certain.
+
+        Raises:
+            Fenced, Unavailable: as `claim`.
+        """
+        with around(Edge.EXECUTOR_OUTCOME_BEFORE):
+            await self._append(job, state, done)
+
+    async def _append(self, job: Job, state: EffectState, event: EffectEvent) -> EffectState:
+        return await self.effects.append(job.ref, job.pool, job.call, state, event, self.clock.now_ms())
 
     async def unknown(self, job: Job, pack: str, state: EffectState, done: Outcome) -> None:
         """Record that the outcome is unknown. That blocks the command's resource, so its register is written first.
 
         Raises:
-            Fenced, Unavailable: as `append`.
+            Fenced, Unavailable: as `claim`.
         """
         if done.resource:
             with around(Edge.EXECUTOR_BLOCK_BEFORE):
                 await self.blocks.enter(resource_of(job, pack), entry_of(job), self.clock.now_ms())
-        await self.append(job, state, done)
+        await self.settle(job, state, done)
 
     async def not_settled(self, job: Job, pack: str, state: EffectState, reason: str) -> None:
         """As `unknown`, for a command that another process began, or may have begun where the journal lost records.
 
         Raises:
-            Fenced, Unavailable: as `append`.
+            Fenced, Unavailable: as `claim`.
         """
         error = "owner_died"
         if state.lost_claim:
@@ -103,7 +117,7 @@ class Recorder:
                 if done.state == "unknown":
                     await self.unknown(job, pack, state, done)
                 else:
-                    await self.append(job, state, done)
+                    await self.settle(job, state, done)
                 return True
             except TooLarge as error:
                 done = replace(done, text=f"its answer is too large to record: {error.message}", data={})
