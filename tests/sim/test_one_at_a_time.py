@@ -179,6 +179,9 @@ def test_thousand_commands_with_kills_run_one_at_a_time(tmp_path: Path) -> None:
 
         killing = asyncio.create_task(kill())
         try:
+            for ref in refs:
+                # A message that arrives in a turn joins it, and would start no turn of its own.
+                await mesh.until_rest(ref, 1, within_s=600)
             for run in range(2, 52):
                 for ref in refs:
                     await mesh.say(ref, f"m{run}", kind="trigger")
