@@ -1,4 +1,4 @@
-"""When a session looks again by itself: after now, never later than its heartbeat, and more slowly the longer it is stuck."""
+"""When a session is checked next: after now, within its heartbeat, and later the longer it is stuck."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def state(stuck: int, standing_ms: int | None, asked: object) -> SessionState:
     st.none() | st.integers(NOW_MS - 900_000, NOW_MS + 900_000),
     ASKED,
 )
-def test_it_lies_ahead_and_within_the_heartbeat(
+def test_next_check_is_in_the_future_and_within_the_heartbeat(
     outcome: RunOutcome, heartbeat_s: int, stuck: int, standing_ms: int | None, asked: object
 ) -> None:
     at_ms = next_check_ms(state(stuck, standing_ms, asked), outcome, heartbeat_s, NOW_MS)
@@ -47,7 +47,7 @@ def test_it_lies_ahead_and_within_the_heartbeat(
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 30), st.integers(1, 3_600))
-def test_a_session_that_is_stuck_looks_less_and_less_often(stuck: int, heartbeat_s: int) -> None:
+def test_stuck_session_is_checked_less_and_less_often(stuck: int, heartbeat_s: int) -> None:
     waits = [
         next_check_ms(state(count, None, None), "failed", heartbeat_s, NOW_MS) - NOW_MS
         for count in (0, stuck, stuck + 1)
@@ -56,7 +56,7 @@ def test_a_session_that_is_stuck_looks_less_and_less_often(stuck: int, heartbeat
     assert waits[0] == min(RETRY_S, heartbeat_s) * 1000
 
 
-def test_the_last_call_counts_and_one_that_fell_due_meanwhile_is_looked_at_now() -> None:
+def test_last_requested_check_counts_and_overdue_one_runs_now() -> None:
     calls = tuple(
         Call(n, "check_again", {}, state="succeeded", data={"next_check_at_ms": NOW_MS + in_ms})
         for n, in_ms in enumerate((60_000, 120_000), 1)

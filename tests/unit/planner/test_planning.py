@@ -1,4 +1,4 @@
-"""Which calls become commands, without a bus: numbers, limits, and a model that asks for the same again and again."""
+"""Which calls become commands: numbers, limits, and a model that repeats its calls."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def looked(number: int) -> Step:
     return Step(number, "", (Call(1, "look", {"item": "a"}, state="succeeded", text="fine"),))
 
 
-def test_a_call_s_number_is_its_position_whatever_the_model_calls_it() -> None:
+def test_call_number_is_its_position() -> None:
     proposed = [
         ProposedCall("fire", {"item": "a"}, "x:0"),
         ProposedCall("fire", None, "x:0", "{", "cut"),
@@ -45,18 +45,18 @@ def test_a_call_s_number_is_its_position_whatever_the_model_calls_it() -> None:
     assert rejected == ((2, "fire", "x:0", "{", "cut"),)
 
 
-def test_calls_above_the_limit_are_answered_not_run() -> None:
+def test_calls_above_the_limit_are_rejected() -> None:
     planned, rejected = plan_calls([ProposedCall("look", {})] * 5, runtime(calls_per_step_max=3), turn())
     assert (len(planned), [each[0] for each in rejected]) == (3, [4, 5])
 
 
-def test_a_tool_that_was_not_granted_goes_to_the_executor_which_refuses_it() -> None:
+def test_tool_without_grant_becomes_a_command() -> None:
     planned, rejected = plan_calls([ProposedCall("rm_rf", {"path": "/"})], MIND, turn())
     assert [(each.tool, each.pool) for each in planned] == [("rm_rf", "default")]
     assert rejected == ()
 
 
-def test_the_same_call_again_is_answered_not_run_and_another_is_run() -> None:
+def test_repeated_call_is_rejected() -> None:
     before = turn(looked(1), looked(2))
     planned, rejected = plan_calls(
         [LOOK, replace(LOOK, arguments={"item": "b"})], runtime(repeats_max=2), before
@@ -67,7 +67,7 @@ def test_the_same_call_again_is_answered_not_run_and_another_is_run() -> None:
     ]
 
 
-def test_nothing_but_the_same_twice_in_a_row_is_a_turn_in_circles() -> None:
+def test_turn_cycles_when_two_steps_only_repeat_calls() -> None:
     tired = runtime(repeats_max=1)
     _, rejected = plan_calls([LOOK], tired, turn(looked(1)))
     head = StepHead(2, "", None, None, rejected=rejected, calls=1)

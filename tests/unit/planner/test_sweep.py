@@ -1,4 +1,4 @@
-"""A sweep looks at every session, and stands in nobody's way."""
+"""A sweep makes a pass over every session, and delays no wake-up."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class View:
         return [f"default.s{number:02}" for number in range(SESSIONS)]
 
 
-async def test_a_wake_does_not_stand_behind_all_that_are_swept() -> None:
+async def test_wake_up_does_not_wait_for_the_whole_sweep() -> None:
     order: list[tuple[str, str]] = []
     at_once: list[int] = []
     looking = 0

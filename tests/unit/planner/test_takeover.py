@@ -1,4 +1,4 @@
-"""When a planner may take over a turn that another holds: each kind of evidence, and none without it."""
+"""When a planner may take over a turn of another planner: with each kind of evidence, and not without."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def turn(*steps: Step, held_since: int = 10, woken_by: int = 7) -> Turn:
     return Turn(1, "turn_1", 0, held_since, woken_by, (), steps)
 
 
-def test_the_message_that_its_planner_holds_came_again() -> None:
+def test_redelivery_of_the_holder_s_message_is_evidence() -> None:
     assert takeover_reason(turn(), [Cause("in", 7, attempt=2)], holder_gone=False)
 
 
@@ -42,18 +42,18 @@ def test_the_message_that_its_planner_holds_came_again() -> None:
         Cause("resumed", 12).after_turn(),
     ],
 )
-def test_nothing_else_that_is_delivered_is_evidence(cause: Cause) -> None:
+def test_no_other_delivery_is_evidence(cause: Cause) -> None:
     assert takeover_reason(turn(SETTLED), [cause], holder_gone=False) is None
 
 
-def test_an_outcome_newer_than_the_acquire_counts_once_the_step_is_settled() -> None:
+def test_newer_outcome_that_settles_the_step_is_evidence() -> None:
     newer, older = Cause("done", 12), Cause("done", 9, attempt=5)
     assert takeover_reason(turn(SETTLED), [newer], holder_gone=False)
     assert takeover_reason(turn(WAITING), [newer], holder_gone=False) is None
     assert takeover_reason(turn(SETTLED), [older], holder_gone=False) is None
 
 
-def test_an_outcome_of_an_earlier_turn_is_no_evidence_about_this_one() -> None:
+def test_outcome_of_an_earlier_turn_is_not_evidence() -> None:
     subjects = SessionSubjects(SessionRef("default", "fleet"))
     of_this, of_another = (
         Cause("done", 12, stored=Stored(subjects.effect("default", CallId(run, 1, 1), DONE), 12, 0, b""))
@@ -72,18 +72,16 @@ def test_two_planners_do_not_take_over_from_each_other_for_ever() -> None:
     )
 
 
-def test_what_was_seen_to_by_a_turn_that_has_ended_does_not_come_again_while_another_planner_goes_on() -> (
-    None
-):
+def test_handled_causes_are_acked_while_another_planner_runs() -> None:
     again, done = Cause("in", 6, attempt=2), Cause("done", 12)
     assert left_to_holder(turn(), [again, done]) == LeftToHolder(7, REPLACED_RETRY_S)
     assert left_to_holder(turn(), [again.after_turn(), done.after_turn()]) == LeftToHolder(7, None)
 
 
-def test_a_holder_that_is_gone() -> None:
+def test_holder_without_presence_is_replaced() -> None:
     assert takeover_reason(turn(), [Cause("sweep")], holder_gone=True)
 
 
-def test_the_holder_is_in_the_execution_id() -> None:
+def test_execution_id_names_the_holder() -> None:
     assert holder("planner-1:0af3") == ("planner-1", "0af3")
     assert holder("") == ("", "")

@@ -1,4 +1,4 @@
-"""What a turn has come to, and when to look again."""
+"""The outcome of a turn, and when its session is checked next."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def call(tool: str, state: CallState, **data: object) -> Call:
         ((call("look", "failed"),), None, "no_action"),
     ],
 )
-def test_that_the_model_finished_is_not_success(
+def test_finished_model_is_not_success(
     calls: tuple[Call, ...], emergency: str | None, outcome: RunOutcome
 ) -> None:
     assert judge(turn(*calls), emergency, ACTING)[0] == outcome
@@ -48,7 +48,7 @@ def session(stuck: int, *calls: Call) -> SessionState:
     return SessionState(anchor=anchor, turn=turn(*calls))
 
 
-def test_the_heartbeat_bounds_every_check() -> None:
+def test_heartbeat_bounds_every_check() -> None:
     assert next_check_ms(session(0), "no_action", 300, 1_000) == 301_000
     later = session(0, call("schedule_next_check", "succeeded", next_check_at_ms=900_000))
     assert next_check_ms(later, "success", 300, 1_000) == 301_000
@@ -58,12 +58,12 @@ def test_the_heartbeat_bounds_every_check() -> None:
     assert next_check_ms(failed, "success", 300, 1_000) == 301_000
 
 
-def test_a_turn_without_progress_is_tried_again_soon_and_then_ever_later() -> None:
+def test_turn_without_progress_is_retried_later_and_later() -> None:
     waits = [next_check_ms(session(stuck), "unresolved", 300, 0) for stuck in range(7)]
     assert waits == [15_000, 30_000, 60_000, 120_000, 240_000, 300_000, 300_000]
 
 
-def test_a_check_that_was_asked_for_is_not_put_off_by_a_wake_that_came_between() -> None:
+def test_unrelated_wake_up_does_not_delay_a_requested_check() -> None:
     asked = session(0)
     assert asked.anchor is not None
     asked = asked._replace(anchor=replace(asked.anchor, next_check_at=iso(60_000)))

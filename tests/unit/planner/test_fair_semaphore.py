@@ -1,4 +1,4 @@
-"""FairSemaphore are shared out among workspaces."""
+"""The slots of passes are shared fairly among workspaces."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_one_workspace_leaves_room_for_another() -> None:
+async def test_one_workspace_leaves_slots_to_another() -> None:
     desk = Desk(FairSemaphore(4, 3))
     tasks = [asyncio.create_task(desk.look(f"a/{n}")) for n in range(10)]
     await settle()
@@ -39,7 +39,7 @@ async def test_one_workspace_leaves_room_for_another() -> None:
     assert len(desk.had) == 11
 
 
-async def test_who_waits_is_served_workspace_by_workspace() -> None:
+async def test_waiting_workspaces_are_served_in_turn() -> None:
     desk = Desk(FairSemaphore(1, 1))
     wanted = [*(f"a/{n}" for n in range(4)), "b/0", "b/1", "c/0"]
     tasks = [asyncio.create_task(desk.look(name)) for name in wanted]
@@ -49,7 +49,7 @@ async def test_who_waits_is_served_workspace_by_workspace() -> None:
     assert desk.had == ["a/0", "a/1", "b/0", "c/0", "a/2", "b/1", "a/3"]
 
 
-async def test_who_gives_up_leaves_its_slot_to_others() -> None:
+async def test_cancelled_waiter_leaves_its_slot_to_others() -> None:
     desk = Desk(FairSemaphore(1, 1))
     holder, waiting, other = (asyncio.create_task(desk.look(name)) for name in ("a/0", "a/1", "a/2"))
     await settle()
