@@ -144,7 +144,7 @@ class Told(Actor):
             classes={tool.name: tool.effect_class for tool in TOOLS},
             notes=self.scene.notes,
             runtime=ToldRuntime(self.world, honour=True),
-            receivers=self.scene.receivers,
+            arrivals=self.scene.receivers.arrivals,
         )
         return check(evidence)
 

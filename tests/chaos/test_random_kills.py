@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from anchorwatch.mesh.credentials import SERVICES
 from anchorwatch.mesh.roster import NATS
-from anchorwatch.testing.crash_test.plan import Kill, Plan, make_plan
+from anchorwatch.testing.crash_test.plan import Plan, TimedKill, make_plan
 from anchorwatch.testing.crash_test.reaper import Reaper
 
 from tests.chaos.scene import Scene, Told, playing
@@ -38,7 +38,7 @@ async def test_whoever_is_killed_under_load_no_promise_is_broken(scene: Scene, s
 async def test_a_server_killed_again_and_again_under_load_loses_nothing_that_it_acknowledged(
     scene: Scene,
 ) -> None:
-    await survives(scene, Plan(0, {}, [Kill(NATS, 1.0)] * 5))
+    await survives(scene, Plan(0, {}, [TimedKill(NATS, 1.0)] * 5))
 
 
 async def survives(scene: Scene, plan: Plan) -> None:
@@ -59,7 +59,7 @@ async def survives(scene: Scene, plan: Plan) -> None:
                 await reaping
         await reaper.disarm()
         assert reaper.crashes == []
-        assert len(reaper.deaths) == len(plan.kills)
+        assert len(reaper.kills) == len(plan.kills)
         for session in sessions:
             assert await session.violations() == []
             await session.leave()

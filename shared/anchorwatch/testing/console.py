@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+from anchorwatch.testing.harness import Outcome
 
 
 @dataclass
@@ -24,6 +27,12 @@ class Console:
 
     def __call__(self, text: str) -> None:
         print(f"{self.seconds:5.1f} s  {text}", file=sys.stderr if self.as_json else sys.stdout, flush=True)
+
+    def conclude(self, outcome: Outcome) -> int:
+        """Print the outcome of the run; returns the exit code."""
+        data = json.dumps(outcome.to_json(), indent=2, default=str)
+        sys.stdout.write((data if self.as_json else "\n".join(outcome.lines)) + "\n")
+        return 0 if outcome.ok else 1
 
 
 @contextlib.contextmanager

@@ -44,7 +44,7 @@ ZOMBIE_EDGES = (Edge.EXECUTOR_EFFECT_BEFORE, Edge.EXECUTOR_EFFECT_AFTER, Edge.EX
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FaultPlan:
     """What a run will suffer: rates of faults by message, edges to strike at (with the reach), blows at instants (seconds)."""
 
     rates: dict[FaultKind, float]
@@ -65,7 +65,7 @@ DEFECTIVE, DEFECTS = 0.15, 3
 BLOWS = ("kill", "stop", "cut", "zombie", "restart", "clock")
 
 
-def draw(chance: random.Random, edges: Sequence[Edge], span_s: float) -> Plan:
+def draw(chance: random.Random, edges: Sequence[Edge], span_s: float) -> FaultPlan:
     """A plan by ``chance``; ``edges`` are those that may be struck at, ``span_s`` how long the run works."""
     kinds = chance.sample(sorted(RATES), chance.choice((0, 1, 2, 3, 5)))
     # What a process was about to do when it stopped for long is what a zombie does.
@@ -80,7 +80,7 @@ def draw(chance: random.Random, edges: Sequence[Edge], span_s: float) -> Plan:
     if defective and chance.random() < DEFECTIVE:
         where, reach = chance.choice(defective), chance.choice((1, 2, 4))
         struck += [(DEFECT, where, reach + n) for n in range(DEFECTS)]
-    return Plan(
+    return FaultPlan(
         rates={kind: chance.choice(RATES[kind]) for kind in kinds},
         edges=tuple(struck),
         blows=tuple(sorted(blows, key=lambda blow: blow[1])),
@@ -93,7 +93,7 @@ class Storm:
 
     mesh: SimMesh
     chance: random.Random
-    plan: Plan
+    plan: FaultPlan
     counts: Counter[str] = field(default_factory=Counter)
     deaths: set[str] = field(default_factory=set)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)

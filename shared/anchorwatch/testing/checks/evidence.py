@@ -8,6 +8,7 @@ from typing import Literal
 
 from anchorwatch.core.tools import EffectClass
 from anchorwatch.journal.history import History
+from anchorwatch.testing.harness import Kill
 
 Promise = Literal["lost", "duplicated", "guessed"]
 
@@ -53,12 +54,13 @@ class Evidence:
 
     ``accepted``: for every input that was acknowledged to its sender, the journal sequence in its receipt; ``events``: for every
     event that was, what its input must be called. ``classes``: of each tool; ``calls``: by effect key. ``arrivals``: of the
-    channels that are told of every turn's end.
+    channels that are told of every turn's end. ``kills``: of processes, in order.
     """
 
-    history: History
+    history: History = field(default_factory=History)
     accepted: Sequence[int] = ()
     events: Sequence[str] = ()
     classes: Mapping[str, EffectClass] = field(default_factory=dict)
     calls: Mapping[str, Call] = field(default_factory=dict)
     arrivals: Sequence[Arrivals] = ()
+    kills: Sequence[Kill] = ()

@@ -14,8 +14,8 @@ from anchorwatch.journal.history import History
 from anchorwatch.journal.inputs import input_id
 from anchorwatch.packs.port import HasBooks
 from anchorwatch.packs.recording import Note, read_notes
-from anchorwatch.testing.checks import Call, Evidence, at_rest
-from anchorwatch.testing.crash_test.telling import CHANNELS, Receivers
+from anchorwatch.testing.checks import Arrivals, Call, Evidence, at_rest
+from anchorwatch.testing.crash_test.telling import CHANNELS
 from anchorwatch.testing.live import Follower, until
 
 REST_S_MAX = 60.0
@@ -63,7 +63,7 @@ async def collect(
     classes: Mapping[str, EffectClass],
     notes: Path,
     runtime: object,
-    receivers: Receivers,
+    arrivals: Sequence[Arrivals],
 ) -> Evidence:
     """All that is known of a session. ``runtime``: the pack's, which is asked for its books where it has some."""
     mine = [note for note in read_notes(notes) if note.session == str(ref)]
@@ -73,7 +73,7 @@ async def collect(
         events=tuple(acknowledged.events),
         classes=classes,
         calls=await _calls(mine, history, runtime),
-        arrivals=receivers.arrivals,
+        arrivals=arrivals,
     )
 
 

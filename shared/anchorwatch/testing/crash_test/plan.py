@@ -15,8 +15,8 @@ PAUSE_S_MAX = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
-    """A kill at no particular edge: ``after_s`` after the one before."""
+class TimedKill:
+    """A kill at no particular edge, ``after_s`` after the previous one."""
 
     instance: str
     after_s: float
@@ -28,7 +28,7 @@ class Plan:
 
     seed: int
     reaches: Mapping[Edge, int]
-    kills: Sequence[Kill]
+    kills: Sequence[TimedKill]
 
 
 def make_plan(seed: int, instances: Sequence[str], kills: int, edges: Sequence[Edge] = tuple(Edge)) -> Plan:
@@ -39,7 +39,9 @@ def make_plan(seed: int, instances: Sequence[str], kills: int, edges: Sequence[E
     order: list[str] = []
     while len(order) < kills:
         order += chance.sample([*instances, NATS], len(instances) + 1)
-    return Plan(seed, reaches, tuple(Kill(name, chance.uniform(0, PAUSE_S_MAX)) for name in order[:kills]))
+    return Plan(
+        seed, reaches, tuple(TimedKill(name, chance.uniform(0, PAUSE_S_MAX)) for name in order[:kills])
+    )
 
 
 def _reach(edge: Edge, chance: random.Random) -> int:

@@ -8,48 +8,40 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from anchorwatch.edges import Edge
 from anchorwatch.mesh.files import last_line
 from anchorwatch.mesh.roster import NATS
 from anchorwatch.testing.crash_test.mesh import CrashMesh
 from anchorwatch.testing.crash_test.plan import Plan
+from anchorwatch.testing.harness import Kill
 
 POLL_S = 0.02
 KILLED = -signal.SIGKILL
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
-    """A process that was killed. ``edge``: where; None when it was at none in particular."""
-
-    instance: str
-    edge: Edge | None
-
-
 class Reaper:
-    """Works on one mesh while `run` does. ``deaths``: all so far, in order; ``crashes``: who ended in another way."""
+    """Works on one mesh while `run` does. ``kills``: all so far, in order; ``crashes``: who ended in another way."""
 
-    def __init__(self, mesh: CrashMesh, plan: Plan, tell: Callable[[Death], None] = lambda _: None) -> None:
-        self.deaths: list[Death] = []
+    def __init__(self, mesh: CrashMesh, plan: Plan, tell: Callable[[Kill], None] = lambda _: None) -> None:
+        self.kills: list[Kill] = []
         self.crashes: list[str] = []
         self._mesh = mesh
         self._left = dict(plan.reaches)
-        self._kills = list(plan.kills)
+        self._timed = list(plan.kills)
         self._tell = tell
-        self._next_s = time.monotonic() + (self._kills[0].after_s if self._kills else 0.0)
+        self._next_s = time.monotonic() + (self._timed[0].after_s if self._timed else 0.0)
         self._by_plan: set[str] = set()
 
     @property
     def reached(self) -> Counter[Edge]:
         """How often a process died at each edge."""
-        return Counter(death.edge for death in self.deaths if death.edge is not None)
+        return Counter(kill.edge for kill in self.kills if kill.edge is not None)
 
     @property
     def done(self) -> bool:
         """Whether everything that was planned has happened."""
-        return not self._left and not self._kills
+        return not self._left and not self._timed
 
     async def arm(self) -> None:
         """Start every process anew, so that it dies at the first edge of the plan that it reaches."""
@@ -71,13 +63,13 @@ class Reaper:
         """Until cancelled."""
         while True:
             await self._look()
-            if self._kills and time.monotonic() >= self._next_s:
+            if self._timed and time.monotonic() >= self._next_s:
                 await self._kill()
             await asyncio.sleep(POLL_S)
 
     async def _kill(self) -> None:
-        kill = self._kills.pop(0)
-        self._next_s = time.monotonic() + (self._kills[0].after_s if self._kills else 0.0)
+        kill = self._timed.pop(0)
+        self._next_s = time.monotonic() + (self._timed[0].after_s if self._timed else 0.0)
         # One that is down already has died for another reason, and is brought back for it.
         if kill.instance not in self._mesh.ended():
             self._by_plan.add(kill.instance)
@@ -102,9 +94,9 @@ class Reaper:
         self._by_plan.discard(instance)
         if edge is not None:
             self._left.pop(edge, None)
-        death = Death(instance, edge)
-        self.deaths.append(death)
-        self._tell(death)
+        kill = Kill(instance, edge)
+        self.kills.append(kill)
+        self._tell(kill)
 
     def _start(self, instance: str) -> None:
         service = instance.rpartition("-")[0]

@@ -1,98 +1,84 @@
-"""How the outcome of a crash test is told: for people, and as data. Pure."""
+"""The outcome of a crash test, as text and as data. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, get_args
 
 from anchorwatch.edges import Edge
+from anchorwatch.testing.checks.evidence import Promise
 from anchorwatch.testing.crash_test.trial import Trial
+from anchorwatch.testing.harness import Check, Outcome
 
-PROMISES = ("lost", "duplicated", "guessed")
+PROMISES: tuple[Promise, ...] = get_args(Promise)
 VIOLATIONS_SHOWN = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """All seeds. ``again``: the words that begin the same test again; ``kept``: where the data are, when they were kept."""
+def outcome(pack: str, agent: str, trials: Sequence[Trial], again: str, kept: str | None = None) -> Outcome:
+    """The outcome of all seeds. ``again``: the words that repeat the test."""
+    counts: dict[str, int] = {promise: sum(trial.count(promise) for trial in trials) for promise in PROMISES}
+    crashes = [crash for trial in trials for crash in trial.crashes]
+    checks = [
+        Check("every seed ran", "1 or more", str(len(trials)), ok=bool(trials)),
+        *(_none(f"nothing is {promise}", count) for promise, count in counts.items()),
+        _none("no process ends by itself", len(crashes)),
+    ]
+    reached = [edge for edge in Edge if any(trial.reached[edge] for trial in trials)]
+    missed = [edge for edge in Edge if edge not in reached]
+    kills = sum(trial.kills for trial in trials)
+    worst = _worst(trials)
+    repeat = f"{again} --seed {worst.seed} --seeds 1 --keep" if worst else ""
+    data: dict[str, Any] = {
+        "pack": pack,
+        "agent": agent,
+        "edges": {"reached": [str(edge) for edge in reached], "missed": [str(edge) for edge in missed]},
+        "kills": kills,
+        **counts,
+        "crashes": crashes,
+        "worst": {"seed": worst.seed, "again": repeat} if worst else None,
+        "seeds": [_seed(trial) for trial in trials],
+    }
+    lines = [line for trial in trials for line in _findings(trial)]
+    lines += [
+        f"edges       {len(reached)} of {len(Edge)}",
+        f"kills       {kills}",
+        *(f"{promise:<11} {count}" for promise, count in counts.items()),
+    ]
+    if missed:
+        lines.append(f"not reached: {', '.join(map(str, missed))}")
+    if worst:
+        lines.append(f"the worst was seed {worst.seed}; again: {repeat}")
+    return Outcome(checks, data, lines, kept)
 
-    pack: str
-    agent: str
-    trials: Sequence[Trial]
-    again: str
-    kept: str | None = None
 
-    @property
-    def ok(self) -> bool:
-        return bool(self.trials) and all(trial.ok for trial in self.trials)
+def _none(name: str, count: int) -> Check:
+    return Check(name, "0", str(count), ok=not count)
 
-    @property
-    def reached(self) -> list[Edge]:
-        """Every edge at which a process died."""
-        return [edge for edge in Edge if any(trial.reached[edge] for trial in self.trials)]
 
-    @property
-    def worst(self) -> Trial | None:
-        """The seed that broke the most promises; None when none did."""
-        broken = [trial for trial in self.trials if not trial.ok]
-        return max(
-            broken, key=lambda trial: (len(trial.violations), len(trial.crashes), -trial.seed), default=None
-        )
+def _worst(trials: Sequence[Trial]) -> Trial | None:
+    """The seed that broke the most promises; None: no seed broke any."""
+    broken = [trial for trial in trials if not trial.ok]
+    return max(
+        broken, key=lambda trial: (len(trial.violations), len(trial.crashes), -trial.seed), default=None
+    )
 
-    def count(self, promise: str) -> int:
-        return sum(trial.count(promise) for trial in self.trials)
 
-    def to_json(self) -> dict[str, Any]:
-        """As data."""
-        worst = self.worst
-        return {
-            "ok": self.ok,
-            "pack": self.pack,
-            "agent": self.agent,
-            "edges": {
-                "reached": [str(edge) for edge in self.reached],
-                "missed": [str(edge) for edge in Edge if edge not in self.reached],
-            },
-            "kills": sum(trial.kills for trial in self.trials),
-            **{promise: self.count(promise) for promise in PROMISES},
-            "crashes": [crash for trial in self.trials for crash in trial.crashes],
-            "worst": {"seed": worst.seed, "again": self._again(worst)} if worst else None,
-            "seeds": [
-                {
-                    "seed": trial.seed,
-                    "seconds": round(trial.seconds, 1),
-                    "kills": trial.kills,
-                    "edges": len(trial.reached),
-                    "turns": trial.turns,
-                    "commands": trial.commands,
-                    "violations": [asdict(each) for each in trial.violations],
-                }
-                for trial in self.trials
-            ],
-            "data_dir": self.kept,
-        }
+def _seed(trial: Trial) -> dict[str, Any]:
+    return {
+        "seed": trial.seed,
+        "seconds": round(trial.seconds, 1),
+        "kills": trial.kills,
+        "edges": len(trial.reached),
+        "turns": trial.turns,
+        "commands": trial.commands,
+        "violations": [asdict(each) for each in trial.violations],
+    }
 
-    def to_text(self) -> str:
-        """For people: what was broken, then the counts, then the worst."""
-        lines = []
-        for trial in self.trials:
-            found = [*map(str, trial.violations), *(f"crashed: {crash}" for crash in trial.crashes)]
-            lines += [f"seed {trial.seed}: {each}" for each in found[:VIOLATIONS_SHOWN]]
-            if len(found) > VIOLATIONS_SHOWN:
-                lines.append(f"seed {trial.seed}: and {len(found) - VIOLATIONS_SHOWN} more")
-        missed = [str(edge) for edge in Edge if edge not in self.reached]
-        lines += [
-            f"edges       {len(self.reached)} of {len(Edge)}",
-            f"kills       {sum(trial.kills for trial in self.trials)}",
-            *(f"{promise:<11} {self.count(promise)}" for promise in PROMISES),
-        ]
-        if missed:
-            lines.append(f"not reached: {', '.join(missed)}")
-        worst = self.worst
-        if worst is not None:
-            lines += [f"the worst was seed {worst.seed}; again: {self._again(worst)}"]
-        return "\n".join(lines)
 
-    def _again(self, trial: Trial) -> str:
-        return f"{self.again} --seed {trial.seed} --seeds 1 --keep"
+def _findings(trial: Trial) -> list[str]:
+    found = [*map(str, trial.violations), *(f"crashed: {crash}" for crash in trial.crashes)]
+    lines = [f"seed {trial.seed}: {each}" for each in found[:VIOLATIONS_SHOWN]]
+    if len(found) > VIOLATIONS_SHOWN:
+        lines.append(f"seed {trial.seed}: and {len(found) - VIOLATIONS_SHOWN} more")
+    return lines

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import shlex
 import shutil
@@ -14,9 +13,9 @@ from pathlib import Path
 from anchorwatch.core.errors import BadInput
 from anchorwatch.testing.console import Console, ended_by_signals, undisturbed
 from anchorwatch.testing.crash_test import report
-from anchorwatch.testing.crash_test.reaper import Death
 from anchorwatch.testing.crash_test.subject import Subject, choose
 from anchorwatch.testing.crash_test.trial import Trial, run_trial
+from anchorwatch.testing.harness import Kill
 
 SEED_MAX = 2**32
 TELL_EVERY = 10
@@ -37,15 +36,15 @@ class Wish:
 
 @dataclass
 class Progress(Console):
-    """Every so many deaths, a line."""
+    """Prints a line after every `TELL_EVERY` kills."""
 
-    deaths: int = 0
+    kills: int = 0
 
-    def death(self, death: Death) -> None:
+    def note(self, kill: Kill) -> None:
         """A process was killed."""
-        self.deaths += 1
-        if self.deaths % TELL_EVERY == 0:
-            self(f"  {self.deaths} killed; the last: {death.instance} at {death.edge or 'random'}")
+        self.kills += 1
+        if self.kills % TELL_EVERY == 0:
+            self(f"  {self.kills} killed; the last: {kill.instance} at {kill.edge or 'random'}")
 
 
 def run(wish: Wish) -> int:
@@ -69,19 +68,16 @@ def run(wish: Wish) -> int:
             with undisturbed():
                 if not kept:
                     shutil.rmtree(root, ignore_errors=True)
-    outcome = report.Outcome(
-        subject.pack.name, subject.agent.name, trials, _again(wish), str(root) if kept else None
-    )
     if kept:
         tell(f"the data are kept in {root}")
-    print(json.dumps(outcome.to_json(), indent=2) if wish.as_json else outcome.to_text())
-    return 0 if outcome.ok else 1
+    where = str(root) if kept else None
+    return tell.conclude(report.outcome(subject.pack.name, subject.agent.name, trials, _again(wish), where))
 
 
 def _trial(subject: Subject, seed: int, root: Path, tell: Progress) -> Trial:
     directory = root / f"seed-{seed}"
     directory.mkdir(parents=True)
-    trial = asyncio.run(run_trial(subject, seed, directory, tell.death))
+    trial = asyncio.run(run_trial(subject, seed, directory, tell.note))
     verdict = "every promise kept" if trial.ok else f"{len(trial.violations) + len(trial.crashes)} broken"
     work = f"{trial.turns} turns, {trial.commands} commands"
     tell(f"seed {seed}: {trial.kills} killed, at {len(trial.reached)} edges; {work}; {verdict}")

@@ -23,9 +23,10 @@ from anchorwatch.testing.crash_test.bystanders import disturb
 from anchorwatch.testing.crash_test.collecting import collect, rest
 from anchorwatch.testing.crash_test.mesh import CrashMesh
 from anchorwatch.testing.crash_test.plan import make_plan
-from anchorwatch.testing.crash_test.reaper import Death, Reaper
+from anchorwatch.testing.crash_test.reaper import Reaper
 from anchorwatch.testing.crash_test.subject import Subject
 from anchorwatch.testing.crash_test.telling import Receivers
+from anchorwatch.testing.harness import Kill
 from anchorwatch.testing.live import DidNotHappen
 
 ROUNDS = 8
@@ -68,7 +69,7 @@ class Trial:
         return sum(each.promise == promise for each in self.violations)
 
 
-async def run_trial(subject: Subject, seed: int, root: Path, tell: Callable[[Death], None]) -> Trial:
+async def run_trial(subject: Subject, seed: int, root: Path, tell: Callable[[Kill], None]) -> Trial:
     """Run one seed in the empty directory ``root``; afterwards nothing of it runs.
 
     Raises:
@@ -98,7 +99,7 @@ async def run_trial(subject: Subject, seed: int, root: Path, tell: Callable[[Dea
         seed=seed,
         seconds=time.monotonic() - began,
         reached=reaper.reached,
-        kills=len(reaper.deaths),
+        kills=len(reaper.kills),
         turns=len(evidence.history.of_kind(Kind.TURN_ENDED)),
         commands=len(evidence.history.commands),
         violations=tuple(violations),
@@ -122,8 +123,8 @@ async def _work(subject: Subject, actor: Actor, reaper: Reaper) -> None:
             if number % 2 == 0:
                 with contextlib.suppress(DidNotHappen):
                     await rest(actor.journal, actor.acknowledged, ROUND_S_MAX)
-            if len(reaper.deaths) > deaths:
-                last, deaths = number, len(reaper.deaths)
+            if len(reaper.kills) > deaths:
+                last, deaths = number, len(reaper.kills)
             if reaping.done():
                 reaping.result()
     finally:
@@ -162,7 +163,7 @@ async def _judge(
             classes={tool.name: tool.effect_class for tool in subject.pack.tools(subject.agent)},
             notes=notes,
             runtime=runtime,
-            receivers=receivers,
+            arrivals=receivers.arrivals,
         )
     finally:
         await runtime.close()

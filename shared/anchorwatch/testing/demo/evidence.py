@@ -1,4 +1,4 @@
-"""What the demo has seen, as plain data. The checks judge this, and nothing else."""
+"""The evidence of the demo, as plain data: all that its checks judge."""
 
 from __future__ import annotations
 
@@ -8,24 +8,8 @@ from typing import Any
 
 from anchorwatch_fleet.jobs import Result
 
-from anchorwatch.journal.history import History
+from anchorwatch.testing.checks import Evidence
 from anchorwatch.testing.receiver import Arrival
-
-
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """A process that was killed with signal 9. ``known``: it stood in mesh.json; ``during``: what it was at, as seen then.
-
-    ``new_pid``: who came back in its place (None: nobody did), and after how long.
-    """
-
-    service: str
-    instance: str
-    pid: int
-    known: bool
-    during: str
-    new_pid: int | None = None
-    back_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +41,17 @@ class JournalMark:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """Everything.
+class Incident(Evidence):
+    """The evidence of the demo.
 
-    ``jobs``: the prime of each job. ``stopped``: instances that somebody stopped, as the yard lists them (None: it was not
-    asked). ``first_keys``: effect keys that the demo itself used, and for how many instances. ``launched``: for each effect
-    key, how often each instance was started, by the workers' own notes. ``anchor``: what the KV bucket holds.
+    ``incident``: the yard's facts when the workers had died. ``jobs``: the prime of each job. ``stopped``: instances that were
+    stopped by order, as the yard lists them (None: not known). ``first_keys``: effect keys that the demo itself used, and for how
+    many instances. ``launched``: for each effect key, how often each instance was started, by the workers' own notes.
+    ``requests``: of the webhook. ``anchor``: the value in the KV bucket.
     """
 
     incident: Mapping[str, Any] = field(default_factory=dict)
     heartbeat_s: float = 0
-    history: History = field(default_factory=History)
-    kills: tuple[Kill, ...] = ()
     claim: HeldClaim | None = None
     mark: JournalMark | None = None
     jobs: Mapping[str, int] = field(default_factory=dict)
@@ -76,6 +59,6 @@ class Evidence:
     stopped: tuple[str, ...] | None = None
     first_keys: Mapping[str, int] = field(default_factory=dict)
     launched: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    arrivals: tuple[Arrival, ...] = ()
+    requests: tuple[Arrival, ...] = ()
     anchor: Mapping[str, Any] = field(default_factory=dict)
     anchor_key: str = ""

@@ -12,8 +12,9 @@ from typing import Any
 from anchorwatch.bus.port import Bus
 from anchorwatch.journal.history import Claim
 from anchorwatch.service.presence import presence_key
-from anchorwatch.testing.demo.evidence import HeldClaim, Kill
+from anchorwatch.testing.demo.evidence import HeldClaim
 from anchorwatch.testing.demo.stage import Stage
+from anchorwatch.testing.harness import Kill
 from anchorwatch.testing.live import until
 from anchorwatch.topology.streams import LEASES_BUCKET
 
@@ -41,7 +42,7 @@ class Killer:
         known = pid in self._stage.mesh.pids.get(service, [])
         os.kill(pid, signal.SIGKILL)
         self._killed_at[pid] = time.monotonic()
-        kill = Kill(service, str(row["instance"]), pid, known=known, during=during)
+        kill = Kill(str(row["instance"]), during=during, pid=pid, known=known)
         self.kills += (kill,)
         return kill
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import random
 import secrets
 
@@ -12,17 +11,20 @@ from pydantic import SecretStr
 
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.mesh.credentials import CLI, SERVICES, Credentials, pack_services
+from anchorwatch.packs import recording
 from anchorwatch.service.connect import connect
 from anchorwatch.settings import load
+from anchorwatch.testing.checks import check
 from anchorwatch.testing.console import Console, ended_by_signals, undisturbed
 from anchorwatch.testing.demo import report
-from anchorwatch.testing.demo.checks import Check, check_all
-from anchorwatch.testing.demo.evidence import Evidence
+from anchorwatch.testing.demo.checks import check_all
+from anchorwatch.testing.demo.checks.words import some
+from anchorwatch.testing.demo.evidence import Incident
 from anchorwatch.testing.demo.stage import Stage
-from anchorwatch.testing.demo.story import HEARTBEAT_S, Story
+from anchorwatch.testing.demo.story import CHANNEL, HEARTBEAT_S, Story
+from anchorwatch.testing.harness import Check
 from anchorwatch.testing.receiver import Receiver
 
-CHANNEL = "demo"
 EXECUTORS = 2
 SEED_MAX = 2**32
 COLLECT_S_MAX = 30.0
@@ -33,7 +35,7 @@ def run(*, as_json: bool = False, keep: bool = False, seed: int | None = None) -
     tell = Console(as_json)
     seed = secrets.randbelow(SEED_MAX) if seed is None else seed
     tell(f"the incident, on real processes (seed {seed})")
-    evidence, broken = Evidence(), ""
+    evidence, broken = Incident(), ""
     left: list[int] = []
     with ended_by_signals():
         stage = Stage()
@@ -44,16 +46,14 @@ def run(*, as_json: bool = False, keep: bool = False, seed: int | None = None) -
             with undisturbed():
                 left = _leave(stage, keep=keep)
     checks = [] if not evidence.jobs else check_all(evidence)
+    checks += [] if broken else [_promises_kept(evidence)]
     checks += [_story_ended(broken), _nothing_left(stage, left, keep=keep)]
     tell("the mesh is stopped" + (f"; its data are kept in {stage.root}" if keep else ""))
-    outcome = report.Outcome(
-        seed, round(tell.seconds, 1), tuple(checks), evidence, kept=str(stage.root) if keep else None
-    )
-    print(json.dumps(outcome.to_json(), indent=2, default=str) if as_json else outcome.to_text())
-    return 0 if outcome.ok else 1
+    kept = str(stage.root) if keep else None
+    return tell.conclude(report.outcome(seed, round(tell.seconds, 1), checks, evidence, kept))
 
 
-def _play(stage: Stage, seed: int, tell: Console) -> tuple[Evidence, str]:
+def _play(stage: Stage, seed: int, tell: Console) -> tuple[Incident, str]:
     """What was seen; and, when the story broke off, why."""
     secret = f"whsec_{base64.b64encode(secrets.token_bytes(24)).decode()}"
     with Receiver(secret) as receiver:
@@ -67,7 +67,7 @@ def _play(stage: Stage, seed: int, tell: Console) -> tuple[Evidence, str]:
         return asyncio.run(_tell_story(stage, receiver, seed, tell))
 
 
-async def _tell_story(stage: Stage, receiver: Receiver, seed: int, tell: Console) -> tuple[Evidence, str]:
+async def _tell_story(stage: Stage, receiver: Receiver, seed: int, tell: Console) -> tuple[Incident, str]:
     credentials = Credentials.load(stage.data)
     assert credentials is not None  # noqa: S101 - the mesh that runs there has made them
     password = SecretStr(credentials.passwords[CLI])
@@ -97,6 +97,7 @@ def _settings(stage: Stage) -> dict[str, str]:
         "ANCHORWATCH_MODEL": "rules",
         "ANCHORWATCH_HEARTBEAT_S": f"{HEARTBEAT_S:g}",
         "ANCHORWATCH_NOTIFY": str(stage.root / "notify.toml"),
+        recording.VARIABLE: str(stage.calls),
     }
 
 
@@ -124,6 +125,12 @@ def _story_ended(broken: str) -> Check:
     return Check(
         "the story is played to its end", "all of it happened", broken or "all of it happened", not broken
     )
+
+
+def _promises_kept(evidence: Incident) -> Check:
+    """What a crash test judges, of the demo's session."""
+    violations = check(evidence)
+    return Check("no promise of a crash test is broken", "none", some(violations), not violations)
 
 
 def _nothing_left(stage: Stage, left: list[int], *, keep: bool) -> Check:

@@ -56,6 +56,11 @@ class Stage:
         return DataDir.at(self.root / "data")
 
     @property
+    def calls(self) -> Path:
+        """The record of tool calls, outside the journal."""
+        return self.root / "calls.jsonl"
+
+    @property
     def mesh(self) -> MeshFile:
         """The mesh as mesh.json tells.
 

@@ -8,12 +8,13 @@ import json
 import os
 import random
 import signal
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from anchorwatch_fleet import SESSION, cli, default_agent
+from anchorwatch_fleet import PACK, SESSION, cli, default_agent
 from anchorwatch_fleet.client import YardClient
 from anchorwatch_fleet.instances import Instance
 from anchorwatch_fleet.jobs import make_job
@@ -23,7 +24,11 @@ from anchorwatch.cli.api import Api
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.journal.history import Claim, History
-from anchorwatch.testing.demo.evidence import Evidence, JournalMark
+from anchorwatch.packs.port import PackEnvironment
+from anchorwatch.service.runtimes import pack_settings
+from anchorwatch.testing.checks import Arrivals, Evidence
+from anchorwatch.testing.crash_test.collecting import Acknowledged, collect
+from anchorwatch.testing.demo.evidence import Incident, JournalMark
 from anchorwatch.testing.demo.killing import Killer
 from anchorwatch.testing.demo.stage import Stage
 from anchorwatch.testing.live import Follower, until
@@ -41,6 +46,7 @@ RESULTS_BEFORE_NATS_DIES = (6, 20)
 WORK_S_MAX = 180.0
 LAUNCH = "launch_instances"
 DELIVERED = "sent"
+CHANNEL = "demo"
 QUESTION = "How does the fleet fare?"
 
 Tell = Callable[[str], None]
@@ -50,7 +56,7 @@ class Story:
     """One run of the incident. ``evidence`` holds what was seen so far, also when it breaks off."""
 
     def __init__(self, stage: Stage, bus: Bus, receiver: Receiver, chance: random.Random, tell: Tell) -> None:
-        self.evidence = Evidence(heartbeat_s=HEARTBEAT_S)
+        self.evidence = Incident(heartbeat_s=HEARTBEAT_S)
         self._stage = stage
         self._bus = bus
         self._receiver = receiver
@@ -58,6 +64,7 @@ class Story:
         self._tell = tell
         self._yard = YardClient(bus)
         self._journal = Follower(bus, SessionRef(WORKSPACE, SESSION))
+        self._acknowledged = Acknowledged()
         self._killer = Killer(stage, bus)
 
     async def play(self) -> None:
@@ -83,8 +90,13 @@ class Story:
         key = f"{WORKSPACE}.{SESSION}"
         entry = await (await self._bus.bucket(ANCHORS_BUCKET)).get(key)
         instances = await self._yard.instances(10.0)
+        found = await self._promises()
         self._note(
-            history=await self._journal.history(),
+            history=found.history,
+            accepted=found.accepted,
+            classes=found.classes,
+            calls=found.calls,
+            arrivals=found.arrivals,
             results=tuple(await cli.results(self._bus)),
             launched=await cli.launches(self._bus),
             stopped=tuple(each.id for each in instances if each.state == "stopped"),
@@ -92,10 +104,29 @@ class Story:
             anchor_key=f"KV {ANCHORS_BUCKET}/{key}",
         )
 
+    async def _promises(self) -> Evidence:
+        """What a crash test judges of any session."""
+        seen = Counter(each.webhook_id for each in self._receiver.arrivals if each.accepted)
+        agent = default_agent()
+        environment = PackEnvironment(self._bus, WORKSPACE, agent, pack_settings(PACK.name))
+        runtime = await PACK.connect(environment)
+        try:
+            return await collect(
+                SessionRef(WORKSPACE, SESSION),
+                await self._journal.history(),
+                self._acknowledged,
+                classes={tool.name: tool.effect_class for tool in PACK.tools(agent)},
+                notes=self._stage.calls,
+                runtime=runtime,
+                arrivals=[Arrivals(CHANNEL, seen, deduplicates=True)],
+            )
+        finally:
+            await runtime.close()
+
     def _note(self, **seen: Any) -> None:  # noqa: ANN401 - the evidence's own fields
         """Keep what was seen, with the kills and arrivals as they are now."""
         self.evidence = replace(
-            self.evidence, kills=self._killer.kills, arrivals=self._receiver.arrivals, **seen
+            self.evidence, kills=self._killer.kills, requests=self._receiver.arrivals, **seen
         )
 
     # ------------------------------------------------------------ a quiet fleet
@@ -260,6 +291,7 @@ class Story:
         mesh = self._stage.mesh
         with Api(mesh.api_url, mesh.token) as api:
             receipt = api.post(f"/api/sessions/{SESSION}/inputs", {"content": QUESTION})
+        self._acknowledged.inputs.append(int(receipt["sequence"]))
         self._tell(f"a person asks: {QUESTION}")
 
         async def at_rest() -> History | None:

@@ -12,7 +12,8 @@ from anchorwatch.core.records import Kind
 from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.core.session.state import Input
 from anchorwatch.journal.history import AnchorRecord, Claim, Command, Done, History, Prompt, Sent
-from anchorwatch.testing.demo.evidence import Evidence, HeldClaim, JournalMark, Kill
+from anchorwatch.testing.demo.evidence import HeldClaim, Incident, JournalMark
+from anchorwatch.testing.harness import Kill
 from anchorwatch.testing.receiver import Arrival
 from anchorwatch_fleet.jobs import Result, make_job, prove
 
@@ -135,12 +136,12 @@ def arrival(webhook_id: str, record: int, **changes: Any) -> Arrival:
 
 
 def kill(service: str, pid: int) -> Kill:
-    return Kill(service, f"{service}-1", pid, known=True, during="at work", new_pid=pid + 1, back_s=0.5)
+    return Kill(f"{service}-1", pid=pid, known=True, during="at work", new_pid=pid + 1, back_s=0.5)
 
 
-def kept() -> Evidence:
+def kept() -> Incident:
     """All promises kept."""
-    return Evidence(
+    return Incident(
         incident={"demand_active": False, "demand_queued": True, "workers_dead": True, "tasks_queued": 2},
         heartbeat_s=3600,
         history=kept_history(),
@@ -167,7 +168,7 @@ def kept() -> Evidence:
         stopped=(),
         first_keys={"first": 3},
         launched={"first": {"w-1": 1, "w-2": 1, "w-3": 1}, KEY: {"w-4": 1, "w-5": 1, "w-6": 1}},
-        arrivals=(
+        requests=(
             arrival("4-demo-aaaa", 4),
             arrival("14-demo-bbbb", 14, accepted=False),
             arrival("14-demo-bbbb", 14),

@@ -11,16 +11,16 @@ from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
 from anchorwatch.journal.history import Prompt
 from anchorwatch.testing.demo.checks import check_all
-from anchorwatch.testing.demo.evidence import Evidence
+from anchorwatch.testing.demo.evidence import Incident
 from anchorwatch_fleet.jobs import Result
 
 from tests.unit.cli.demo import incident
 from tests.unit.cli.demo.incident import KEY, KILLED_PID, kept
 
-Change = Callable[[Evidence], Evidence]
+Change = Callable[[Incident], Incident]
 
 
-def failed(evidence: Evidence) -> list[str]:
+def failed(evidence: Incident) -> list[str]:
     return [check.name for check in check_all(evidence) if not check.ok]
 
 
@@ -37,7 +37,7 @@ def history(**changes: Any) -> Change:
 def claim(**changes: Any) -> Change:
     """The evidence with another account of the killed executor."""
 
-    def change(evidence: Evidence) -> Evidence:
+    def change(evidence: Incident) -> Incident:
         assert evidence.claim is not None
         return replace(evidence, claim=replace(evidence.claim, **changes))
 
@@ -55,7 +55,7 @@ def killed(service: str, **changes: Any) -> Change:
 def record(kind: str, run: int, **changes: Any) -> Change:
     """The evidence with one anchor record changed."""
 
-    def change(evidence: Evidence) -> Evidence:
+    def change(evidence: Incident) -> Incident:
         anchors = tuple(
             replace(each, anchor=replace(each.anchor, **changes))
             if (each.kind, each.anchor.run_id) == (kind, run)
@@ -148,23 +148,23 @@ BROKEN: dict[str, tuple[str, Change]] = {
         COMMANDS,
         history(commands=(incident.command(9), incident.command(9, "recall", CallId(2, 2, 1)))),
     ),
-    "a turn was told to nobody": (TOLD, but(arrivals=kept().arrivals[:1])),
+    "a turn was told to nobody": (TOLD, but(requests=kept().requests[:1])),
     "a turn was told under two ids": (
         TOLD,
-        but(arrivals=(*kept().arrivals, incident.arrival("14-demo-cccc", 14))),
+        but(requests=(*kept().requests, incident.arrival("14-demo-cccc", 14))),
     ),
     "a notification was sent again although it was recorded": (
         TOLD,
-        but(arrivals=(*kept().arrivals, incident.arrival("4-demo-aaaa", 4, at_ms=2_001))),
+        but(requests=(*kept().requests, incident.arrival("4-demo-aaaa", 4, at_ms=2_001))),
     ),
-    "a notification was never accepted": (TOLD, but(arrivals=kept().arrivals[:2])),
+    "a notification was never accepted": (TOLD, but(requests=kept().requests[:2])),
     "sent again with other content": (
         TOLD,
-        but(arrivals=(*kept().arrivals[:2], incident.arrival("14-demo-bbbb", 14, body_sha256="else"))),
+        but(requests=(*kept().requests[:2], incident.arrival("14-demo-bbbb", 14, body_sha256="else"))),
     ),
     "a signature is wrong": (
         TOLD,
-        but(arrivals=(incident.arrival("4-demo-aaaa", 4, signed=False), *kept().arrivals[1:])),
+        but(requests=(incident.arrival("4-demo-aaaa", 4, signed=False), *kept().requests[1:])),
     ),
     "the journal does not know that it was sent": (TOLD, history(sent=())),
     "the anchor miscounts": (ANCHOR, anchor(run_count=3)),
@@ -231,7 +231,7 @@ def test_violation_fails_the_checks_that_depend_on_it(case: str) -> None:
 
 
 def test_empty_evidence_fails_every_check() -> None:
-    assert [check.name for check in check_all(Evidence()) if check.ok] == []
+    assert [check.name for check in check_all(Incident()) if check.ok] == []
 
 
 def test_every_check_fails_in_some_case() -> None:
@@ -242,5 +242,5 @@ def test_every_check_fails_in_some_case() -> None:
 
 
 def test_unrecorded_notification_may_repeat_under_its_id() -> None:
-    again = but(arrivals=(*kept().arrivals, incident.arrival("14-demo-bbbb", 14, at_ms=3_900)))
+    again = but(requests=(*kept().requests, incident.arrival("14-demo-bbbb", 14, at_ms=3_900)))
     assert failed(again(kept())) == []

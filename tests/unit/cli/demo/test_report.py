@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from anchorwatch.testing.demo.checks import Check, check_all
-from anchorwatch.testing.demo.report import Outcome
+from anchorwatch.testing.demo.checks import check_all
+from anchorwatch.testing.demo.report import outcome
+from anchorwatch.testing.harness import Check
 
 from tests.unit.cli.demo.incident import kept
 
@@ -14,23 +15,23 @@ BAD = Check("another", "this", "that", ok=False)
 
 
 def test_one_failed_check_fails_the_demo() -> None:
-    assert Outcome(1, 2.0, (GOOD,), kept()).ok
-    assert not Outcome(1, 2.0, (GOOD, BAD), kept()).ok
+    assert outcome(1, 2.0, (GOOD,), kept()).ok
+    assert not outcome(1, 2.0, (GOOD, BAD), kept()).ok
 
 
 def test_outcome_without_checks_is_a_failure() -> None:
-    assert not Outcome(1, 2.0, (), kept()).ok
+    assert not outcome(1, 2.0, (), kept()).ok
 
 
 def test_text_has_expected_and_seen_and_how_to_repeat() -> None:
-    text = Outcome(17, 2.0, (GOOD, BAD), kept()).to_text()
+    text = "\n".join(outcome(17, 2.0, (GOOD, BAD), kept()).lines)
     assert "FAILED  another\n          expected  this\n          seen      that" in text
     assert text.endswith("1 of 2 checks failed: another\nto look at it: anchorwatch demo --keep --seed 17")
 
 
 def test_json_has_the_kills_the_claim_and_the_runs() -> None:
     evidence = kept()
-    told = json.loads(json.dumps(Outcome(17, 2.0, tuple(check_all(evidence)), evidence).to_json()))
+    told = json.loads(json.dumps(outcome(17, 2.0, tuple(check_all(evidence)), evidence).to_json()))
     assert told["ok"] is True
     assert [kill["service"] for kill in told["kills"]] == ["planner", "executor", "notifier", "nats"]
     assert told["claim"]["sequence"] == 10

@@ -9,15 +9,15 @@
 from __future__ import annotations
 
 from anchorwatch.testing.demo.checks import anchors, answer, counts, deaths
-from anchorwatch.testing.demo.checks.check import Check
-from anchorwatch.testing.demo.evidence import Evidence
+from anchorwatch.testing.demo.evidence import Incident
+from anchorwatch.testing.harness import Check
 
 KILLED = ("planner", "executor", "notifier", "nats")
 
 __all__ = ["Check", "check_all"]
 
 
-def check_all(evidence: Evidence) -> list[Check]:
+def check_all(evidence: Incident) -> list[Check]:
     """Every check, in the order of the story."""
     kills = {kill.service: kill for kill in evidence.kills}
     return [

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from anchorwatch.core.records import Kind
-from anchorwatch.testing.demo.checks.check import Check, facts, some
-from anchorwatch.testing.demo.evidence import Evidence
+from anchorwatch.testing.demo.checks.words import facts, some
+from anchorwatch.testing.demo.evidence import Incident
+from anchorwatch.testing.harness import Check
 
 
-def anchor_says(evidence: Evidence) -> Check:
+def anchor_says(evidence: Incident) -> Check:
     """The anchor in the KV bucket counts the runs, names the outcome, and holds what is so now."""
     ends = evidence.history.of_kind(Kind.TURN_ENDED)
     last = ends[-1].anchor if ends else None
@@ -29,7 +30,7 @@ def anchor_says(evidence: Evidence) -> Check:
     return Check(f"the anchor ({evidence.anchor_key})", facts(wanted), facts(seen), good and seen == wanted)
 
 
-def anchor_was_in_prompt(evidence: Evidence) -> Check:
+def anchor_was_in_prompt(evidence: Incident) -> Check:
     """Each later run's prompts name the newest anchor of before, by sequence and digest, and that includes the last run's end."""
     history = evidence.history
     shown: list[str] = []

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 
-from anchorwatch.testing.demo.checks.check import Check, counted, facts, some
 from anchorwatch.testing.demo.checks.reading import STOP, first_launch, launches, named, waker_of
-from anchorwatch.testing.demo.evidence import Evidence
+from anchorwatch.testing.demo.checks.words import counted, facts, some
+from anchorwatch.testing.demo.evidence import Incident
+from anchorwatch.testing.harness import Check
 
 INCIDENT = {"demand_active": False, "demand_queued": True, "workers_dead": True}
 DEAD = "fleet.instance.dead"
 
 
-def incident_was_there(evidence: Evidence) -> Check:
+def incident_was_there(evidence: Incident) -> Check:
     """Work is queued, nobody works, the workers are dead: three facts, each with its own value."""
     seen = {name: evidence.incident.get(name) for name in INCIDENT}
     return Check("the incident", facts(INCIDENT), facts(seen), seen == INCIDENT)
 
 
-def woken_by_event(evidence: Evidence) -> Check:
+def woken_by_event(evidence: Incident) -> Check:
     """The turn that launched was woken by an event, and nothing in it came from the heartbeat."""
     history = evidence.history
     launch = first_launch(history)
@@ -35,7 +36,7 @@ def woken_by_event(evidence: Evidence) -> Check:
     return Check("woken by the event", expected, seen, ok)
 
 
-def launched(evidence: Evidence) -> Check:
+def launched(evidence: Incident) -> Check:
     """The agent launched, and knew that it was an emergency."""
     history = evidence.history
     done = []
@@ -55,7 +56,7 @@ def launched(evidence: Evidence) -> Check:
     return Check("launches", "an emergency launch that succeeds", seen, ok)
 
 
-def nothing_stopped(evidence: Evidence) -> Check:
+def nothing_stopped(evidence: Incident) -> Check:
     """Neither the journal nor the yard knows of a stop."""
     asked = [str(each.call) for each in evidence.history.commands if each.decided.tool == STOP]
     stopped = "unknown" if evidence.stopped is None else some(evidence.stopped)

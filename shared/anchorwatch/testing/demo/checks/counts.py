@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 
 from anchorwatch.core.records import Kind
-from anchorwatch.testing.demo.checks.check import Check, pairs, some
 from anchorwatch.testing.demo.checks.reading import LAUNCH, RESTART, named
-from anchorwatch.testing.demo.evidence import Evidence
+from anchorwatch.testing.demo.checks.words import pairs, some
+from anchorwatch.testing.demo.evidence import Incident
+from anchorwatch.testing.harness import Check
 from anchorwatch.testing.receiver import Arrival
 
 SENT = "sent"
 
 
-def jobs_proved(evidence: Evidence) -> Check:
+def jobs_proved(evidence: Incident) -> Check:
     """Every job has exactly one result, and its proof holds: it is verified here, anew."""
     stored = Counter(each.job_id for each in evidence.results)
     proved = {
@@ -29,7 +30,7 @@ def jobs_proved(evidence: Evidence) -> Check:
     return Check("each job has one verified result", expected, seen, bool(total) and seen == expected)
 
 
-def launched_once(evidence: Evidence) -> Check:
+def launched_once(evidence: Incident) -> Check:
     """Counted outside the journal: the workers' own notes of their births."""
     wanted: dict[str, int] = dict(evidence.first_keys)
     for command in evidence.history.commands:
@@ -48,7 +49,7 @@ def launched_once(evidence: Evidence) -> Check:
     return Check("each launch happened once", expected, seen, bool(wanted) and found == wanted and not again)
 
 
-def one_outcome_each(evidence: Evidence) -> Check:
+def one_outcome_each(evidence: Incident) -> Check:
     """Every command that was decided has exactly one outcome."""
     outcomes = Counter(each.outcome.call for each in evidence.history.outcomes)
     commands = [each.call for each in evidence.history.commands]
@@ -59,11 +60,11 @@ def one_outcome_each(evidence: Evidence) -> Check:
     return Check("each command has one outcome", expected, seen, bool(commands) and seen == expected)
 
 
-def notified_once(evidence: Evidence) -> Check:
+def notified_once(evidence: Incident) -> Check:
     """One notification for each turn that ended: under one id, by which a receiver counts, and never again once recorded."""
     ends = evidence.history.of_kind(Kind.TURN_ENDED)
     by_id: dict[str, list[Arrival]] = {}
-    for arrival in evidence.arrivals:
+    for arrival in evidence.requests:
         by_id.setdefault(arrival.webhook_id, []).append(arrival)
     ids_of = Counter(group[0].record for group in by_id.values())
     sent_at = {each.delivery_id: each.at_ms for each in evidence.history.sent if each.state == SENT}
@@ -73,24 +74,24 @@ def notified_once(evidence: Evidence) -> Check:
         "never accepted": sum(1 for group in by_id.values() if not any(each.accepted for each in group)),
         # Until it is recorded it may be sent again, under the same id, by which the receiver knows it.
         "sent again once recorded": sum(
-            1 for each in evidence.arrivals if each.at_ms > sent_at.get(each.webhook_id, each.at_ms)
+            1 for each in evidence.requests if each.at_ms > sent_at.get(each.webhook_id, each.at_ms)
         ),
         "with other content when sent again": sum(
             1 for group in by_id.values() if len({each.body_sha256 for each in group}) > 1
         ),
-        "badly signed": sum(1 for each in evidence.arrivals if not each.signed),
+        "badly signed": sum(1 for each in evidence.requests if not each.signed),
         "not sent by the journal's word": len(set(by_id) - set(sent_at)),
     }
     found = ", ".join(f"{count} {fault}" for fault, count in faults.items())
     none = ", ".join(f"0 {fault}" for fault in faults)
     seen = (
-        f"{len(ends)} turns ended, {len(by_id)} notifications in {len(evidence.arrivals)} requests: {found}"
+        f"{len(ends)} turns ended, {len(by_id)} notifications in {len(evidence.requests)} requests: {found}"
     )
     ok = bool(ends) and not any(faults.values())
     return Check("each notification arrived once", f"one for each of {len(ends)} turns: {none}", seen, ok)
 
 
-def run_ids_gapless(evidence: Evidence) -> Check:
+def run_ids_gapless(evidence: Incident) -> Check:
     """1, 2, 3, … by the records that began the runs."""
     runs = [each.anchor.run_id for each in evidence.history.of_kind(Kind.ACQUIRED)]
     expected = list(range(1, len(runs) + 1))
@@ -98,7 +99,7 @@ def run_ids_gapless(evidence: Evidence) -> Check:
     return Check("run ids have no gaps", some(expected) if len(runs) > 1 else "1, 2, …", some(runs), ok)
 
 
-def inputs_consumed(evidence: Evidence) -> Check:
+def inputs_consumed(evidence: Incident) -> Check:
     """Every accepted input was taken up by one run."""
     history = evidence.history
     runs = [each.anchor.run_id for each in history.of_kind(Kind.ACQUIRED)]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from anchorwatch.core.records import Kind
-from anchorwatch.testing.demo.checks.check import Check, some
 from anchorwatch.testing.demo.checks.reading import first_launch
-from anchorwatch.testing.demo.evidence import Evidence, Kill
+from anchorwatch.testing.demo.checks.words import some
+from anchorwatch.testing.demo.evidence import Incident
+from anchorwatch.testing.harness import Check, Kill
 
 
 def came_back(service: str, kill: Kill | None) -> Check:
@@ -22,7 +23,7 @@ def came_back(service: str, kill: Kill | None) -> Check:
     return Check(name, expected, seen, kill.known and kill.new_pid not in (None, kill.pid))
 
 
-def turn_went_on(evidence: Evidence) -> Check:
+def turn_went_on(evidence: Incident) -> Check:
     """The run that the killed planner held was ended by another process, under a higher generation."""
     history = evidence.history
     expected = "the killed planner's run is taken over (generation + 1) and ended, under the same run id"
@@ -39,7 +40,7 @@ def turn_went_on(evidence: Evidence) -> Check:
     return Check("the turn goes on", expected, f"{seen}, ended {ended.anchor.last_run_outcome}", ok)
 
 
-def claim_matched(evidence: Evidence) -> Check:
+def claim_matched(evidence: Incident) -> Check:
     """The killed executor is the one that the journal's claim names, and it came to no outcome."""
     name = "the killed executor held a claim"
     expected = "owner of the claim = its presence entry = a pid of mesh.json = the killed pid; no outcome under this claim"
@@ -63,7 +64,7 @@ def claim_matched(evidence: Evidence) -> Check:
     return Check(name, expected, seen, ok)
 
 
-def claim_taken_up(evidence: Evidence) -> Check:
+def claim_taken_up(evidence: Incident) -> Check:
     """Another process took the dead one's claim up, under the same effect key, and there is one outcome."""
     expected = "a second claim by another process under the same effect key, then one outcome"
     name = "the claim is taken up"
@@ -90,7 +91,7 @@ def claim_taken_up(evidence: Evidence) -> Check:
     return Check(name, expected, seen, ok)
 
 
-def journal_kept(evidence: Evidence) -> Check:
+def journal_kept(evidence: Incident) -> Check:
     """What the server had acknowledged before it was killed is there afterwards."""
     mark = evidence.mark
     expected = "the last record before the kill is there afterwards, byte for byte"

@@ -1,26 +1,12 @@
-"""A check and its words. Pure."""
+"""Words for what checks expect and see. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 SHOWN_MAX = 6
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One promise: what was expected, what was seen, and whether that is the same."""
-
-    name: str
-    expected: str
-    seen: str
-    ok: bool
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def facts(values: Mapping[str, Any]) -> str:
