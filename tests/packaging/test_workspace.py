@@ -81,3 +81,23 @@ def test_architecture_page_draws_the_layers_of_the_contract() -> None:
     (layers,) = [each["layers"] for each in contracts["contracts"] if each["id"] == "layers"]
 
     assert drawn.split(" → ") == [layer.strip("()") for layer in layers]
+
+
+def test_checklists_name_paths_that_exist() -> None:
+    page = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:shared|services|packs|tests|docs)/[a-z_/.]+)`", page)
+
+    assert paths
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_relative_links_of_the_docs_exist() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    broken = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+        if not (page.parent / target).exists()
+    ]
+
+    assert broken == []
