@@ -11,7 +11,7 @@ from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState
 from anchorwatch.journal.integrity.repair import Order
 from anchorwatch.journal.reading import open_record
-from anchorwatch.journal.timeline import narrate
+from anchorwatch.journal.timeline import Narrator
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.packs import registry
 from anchorwatch.service.agents import AgentDirectory
@@ -56,7 +56,7 @@ def test_it_holds_every_kind_of_record_that_the_first_release_wrote() -> None:
 
 
 def test_every_record_of_it_is_read_and_told() -> None:
-    told = [entry for stored in KEPT.messages if (entry := narrate(stored))]
+    told = [entry for stored in KEPT.messages if (entry := Narrator().narrate(stored))]
     snapshots = [each for each in KEPT.messages if open_record(each).record.kind == Kind.SNAPSHOT]
     assert len(told) == len(KEPT.messages) - len(snapshots)
     assert not [entry for entry in told if entry.kind == "damaged"]

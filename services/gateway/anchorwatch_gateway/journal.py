@@ -22,7 +22,7 @@ from anchorwatch.journal.integrity.findings import Trouble
 from anchorwatch.journal.integrity.repair import Order, Repairer
 from anchorwatch.journal.integrity.verify import verify
 from anchorwatch.journal.reading import STALE_ATTEMPTS_MAX
-from anchorwatch.journal.timeline import narrate
+from anchorwatch.journal.timeline import Narrator
 from anchorwatch.topology.subjects import SessionSubjects
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import JSONResponse
@@ -438,6 +438,7 @@ async def follow(parts: Parts, ref: SessionRef, after: int) -> AsyncIterator[Ser
     An event's id is its journal sequence: a client that reconnects with its last id gets every record once.
     """
     consumer: Consumer | None = None
+    narrator = Narrator()
     parts.streams.open()
     try:
         while not parts.stopping.is_set():
@@ -451,7 +452,7 @@ async def follow(parts: Parts, ref: SessionRef, after: int) -> AsyncIterator[Ser
                         continue
                     after = stored.sequence
                     parts.seen.note(after)
-                    if entry := narrate(stored):
+                    if entry := narrator.narrate(stored):
                         data = json.dumps(entry.to_json(), ensure_ascii=False)
                         yield ServerSentEvent(data, event="record", id=str(after))
             except AnchorWatchError as error:

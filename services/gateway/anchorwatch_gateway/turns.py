@@ -231,8 +231,15 @@ Item = Annotated[
 ]
 
 
+class Change(BaseModel):
+    """A field before and after an order."""
+
+    from_: str | list[str] | None = Field(None, alias="from", description="absent: unknown")
+    to: str | list[str] | None
+
+
 class TimelineEntry(BaseModel):
-    """One journal record in a sentence. The ids name what it is about; those that do not apply are absent."""
+    """What one journal record says, why it was written, and its evidence. Ids and evidence that do not apply are absent."""
 
     sequence: int
     at: str
@@ -249,6 +256,14 @@ class TimelineEntry(BaseModel):
     artifact_id: str = ""
     delivery_id: str = ""
     through_run: int = Field(0, description="of a summary: the last run that it replaces")
+    facts: dict[str, bool | int | float | str | None] = Field(
+        default_factory=dict, description="of a decision: the facts that it was made on; null is unknown"
+    )
+    facts_omitted: int = Field(0, description="the number of further facts")
+    data: str = Field("", description="of an event: its data in one line")
+    changes: dict[str, Change] = Field(
+        default_factory=dict, description="of an order: the changed fields of the anchor"
+    )
     in_prompt: InPrompt = Field("whole", description=f"{IN_PROMPT}; absent: it belongs to none")
     clipped: Clipped = False
 

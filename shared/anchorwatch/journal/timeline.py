@@ -67,21 +67,31 @@ class Entry:
         }
 
 
-def narrate(stored: Stored) -> Entry | None:
-    """The entry of a journal message; None for a record that is for programs only (a snapshot, a planner wake-up).
+class Narrator:
+    """Narrates the records of one session in order. It remembers the last anchor, to show what an order changed."""
 
-    It never raises: the entry of a record that cannot be trusted says so.
-    """
-    try:
-        return entry_of(open_record(stored))
-    except AnchorWatchError as error:
-        return damaged(stored, error.message)
-    except ODD as error:
-        return damaged(stored, f"a field is missing or odd: {error!r}")
+    def __init__(self) -> None:
+        self._anchor: Mapping[str, Any] | None = None
+
+    def narrate(self, stored: Stored) -> Entry | None:
+        """The entry of a journal message; None for a record that is for programs only (a snapshot, a planner wake-up).
+
+        It never raises: the entry of a record that cannot be trusted says so.
+        """
+        try:
+            opened = open_record(stored)
+            before = self._anchor
+            if opened.anchor is not None:
+                self._anchor = opened.anchor.to_json()
+            return entry_of(opened, before)
+        except AnchorWatchError as error:
+            return damaged(stored, error.message)
+        except ODD as error:
+            return damaged(stored, f"a field is missing or odd: {error!r}")
 
 
 def entry_of(opened: Opened, before: Mapping[str, Any] | None = None) -> Entry | None:
-    """As `narrate`, of an opened record. ``before``: the anchor before it as JSON, if the caller knows it.
+    """As `Narrator.narrate`, of an opened record. ``before``: the anchor before it as JSON, if the caller knows it.
 
     Raises:
         one of `ODD`: a field is missing or has the wrong type.

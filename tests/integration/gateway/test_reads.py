@@ -8,7 +8,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from anchorwatch.core.effect.state import Claimed, Outcome, Owner
-from anchorwatch.core.session.commands import Acquire
+from anchorwatch.core.session.commands import Acquire, CommitStep
+from anchorwatch.core.session.events import StepHead
+from anchorwatch.core.session.state import SeenObservation
+from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.inputs import accept
+from anchorwatch.journal.mapping import input_body
 
 from tests.integration.gateway.conftest import House, all_pages
 from tests.support.sessions import AGENT, PLANNER, ScriptedSession, now_ms
@@ -130,6 +135,28 @@ async def test_stream_resumes_after_the_last_event_id(house: House) -> None:
     assert kinds == ["input", "acquired", "command", "claim", "outcome", "turn_ended"]
     missing = await house.http.get("/api/sessions/none/stream")
     assert missing.status_code == 404
+
+
+async def test_timeline_and_stream_show_facts_data_and_changes(house: House) -> None:
+    await house.make_session()
+    session = ScriptedSession(house.bus)
+    stream = asyncio.create_task(take(records(house, 0), 6))
+    event = input_body("event", 1, source="fleet", type_="instance.dead", data={"instance": "i-3"})
+    await accept(Committer(house.bus, "JOURNAL_0"), session.ref, "ev-1", event, at_ms=now_ms(), writer="test")
+    await session.acquire()
+    facts = {"tasks_queued": 5, "workers_alive": None}
+    seen = SeenObservation("d1", now_ms(), "seen", facts)
+    await session.do(CommitStep(PLANNER, StepHead(1, "no worker", seen, None, calls=0), ()))
+    await session.end()
+    await house.http.post("/api/sessions/fleet/pause", json={"reason": "it rains"})
+    await house.http.get("/api/sessions/fleet/anchor")
+    timeline = await all_pages(house, "/api/sessions/fleet/timeline")
+    by_kind = {each["kind"]: each for each in timeline}
+    assert by_kind["input"]["data"] == 'instance="i-3"'
+    assert by_kind["step"]["facts"] == facts
+    assert by_kind["paused"]["changes"]["status"] == {"from": "idle", "to": "paused"}
+    for live in await stream:
+        assert live.items() <= by_kind[live["kind"]].items()
 
 
 async def test_stopping_gateway_ends_its_streams(house: House) -> None:

@@ -24,7 +24,7 @@ from anchorwatch.core.session.events import SnapshotTaken, StepHead
 from anchorwatch.core.session.state import SeenObservation
 from anchorwatch.journal.mapping import event_body
 from anchorwatch.journal.sentences import TEXT_CHARS_MAX, clip
-from anchorwatch.journal.timeline import FACT_CHARS_MAX, FACTS_MAX, Entry, narrate
+from anchorwatch.journal.timeline import FACT_CHARS_MAX, FACTS_MAX, Entry, Narrator
 from anchorwatch.topology.subjects import SessionSubjects
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +39,7 @@ FACTS = {"tasks_queued": 5, "fleet_limit": 10, "workers_alive": None, "demand_qu
 
 
 def entry_of(stored: Stored) -> Entry:
-    entry = narrate(stored)
+    entry = Narrator().narrate(stored)
     assert entry is not None
     return entry
 
@@ -147,7 +147,7 @@ def test_step_without_valid_call_names_the_problem() -> None:
 def test_snapshot_has_no_entry() -> None:
     book = running(Book())
     _, body = event_body(SnapshotTaken(book.state(FLEET)))
-    assert narrate(book.record(SUBJECTS.log, Kind.SNAPSHOT, body)) is None
+    assert Narrator().narrate(book.record(SUBJECTS.log, Kind.SNAPSHOT, body)) is None
 
 
 # ------------------------------------------------------------ facts, data and changes
@@ -229,6 +229,17 @@ def test_live_entry_of_directives_omits_the_unknown_value() -> None:
     book.create(FLEET)
     entry = entry_of(book.do(FLEET, Direct("ada", book.now_ms, "objectives", "set", ("a", "b"))))
     assert entry.details == {"changes": {"objectives": {"to": ["a", "b"]}}}
+
+
+def test_narrator_of_a_stream_remembers_the_last_anchor() -> None:
+    book = Book()
+    book.create(FLEET)
+    book.say(FLEET, "k-1")
+    book.do(FLEET, Control(Kind.PAUSED, "ada", book.now_ms))
+    narrator = Narrator()
+    entries = [narrator.narrate(stored) for stored in book.messages]
+    assert entries[-1] is not None
+    assert entries[-1].details == {"changes": {"status": {"from": "idle", "to": "paused"}}}
 
 
 def test_planner_change_shows_no_changed_fields(projected: Projected, book: Book) -> None:
