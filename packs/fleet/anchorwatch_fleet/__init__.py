@@ -1,6 +1,6 @@
 """The fleet pack: a fleet of workers that prove primes, the yard that runs them, and how an agent keeps them working.
 
-`PACK` is the pack; `default_agent` and `SESSION` are what `anchorwatch up` makes.
+`PACK` is the pack; `anchorwatch up` creates `default_agent` with the session `SESSION`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ __all__ = ["PACK", "SESSION", "default_agent"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - each name has its own type, above
-    """Import what is asked for. Workers come through this package too, and must not wait for what they do not use."""
+    """Import a name on first use: workers import this package too and must not load the rest."""
     if name == "PACK":
         from anchorwatch_fleet.pack import FleetPack  # noqa: PLC0415 - see above
 

@@ -1,4 +1,4 @@
-"""Which changes deserve an event. Pure. The same change has the same event id, whoever sees it and however often."""
+"""Derives events from changes of observations. Pure. The same change always has the same event id."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from anchorwatch_fleet.observe import QUEUE_FACTS, YARD_FACTS
 
 SOURCE = "fleet"
 NEWS_MS_MAX = 600_000
-"""An end that is older is no news: who was away for longer learns of it by looking."""
+"""An older end of an instance causes no event: the next observation shows it."""
 
 Priority = Literal["P0", "P1", "P2"]
 
 
 def changes(before: Observation | None, now: Observation, backlog_s_max: float) -> list[Probed]:
-    """Events for what is so ``now`` and was not so (or not known) ``before``."""
+    """Events for conditions that hold ``now`` and did not hold, or were unknown, ``before``."""
     return [
         *_ended_or_hung(before, now),
         *_waiting(before, now),
@@ -47,10 +47,10 @@ def _ended_or_hung(before: Observation | None, now: Observation) -> Iterator[Pro
 
 
 def _waiting(before: Observation | None, now: Observation) -> Iterator[Probed]:
-    """Tasks are queued, and nobody works or is about to."""
+    """Tasks are queued, and no worker is running or loading."""
     if not _nobody_serves(now) or (before is not None and _nobody_serves(before)):
         return
-    # Between two such episodes somebody served, and has ended since: the last end names the episode.
+    # Between two such episodes a worker ran and ended: the last end identifies the episode.
     last_end_ms = max((each.since_ms for each in _instances(now)), default=0)
     event_id = f"waiting-{_last_sequence(now)}-{last_end_ms}"
     yield _event(
@@ -59,7 +59,7 @@ def _waiting(before: Observation | None, now: Observation) -> Iterator[Probed]:
 
 
 def _backlog(before: Observation | None, now: Observation, backlog_s_max: float) -> Iterator[Probed]:
-    """The fleet works, and will need long for what is queued."""
+    """The fleet works, but the queue will take long."""
     backlog_s = backlog_seconds(now.facts)
     if backlog_s is None or backlog_s <= backlog_s_max:
         return
@@ -72,7 +72,7 @@ def _backlog(before: Observation | None, now: Observation, backlog_s_max: float)
 
 
 def _silent_sources(before: Observation | None, now: Observation) -> Iterator[Probed]:
-    """A source answered, and does not any more."""
+    """A source that answered before is silent."""
     if before is None:
         return
     for source, of_source in (("yard", YARD_FACTS), ("queue", QUEUE_FACTS)):
@@ -83,7 +83,7 @@ def _silent_sources(before: Observation | None, now: Observation) -> Iterator[Pr
 
 
 def backlog_seconds(facts: Mapping[str, Any]) -> float | None:
-    """How long what is queued will take with what runs and loads; None when that cannot be told, or nothing runs."""
+    """Seconds until the queue is empty with the running and loading workers; None: unknown, or none is running."""
     tasks, capacity_ph = facts.get("tasks_queued"), facts.get("projected_capacity_ph")
     if tasks is None or not capacity_ph:
         return None

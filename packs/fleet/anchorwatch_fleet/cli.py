@@ -22,9 +22,9 @@ PAGE = 256
 
 
 async def status(bus: Bus, config: FleetConfig | None = None) -> dict[str, Any]:
-    """The fleet as the agent would see it now: {"at_ms", "facts", "instances", "text"}.
+    """The current observation of the fleet: {"at_ms", "facts", "instances", "text"}.
 
-    ``instances`` is None when the yard does not answer; facts are None when they are unknown. It never raises for that.
+    ``instances`` is None when the yard does not answer; facts are None when they are unknown. It does not raise for that.
     """
     observation = await FleetRuntime(bus, config or FleetConfig()).observe()
     return {
@@ -36,7 +36,7 @@ async def status(bus: Bus, config: FleetConfig | None = None) -> dict[str, Any]:
 
 
 def render_status(told: Mapping[str, Any]) -> str:
-    """What ``fleet status`` prints."""
+    """The output of ``fleet status``."""
     return str(told["text"])
 
 
@@ -45,31 +45,31 @@ async def add_jobs(
 ) -> list[str]:
     """Queue ``n`` new jobs; returns their ids.
 
-    ``fault``: what the first worker that takes one does instead (tests). ``batch``: a word that stands in the ids, and by which
-    the jobs are the same ones again; None: by chance.
+    ``fault``: misbehaviour of the first worker that takes such a job (for tests). ``batch``: a part of the ids that makes the
+    jobs repeatable; None: random.
 
     Raises:
-        BadInput: ``n`` is not 1 to 100,000, or there is no such size or fault.
+        BadInput: ``n`` is not 1 to 100,000, or size or fault is unknown.
         Unavailable: the bus did not answer; the jobs before that are queued.
     """
     if not 1 <= n <= JOBS_MAX:
-        raise BadInput(f"{n} jobs cannot be added", hint=f"1 to {JOBS_MAX} at a time")
+        raise BadInput(f"cannot add {n} jobs", hint=f"add 1 to {JOBS_MAX} at a time")
     batch = batch or secrets.token_hex(4)
     ids = [f"j-{batch}-{number}" for number in range(1, n + 1)]
     for job_id in ids:
-        # The message id makes a retry of the same job no second job.
+        # The message id deduplicates a retry.
         message = Message(JOB.at(job_id=job_id), encode_job(make_job(job_id, size, fault)), message_id=job_id)
         try:
             await bus.publish(message)
         except StreamMissing:
-            # The yard makes the queue; work may be queued before there is one.
+            # The yard creates the queue; jobs may be added before it exists.
             await bus.ensure_stream(JOBS_SPEC)
             await bus.publish(message)
     return ids
 
 
 def render_added(job_ids: list[str]) -> str:
-    """What ``fleet jobs add`` prints."""
+    """The output of ``fleet jobs add``."""
     shown = job_ids[0] if len(job_ids) == 1 else f"{job_ids[0]} … {job_ids[-1]}"
     return f"{len(job_ids)} jobs queued: {shown}"
 
@@ -78,8 +78,8 @@ async def kill(bus: Bus, id: str, how: str = "kill") -> dict[str, Any]:  # noqa:
     """Kill an instance's process with signal 9 (or let it ``hang``): {"id", "pid", "state"}.
 
     Raises:
-        NotFound: there is no such instance, or it has no process.
-        BadInput: the id or ``how`` cannot be used.
+        NotFound: the instance is unknown or has no process.
+        BadInput: the id or ``how`` is invalid.
         Unavailable: the yard does not answer.
     """
     try:
@@ -91,7 +91,7 @@ async def kill(bus: Bus, id: str, how: str = "kill") -> dict[str, Any]:  # noqa:
 
 
 def render_killed(told: Mapping[str, Any]) -> str:
-    """What ``fleet kill`` prints."""
+    """The output of ``fleet kill``."""
     return f"{told['id']} (pid {told['pid']}) was killed; it is {told['state']}"
 
 
@@ -112,10 +112,10 @@ async def results(bus: Bus) -> list[Result]:
 
 
 async def launches(bus: Bus) -> dict[str, dict[str, int]]:
-    """For each effect key, how often each instance was really started under it, as the workers themselves noted.
+    """For each effect key, the number of starts of each instance, as the workers recorded them.
 
     Raises:
-        YardRefused, Unavailable: the yard does not say.
+        YardRefused, Unavailable: no answer of the yard.
     """
     answer = await YardClient(bus).ask("count")
     return {str(key): dict(counts) for key, counts in answer["launches"].items()}

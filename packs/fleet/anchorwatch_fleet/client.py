@@ -1,4 +1,4 @@
-"""Asks the yard. Used by the probes, the tools and the command line."""
+"""Client of the yard, for the probes, the tools and the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ASK_S = 2.0
 
 
 class YardRefused(AnchorWatchError):
-    """The yard answered that it did not do it. ``yard_code``: its own word for why."""
+    """The yard refused a request. ``yard_code``: its error code."""
 
     code: ClassVar[str] = "yard_refused"
     exit_code: ClassVar[int] = 5
@@ -34,21 +34,21 @@ class YardClient:
         """One request, one answer.
 
         Raises:
-            YardRefused: the yard did not do it, and says why.
-            Unavailable: no answer in time; *it may have been done all the same*.
+            YardRefused: the yard refused, with the reason.
+            Unavailable: no answer in time; *the request may have been carried out*.
         """
         payload = await self._bus.request(YARD.at(verb=verb), json.dumps(args).encode(), timeout_s)
         try:
             answer = json.loads(payload)
             ok = bool(answer.pop("ok"))
         except (ValueError, AttributeError, KeyError, TypeError):
-            raise Unavailable("the yard's answer makes no sense") from None
+            raise Unavailable("the yard's answer is invalid") from None
         if not ok:
             raise YardRefused(str(answer.get("message", "refused")), str(answer.get("code", "error")))
         return dict(answer)
 
     async def instances(self, timeout_s: float = ASK_S) -> list[Instance]:
-        """Live instances and the latest that ended, oldest first.
+        """Live instances and the latest ended ones, oldest first.
 
         Raises:
             YardRefused, Unavailable: as `ask`.

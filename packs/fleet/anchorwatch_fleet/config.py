@@ -1,4 +1,4 @@
-"""The pack's own settings in an agent (``[config]`` of its file), checked once; and the agent that ships."""
+"""The pack's settings in an agent's file (``[config]``), and the agent included with the pack."""
 
 from __future__ import annotations
 
@@ -11,42 +11,38 @@ from anchorwatch.packs import AgentSpec, BadInput, place_of, problem_of, within
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 SESSION = "fleet"
-"""The session of the agent that ships."""
+"""The session of the included agent."""
 S_MAX = 30 * 86_400
 
 
 class FleetConfig(BaseModel):
-    """Bounds that the pack keeps to. Durations are seconds."""
+    """Bounds of the pack. Durations are seconds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    fleet_limit: int = Field(6, ge=1, le=64, description="the most instances that may live at a time")
-    fleet_min: int = Field(1, ge=0, le=64, description="instances that are kept ready when nothing is queued")
+    fleet_limit: int = Field(6, ge=1, le=64, description="most live instances")
+    fleet_min: int = Field(1, ge=0, le=64, description="instances kept ready when nothing is queued")
     tasks_per_instance: int = Field(
-        10, ge=1, le=1_000_000, description="queued tasks that are worth one more instance"
+        10, ge=1, le=1_000_000, description="queued tasks that justify one more instance"
     )
-    backlog_s_max: float = Field(
-        60, gt=0, le=S_MAX, description="a backlog that takes longer than this wants more instances"
-    )
-    idle_s: float = Field(
-        900, gt=0, le=S_MAX, description="how long nothing is queued before surplus instances are stopped"
-    )
+    backlog_s_max: float = Field(60, gt=0, le=S_MAX, description="a longer backlog needs more instances")
+    idle_s: float = Field(900, gt=0, le=S_MAX, description="idle time before surplus instances are stopped")
     blind_s: float = Field(
-        120, gt=0, le=S_MAX, description="how long a source may be silent before people are told"
+        120, gt=0, le=S_MAX, description="how long a source may be silent before people are notified"
     )
 
 
 def fleet_config(agent: AgentSpec) -> FleetConfig:
-    """The settings for this pack of an agent that is defined; what is above its bound by now is the bound.
+    """The pack's settings of a stored agent; numbers are clamped to their bounds.
 
     Raises:
-        BadInput: naming each that cannot be used and what there is.
+        BadInput: names each invalid setting.
     """
     return _config(agent, lambda: within(FleetConfig, agent.config))
 
 
 def checked_config(agent: AgentSpec) -> FleetConfig:
-    """The settings for this pack of an agent that is to be defined; what is above its bound is an error too."""
+    """The pack's settings of a new agent definition; a number outside its bounds is an error."""
     return _config(agent, lambda: FleetConfig.model_validate(agent.config))
 
 
@@ -57,7 +53,7 @@ def _config(agent: AgentSpec, read: Callable[[], FleetConfig]) -> FleetConfig:
         problems = "; ".join(f"config.{place_of(each, '')} {problem_of(each)}" for each in error.errors())
         raise BadInput(
             f"agent {agent.name}: {problems}",
-            hint=f"the fleet pack knows {', '.join(FleetConfig.model_fields)}",
+            hint=f"known settings: {', '.join(FleetConfig.model_fields)}",
         ) from None
     if config.fleet_min > config.fleet_limit:
         raise BadInput(f"agent {agent.name}: config.fleet_min is above config.fleet_limit")
@@ -66,7 +62,7 @@ def _config(agent: AgentSpec, read: Callable[[], FleetConfig]) -> FleetConfig:
 
 @cache
 def default_agent() -> AgentSpec:
-    """The agent that ships with the pack, as its file says."""
+    """The agent included with the pack."""
     return AgentSpec.model_validate(
         tomllib.loads(files(__package__).joinpath("agent.toml").read_text("utf-8"))
     )

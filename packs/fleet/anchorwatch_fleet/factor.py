@@ -17,7 +17,7 @@ _PROBABLE_BASES = 24
 
 
 class TooHard(AnchorWatchError):
-    """The number has no factor small enough to be found with the work that is allowed."""
+    """The number has no factor that the allowed work can find."""
 
     code = "too_hard"
 

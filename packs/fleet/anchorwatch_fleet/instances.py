@@ -1,4 +1,4 @@
-"""An instance as the yard tells of it, and the words for what it can be. Pure."""
+"""Instances and their states, as the yard reports them. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anchorwatch.packs import BadInput
 State = Literal["loading", "running", "hung", "stopped", "exited"]
 STATES: tuple[State, ...] = get_args(State)
 LIVE: frozenset[State] = frozenset(("loading", "running", "hung"))
-"""States with a process behind them: these count against the fleet limit. Only `running` works."""
+"""States with a process, which count against the fleet limit. Only `running` does work."""
 
 Priority = Literal["normal", "emergency"]
 PRIORITIES: tuple[Priority, ...] = get_args(Priority)
@@ -25,9 +25,9 @@ LAST_ERROR_CHARS_MAX = 300
 class Instance:
     """One worker of the fleet. Times are Unix milliseconds; ``since_ms``: in this state since.
 
-    ``epoch`` counts its starts, ``jobs_done`` the jobs of this epoch, None where its worker's word for that is missing.
-    ``rate_ph``: proofs per hour of work, None before it was measured. ``exited`` means that it ended and nobody had asked it to;
-    ``stopped``, that somebody had.
+    ``epoch`` counts its starts, ``jobs_done`` the jobs of this epoch, None: not reported.
+    ``rate_ph``: proofs per hour of work, None: not measured yet. ``exited``: it ended without a request;
+    ``stopped``: on request.
     """
 
     id: str
@@ -54,10 +54,10 @@ class Instance:
 
 
 def instance_from_json(value: Mapping[str, Any]) -> Instance:
-    """Read an instance; fields that are not known are left out.
+    """Read an instance; unknown fields are ignored.
 
     Raises:
-        BadInput: it is none.
+        BadInput: it is invalid.
     """
     known = {name: value[name] for name in Instance.__slots__ if name in value}
     try:
@@ -71,7 +71,7 @@ def instance_from_json(value: Mapping[str, Any]) -> Instance:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a worker says of itself, about once a second."""
+    """A worker's report, about once a second."""
 
     instance: str
     epoch: int
@@ -88,17 +88,17 @@ class Report:
 
 
 def decode_report(payload: bytes) -> Report:
-    """Read a report; fields that are not known are left out.
+    """Read a report; unknown fields are ignored.
 
     Raises:
-        BadInput: it is none.
+        BadInput: it is invalid.
     """
     try:
         value = json.loads(payload)
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise BadInput("this is not a report: it is no JSON object")
+        raise BadInput("this is not a report: not a JSON object")
     known = {name: value[name] for name in Report.__slots__ if name in value}
     try:
         report = Report(**known)

@@ -26,7 +26,7 @@ FACTOR_BITS: Mapping[Size, int] = {"small": 36, "medium": 38, "large": 41}
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Prove that ``prime`` is prime. ``fault``: what the first worker that takes it does instead, to test the fleet."""
+    """Prove that ``prime`` is prime. ``fault``: misbehaviour of its first worker, to test the fleet."""
 
     job_id: str
     prime: int
@@ -36,7 +36,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A proof, or why there is none (``error``); who worked on it, and for how long."""
+    """A proof or an ``error``, with the worker and the duration."""
 
     job_id: str
     certificate: Certificate | None
@@ -45,7 +45,7 @@ class Result:
     error: str = ""
 
     def proves(self, prime: int) -> bool:
-        """Whether this is a proof of ``prime`` that holds. It is checked here and now."""
+        """Whether this is a valid proof of ``prime``; the proof is verified."""
         return self.certificate is not None and verify(self.certificate, prime)
 
 
@@ -53,10 +53,10 @@ def make_job(job_id: str, size: str = MIXED, fault: Fault = "") -> Job:
     """The job of that id: the same id and size give the same prime. ``mixed`` chooses a size by the id.
 
     Raises:
-        BadInput: the id cannot stand in a subject, or there is no such size or fault.
+        BadInput: the id is not a subject token, or size or fault is unknown.
     """
     check_token(job_id, "job id")
-    chance = random.Random(job_id)  # noqa: S311 - it chooses work, and hides nothing
+    chance = random.Random(job_id)  # noqa: S311 - it chooses work and protects nothing
     chosen: Size = chance.choice(SIZES)
     if size != MIXED:
         chosen = next((each for each in SIZES if each == size), chosen)
@@ -80,14 +80,14 @@ def _prime_of(chance: random.Random, bits: int) -> int:
 
 
 def prove(job: Job) -> Certificate:
-    """Do the work. It is checked before it is handed over: a worker on broken hardware stores nothing.
+    """Do the work, and verify it: a worker on broken hardware stores nothing.
 
     Raises:
-        AnchorWatchError: it cannot be proved, or the proof does not hold.
+        AnchorWatchError: there is no proof, or the proof is invalid.
     """
     certificate = certify(job.prime)
     if not verify(certificate, job.prime):
-        raise BadInput(f"the proof of job {job.job_id} does not hold")
+        raise BadInput(f"the proof of job {job.job_id} is invalid")
     return certificate
 
 
@@ -101,7 +101,7 @@ def decode_job(payload: bytes) -> Job:
     """Read a job.
 
     Raises:
-        BadInput: it is none.
+        BadInput: it is invalid.
     """
     value = _object(payload, "job")
     try:
@@ -129,7 +129,7 @@ def decode_result(payload: bytes) -> Result:
     """Read a result. Its proof is not checked: `Result.proves` does that.
 
     Raises:
-        BadInput: it is none.
+        BadInput: it is invalid.
     """
     value = _object(payload, "result")
     try:
@@ -151,5 +151,5 @@ def _object(payload: bytes, what: str) -> dict[str, Any]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise BadInput(f"this is not a {what}: it is no JSON object")
+        raise BadInput(f"this is not a {what}: not a JSON object")
     return value

@@ -1,7 +1,7 @@
-"""What was seen, as facts and as text. Pure: the same sources give the same observation.
+"""Observations as facts and as text. Pure: the same sources give the same observation.
 
-Each fact has one source. When that source did not answer, the fact is unknown: not zero, not false, not what it was before.
-In particular "every worker is dead" and "nothing is queued" are two facts, and neither follows from "nothing is active".
+Each fact has one source. If that source did not answer, the fact is unknown: not zero, not false, and not its last value.
+"Every worker is dead" and "nothing is queued" are two facts, and neither follows from "nothing is active" (INV-701).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ QUEUE_FACTS = ("demand_queued", "tasks_queued")
 
 
 def make_observation(sources: Sources, fleet_limit: int, at_ms: int) -> Observation:
-    """The observation of one look at the sources."""
+    """The observation from the sources."""
     facts: dict[str, Fact] = dict.fromkeys((*QUEUE_FACTS, *YARD_FACTS), UNKNOWN)
     if sources.queue is not None:
         facts["demand_queued"] = sources.queue.tasks > 0
@@ -43,7 +43,7 @@ def make_observation(sources: Sources, fleet_limit: int, at_ms: int) -> Observat
     if sources.instances is not None:
         facts.update(yard_facts(sources.instances, at_ms))
         if sources.queue is not None:
-            # A worker's word is up to a second old, and the queue's is not.
+            # A worker's report may be a second old; the queue's is not.
             facts["tasks_in_work"] = min(int(facts["tasks_in_work"] or 0), sources.queue.tasks)
     facts["jobs_done"] = sources.jobs_done
     facts["fleet_limit"] = fleet_limit
@@ -66,7 +66,7 @@ def make_observation(sources: Sources, fleet_limit: int, at_ms: int) -> Observat
 
 
 def yard_facts(instances: Sequence[Instance], at_ms: int) -> dict[str, Fact]:
-    """The facts that the yard's list gives."""
+    """The facts from the yard's list."""
     running = [each for each in instances if each.state == "running"]
     loading = [each for each in instances if each.state == "loading"]
     exited = [each for each in instances if each.state == "exited"]
@@ -82,7 +82,7 @@ def yard_facts(instances: Sequence[Instance], at_ms: int) -> dict[str, Fact]:
         "workers_alive": len(running),
         "workers_loading": len(loading),
         "workers_hung": len(hung),
-        # There were workers, nobody stopped them, and none works or is about to.
+        # There were workers, no person stopped them, and none is running or loading.
         "workers_dead": bool(exited or hung) and not running and not loading,
         "fleet_capacity_ph": capacity_ph,
         "projected_capacity_ph": _projected_ph(capacity_ph, instances, len(loading)),
@@ -96,7 +96,7 @@ def _sum_rates(instances: Sequence[Instance]) -> float | None:
 
 
 def _projected_ph(capacity_ph: float | None, instances: Sequence[Instance], loading: int) -> float | None:
-    """Capacity once all that loads has loaded: as fast as the running ones, else as those that ran before."""
+    """Capacity after loading: loading workers count as fast as the running ones, else as earlier ones."""
     if capacity_ph is None or loading == 0:
         return capacity_ph
     running = [each.rate_ph for each in instances if each.state == "running" and each.rate_ph is not None]
@@ -109,7 +109,7 @@ def _projected_ph(capacity_ph: float | None, instances: Sequence[Instance], load
 
 
 def describe(facts: dict[str, Fact], instances: Sequence[Instance] | None, at_ms: int) -> str:
-    """The observation for a reader who knows nothing else: a summary, then one line for each instance."""
+    """The observation as text: a summary, then one line for each instance."""
     lines = [f"Fleet at {_clock(at_ms)}.", _demand(facts), _workers(facts), _capacity(facts)]
     if instances is None:
         lines.append(
@@ -140,9 +140,9 @@ def _workers(facts: dict[str, Fact]) -> str:
     )
     if facts["workers_dead"] and facts["demand_queued"]:
         text += f"\nEMERGENCY: all workers are dead while {facts['tasks_queued']} tasks wait. "
-        text += "There IS demand, and nobody serves it."
+        text += "There IS demand, and no worker serves it."
     elif facts["demand_queued"] and facts["workers_alive"] == 0 and facts["workers_loading"] == 0:
-        text += f"\nATTENTION: {facts['tasks_queued']} tasks wait and no worker is there to serve them."
+        text += f"\nATTENTION: {facts['tasks_queued']} tasks wait and no worker serves them."
     return text
 
 
@@ -154,7 +154,7 @@ def _capacity(facts: dict[str, Fact]) -> str:
 
 
 def describe_instance(instance: Instance, at_ms: int) -> str:
-    """One line: id, state, since when, jobs done, rate, what it works on, last error."""
+    """One line: id, state, since when, jobs done, rate, current job, last error."""
     parts = [
         f"{instance.id}: {instance.state} since {_clock(instance.since_ms)} ({_age(at_ms - instance.since_ms)})",
         f"{_shown(instance.jobs_done)} jobs done",

@@ -1,4 +1,4 @@
-"""The fleet pack: its pure half in one object, made of the parts beside this file."""
+"""The pure half of the fleet pack, in one object."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class FleetPack:
         return policy.emergency(facts)
 
     def rules(self, situation: Situation) -> StepDecision:
-        # Beside the pack's settings, the limits hold those that any agent has.
+        # The limits also hold those that every agent has.
         ours = {name: value for name, value in situation.limits.items() if name in FleetConfig.model_fields}
         return rules(situation, within(FleetConfig, ours))
 
@@ -77,7 +77,7 @@ class FleetPack:
         return f"the yard answers: {status['facts']['instances_live']} live instances"
 
     async def exercise(self, environment: PackEnvironment, number: int) -> Sequence[Stimulus]:
-        """A few small jobs, and the death of the oldest worker that works."""
+        """Queue a few small jobs, and kill the oldest running worker."""
         bus = environment.bus
         await cli.add_jobs(
             bus, EXERCISE_JOBS, size="small", batch=f"exercise-{environment.agent.name}-{number}"
@@ -85,7 +85,7 @@ class FleetPack:
         told = await cli.status(bus)
         running = [each["id"] for each in told["instances"] or () if each["state"] == "running"]
         if running:
-            # The yard may have died meanwhile, or the worker.
+            # The yard or the worker may have died meanwhile.
             with contextlib.suppress(Unavailable, NotFound):
                 await cli.kill(bus, running[0])
         return (Stimulus(f"{EXERCISE_JOBS} small jobs were queued"),)

@@ -1,4 +1,4 @@
-"""What may never be done, whoever asks (invariants, in CEL); what the anchor keeps of an observation; what is an emergency."""
+"""The pack's invariants (CEL), the anchor's facts from an observation, and emergencies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INVARIANTS: tuple[Invariant, ...] = (
         tools=("stop_instance",),
         needs=("demand_queued", "workers_dead"),
         rule="!(observation.demand_queued && observation.workers_dead)",
-        message="no scale-down while tasks are queued and workers are dead, nor while it is unknown whether that is so",
+        message="no scale-down while tasks are queued and workers are dead, or while either is unknown",
     ),
     Invariant(
         name="keep-the-last-running-instance",
@@ -50,8 +50,8 @@ INVARIANTS: tuple[Invariant, ...] = (
 def reduce(facts: Facts, observation: Observation) -> dict[str, Any]:
     """The anchor's facts after an observation.
 
-    ``idle_since_ms``: since when it is known that nothing is queued or in work; 0: not so. ``blind_since_ms``: since when some
-    source is silent; 0: all answer. What is unknown now is unknown in the anchor: an old value is never kept in its place.
+    ``idle_since_ms``: since when nothing is known to be queued or in work; 0: not idle. ``blind_since_ms``: since when a
+    source is silent; 0: all answer. An unknown fact becomes unknown in the anchor; its old value is not kept.
     """
     seen = observation.facts
     reduced: dict[str, Any] = {name: seen.get(name) for name in ANCHOR_FACTS}
@@ -63,7 +63,7 @@ def reduce(facts: Facts, observation: Observation) -> dict[str, Any]:
 
 
 def emergency(facts: Facts) -> str | None:
-    """Which emergency stands. Unknown demand is none: there is nothing that could be done about it here, but it is said."""
+    """The current emergency; None: none. Unknown demand is not an emergency, because no action follows from it."""
     if facts.get("demand_queued") is not True:
         return None
     tasks = facts.get("tasks_queued")

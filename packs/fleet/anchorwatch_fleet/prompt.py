@@ -1,4 +1,4 @@
-"""What a language model is told: its role at the beginning, the critical rules at the end."""
+"""The language model's instructions: its role at the beginning, the critical rules at the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ fleet only through observations, and change it only through tools.
 How to read an observation:
 - demand_queued and tasks_queued: is there work that is not done? Their source is the queue.
 - demand_active: does a live worker work, or did one within the last minute? Its source is the workers.
-- workers_dead: there were workers, nobody stopped them, and none is left that works or loads.
+- workers_dead: there were workers, no person stopped them, and none is running or loading.
 - fleet_capacity_ph: proofs per hour that the running workers do; projected_capacity_ph: with what is loading.
 - unknown: the source did not answer. Unknown is not zero, not false, and not what it was before.
 
@@ -22,7 +22,7 @@ say so and end the turn."""
 _RULES = """\
 Critical rules. They go before everything above and before anything a message asks for.
 1. tasks_queued > 0 with workers_dead=true is an EMERGENCY: launch at once with launch_priority=emergency. It never means \
-"no demand". demand_active=false then only says that nobody is left to work: with 59 tasks queued and all workers dead \
+"no demand". demand_active=false then only says that no worker is left: with 59 tasks queued and all workers dead \
 there are 59 tasks of demand.
 2. Never stop an instance while tasks are queued and workers are dead, or while any of that is unknown. Never stop the \
 last running instance.

@@ -19,7 +19,7 @@ STEPS_MAX = 2_000
 
 
 class NotPrime(BadInput):
-    """The number is not prime, so there is no proof that it is."""
+    """The number is not prime."""
 
     code = "not_prime"
 
@@ -45,7 +45,7 @@ def certify(prime: int, rho_steps_max: int = RHO_STEPS_MAX) -> Certificate:
     Raises:
         NotPrime: it is not.
         BadInput: it has more than 512 bits.
-        TooHard: the factors of ``prime`` - 1, or of one below it, were not found with the work that is allowed.
+        TooHard: the factors of ``prime`` - 1, or of one below it, were not found with the allowed work.
     """
     if prime.bit_length() > PRIME_BITS_MAX:
         raise BadInput(
@@ -79,9 +79,9 @@ def _is_witness(prime: int, candidate: int, factors: Mapping[int, int]) -> bool:
 
 
 def verify(certificate: Certificate, prime: int) -> bool:
-    """Whether ``certificate`` proves that ``prime`` is prime. It trusts nothing that the maker did, and uses none of it.
+    """Whether ``certificate`` proves that ``prime`` is prime. It trusts nothing of the prover.
 
-    A factor of p - 1 is smaller than p, so the proof cannot run in a circle.
+    A factor of p - 1 is smaller than p, so the proof cannot be circular.
     """
     if (
         certificate.prime != prime
@@ -130,7 +130,7 @@ def from_json(value: Mapping[str, Any]) -> Certificate:
     """Read what `to_json` wrote.
 
     Raises:
-        BadInput: it has another form.
+        BadInput: it has a different form.
     """
     try:
         return Certificate(

@@ -1,7 +1,7 @@
-"""The deterministic model: what the pack decides by itself where no language model is configured. Pure.
+"""The deterministic model: the pack's decisions without a language model. Pure.
 
-One step at a time, as a language model would: it sees the calls of this turn and what came of them, and either asks for one
-more call or ends the turn with a sentence. It asks for a call once a turn, whatever came of it.
+It decides one step at a time, as a language model does: from the calls of this turn and their results, it makes one more
+call or ends the turn with a sentence. It makes each call once a turn, whatever the result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DONE = "succeeded"
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A situation with what is needed of it, read once."""
+    """A situation, with its relevant values read once."""
 
     situation: Situation
     config: FleetConfig
@@ -38,7 +38,7 @@ class _Case:
         return self.situation.observation.facts
 
     def number(self, name: str) -> int:
-        """A count of the observation; only asked for where it is known."""
+        """A known count of the observation."""
         return int(self.facts[name] or 0)
 
     @property
@@ -74,7 +74,7 @@ def rules(situation: Situation, config: FleetConfig) -> StepDecision:
 
 
 def _blind(case: _Case) -> StepDecision | None:
-    """Something that matters is unknown: change nothing, look again soon, and tell people when it lasts."""
+    """A relevant fact is unknown: change nothing, check again soon, and notify people if it lasts."""
     if case.known("tasks_queued", "workers_alive", "workers_dead", "instances_live"):
         return None
     if _time_to_tell(case):
@@ -92,7 +92,7 @@ def _minutes_blind(case: _Case) -> float:
 
 
 def _time_to_tell(case: _Case) -> bool:
-    """Whether people are to be told in this turn: after ``blind_s``, then each time it has lasted four times as long.
+    """Whether to notify people in this turn: after ``blind_s``, then each time it has lasted four times as long.
 
     The window is as wide as the heartbeat, so that some turn falls into it, and rarely more than one.
     """
@@ -104,7 +104,7 @@ def _time_to_tell(case: _Case) -> bool:
 
 
 def _emergency(case: _Case) -> StepDecision | None:
-    """Tasks wait, and nobody works or is about to."""
+    """Tasks are queued, and no worker is running or loading."""
     if emergency(case.facts) is None or case.room <= 0:
         return None
     return _launch(min(case.useful, case.room), "emergency" if case.facts["workers_dead"] else "normal")
@@ -126,7 +126,7 @@ def _backlogged(case: _Case) -> bool:
 
 
 def _hung(case: _Case) -> StepDecision | None:
-    """Restart what hangs; one call for each, together."""
+    """Restart hung instances, with one call for each."""
     calls = tuple(
         ProposedCall("restart_instance", {"instance_id": each["id"]})
         for each in _instances(case)
@@ -136,7 +136,7 @@ def _hung(case: _Case) -> StepDecision | None:
 
 
 def _surplus(case: _Case) -> StepDecision | None:
-    """Nothing was queued for long: stop what is not needed, one at a time, and keep one at least."""
+    """Nothing was queued for long: stop surplus instances, one at a time, and keep at least one."""
     idle_since_ms = case.situation.facts.get("idle_since_ms")
     if (
         not idle_since_ms
@@ -163,7 +163,7 @@ def _instances(case: _Case) -> Iterator[Mapping[str, Any]]:
 
 
 def _after(case: _Case) -> StepDecision:
-    """Something was asked for in this turn: see to what came of it, and end."""
+    """After a call of this turn: handle its result, and end the turn."""
     changed = [
         call for call in case.past if call.name in ("launch_instances", "restart_instance", "stop_instance")
     ]
@@ -182,7 +182,7 @@ def _after(case: _Case) -> StepDecision:
 
 
 def _told(call: PastCall) -> str:
-    """What came of a call, as a sentence."""
+    """The result of a call, as a sentence."""
     words = call.text.strip().rstrip(".")
     return (
         f"{words}."
@@ -197,11 +197,11 @@ def _state(call: PastCall) -> str:
     )
 
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- texts
 
 
 def summary(facts: Mapping[str, Any]) -> str:
-    """The fleet in one sentence, with what is unknown said as such."""
+    """The fleet in one sentence, with unknown values marked."""
     standing = emergency(facts)
     head = f"EMERGENCY when seen: {standing}. " if standing else ""
 

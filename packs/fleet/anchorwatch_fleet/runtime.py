@@ -1,4 +1,4 @@
-"""The live half of the pack: looks at the fleet, and runs its tools."""
+"""The live half of the pack: observes the fleet and runs its tools."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from anchorwatch_fleet.subjects import PROVIDER_ERROR
 ASK_S_MAX = 10.0
 ASK_S_MIN = 0.1
 DEADLINE_SHARE = 0.8
-"""Of the time that a command has, what the yard gets; the rest is for writing down what came of it."""
+"""The yard's share of a command's time; the rest is for recording the outcome."""
 
 
 class FleetRuntime:
-    """One fleet, behind one yard and one queue. The time is the bus's: all of the mesh agree on it."""
+    """One fleet with one yard and one queue. Times come from the bus, so the whole mesh agrees on them."""
 
     def __init__(self, bus: Bus, config: FleetConfig) -> None:
         self._bus = bus
@@ -51,7 +51,7 @@ class FleetRuntime:
         try:
             return await self._bus.server_time_ms()
         except Unavailable:
-            # An observation in which nothing is known still has a time.
+            # An observation without known facts still has a time.
             return time.time_ns() // 1_000_000
 
     def changes(self, before: Observation | None, now: Observation) -> Sequence[Probed]:
@@ -75,12 +75,12 @@ class FleetRuntime:
                 case "save_report":
                     return save_report(args)
                 case _:
-                    raise NeverDone(f"the fleet pack does not run {tool!r}")
+                    raise NeverDone(f"unknown tool {tool!r}")
         except KeyError as error:
             raise NeverDone(f"{tool}: the argument {error} is missing") from None
 
     async def reconcile(self, tool: str, args: Mapping[str, Any], context: ToolContext) -> Reconciled:
-        """Ask the yard about the effect key. It does not reject a used key, so "not done" alone is no leave to run again."""
+        """Ask the yard about the effect key. It does not reject a used key, so "not done" alone does not allow a second run."""
         try:
             answer = await self._yard.ask("effect", _ask_s(context), effect_key=context.effect_key)
         except (Unavailable, YardRefused):
@@ -88,7 +88,7 @@ class FleetRuntime:
         match answer.get("state"):
             case "done":
                 instances = answer.get("result", {}).get("instances", [])
-                text = f"{tool} was done ({', '.join(instances)}): the yard says so"
+                text = f"{tool} was done ({', '.join(instances)}), by the yard's records"
                 return Reconciled("done", ToolResult(text, {"instances": instances, **args}))
             case "not_done":
                 return Reconciled("not_done")
@@ -96,7 +96,7 @@ class FleetRuntime:
                 return Reconciled("unknown")
 
     async def times_done(self, tool: str, effect_key: str) -> int | None:
-        """By the yard's books; of a launch, by the word of the workers that it started."""
+        """By the yard's records; for a launch, by the records of its workers."""
         match tool:
             case "launch_instances":
                 answer = await self._yard.ask("count")
@@ -110,9 +110,9 @@ class FleetRuntime:
                 return None
 
     async def close(self) -> None:
-        """Nothing is held: the bus belongs to whoever made it."""
+        """Do nothing: the caller owns the bus."""
 
-    # ------------------------------------------------------------ the yard's work
+    # ------------------------------------------------------------ requests to the yard
 
     async def _launch(self, args: Mapping[str, Any], context: ToolContext) -> ToolResult:
         answer = await self._change(
@@ -132,7 +132,7 @@ class FleetRuntime:
         text = (
             f"Stopped {instance_id}"
             if answer["was_live"]
-            else f"{instance_id} had ended before: {answer['state']}"
+            else f"{instance_id} had already ended: {answer['state']}"
         )
         return ToolResult(text, {"instances": [instance_id], "was_live": answer["was_live"]})
 
@@ -146,23 +146,23 @@ class FleetRuntime:
         """Ask the yard to change something, under the command's effect key.
 
         Raises:
-            NeverDone: the yard says so of the key. ToolFailed: it was not there before anything was asked of it, or had a fault.
-            OutcomeUnknown: asked, and no answer.
+            NeverDone: the yard never did it under this key. ToolFailed: the yard was unreachable before the request, or failed.
+            OutcomeUnknown: no answer to the request.
         """
         try:
             await self._yard.ask("ping", min(_ask_s(context), ASK_S_MAX / 4))
         except Unavailable as error:
-            raise ToolFailed(f"the yard is not there, so nothing was asked of it: {error}") from None
+            raise ToolFailed(f"the yard is unreachable, and nothing was requested: {error}") from None
         except YardRefused as error:
-            raise ToolFailed(f"the yard takes no requests: {error}") from None
+            raise ToolFailed(f"the yard accepts no requests: {error}") from None
         try:
             return await self._yard.ask(verb, _ask_s(context), effect_key=context.effect_key, **args)
         except YardRefused as error:
-            # It looks at the key before anything else; a fault of its provider comes before it looks.
+            # It checks the key first; only a fault of its provider comes earlier.
             kind = ToolFailed if error.yard_code == PROVIDER_ERROR else NeverDone
             raise kind(f"the yard refused: {error}") from None
         except Unavailable as error:
-            raise OutcomeUnknown(f"the yard was asked to {verb} and gave no answer: {error}") from None
+            raise OutcomeUnknown(f"the yard did not answer the request to {verb}: {error}") from None
 
     async def _logs(self, args: Mapping[str, Any], context: ToolContext) -> ToolResult:
         try:
@@ -170,24 +170,24 @@ class FleetRuntime:
                 "logs", _ask_s(context), id=args["instance_id"], lines=args["lines"]
             )
         except (Unavailable, YardRefused) as error:
-            raise ToolFailed(f"the log cannot be read: {error}") from None
+            raise ToolFailed(f"cannot read the log: {error}") from None
         lines = [str(line) for line in answer["lines"]]
         return ToolResult("\n".join(lines) or "the log is empty", {"lines": len(lines)})
 
 
 def notify_human(args: Mapping[str, Any]) -> ToolResult:
-    """The record is the effect: the notifier reads it, and tells people once."""
+    """The record is the effect: the notifier reads it and notifies people once."""
     notify = {"title": args["title"], "text": args["text"], "severity": args["severity"]}
-    return ToolResult(f"People will be told: {args['title']}", {"notify": notify})
+    return ToolResult(f"People will be notified: {args['title']}", {"notify": notify})
 
 
 def save_report(args: Mapping[str, Any]) -> ToolResult:
-    """Hand the report over to be kept."""
+    """Return the report as an artifact."""
     data = str(args["text"]).encode()
     report = Artifact(str(args["name"]), "text/markdown", data)
     return ToolResult(f"Report {report.name} saved ({len(data)} bytes)", {"name": report.name}, (report,))
 
 
 def _ask_s(context: ToolContext) -> float:
-    """How long the yard may take, seconds."""
+    """Seconds that the yard may take."""
     return max(ASK_S_MIN, min(ASK_S_MAX, context.deadline_s * DEADLINE_SHARE))

@@ -1,4 +1,4 @@
-"""Where the fleet's facts come from: the yard (instances) and the queue (jobs, results). A source that is silent gives None."""
+"""The sources of the fleet's facts: the yard (instances) and the queue (jobs, results). A silent source gives None."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What each source said; None: it did not answer."""
+    """The answer of each source; None: no answer."""
 
     instances: tuple[Instance, ...] | None
     queue: Queue | None
@@ -37,7 +37,7 @@ class Sources:
 
 
 async def look(bus: Bus, timeout_s: float = LOOK_S_MAX) -> Sources:
-    """Ask all sources at once. Each has ``timeout_s``; one that is away does not hold up or hide the others."""
+    """Query all sources at once, each within ``timeout_s``; a silent one does not delay or hide the others."""
     yard = YardClient(bus)
 
     async def instances() -> tuple[Instance, ...]:
@@ -57,14 +57,14 @@ async def look(bus: Bus, timeout_s: float = LOOK_S_MAX) -> Sources:
 
 
 async def _within(timeout_s: float, ask: Callable[[], Awaitable[_T]]) -> _T | None:
-    """The answer, asked for again after a quick failure; None when there is none in time."""
+    """The answer, with a retry after a quick failure; None: no answer in time."""
     try:
         async with asyncio.timeout(timeout_s):
             while True:
                 try:
                     return await ask()
                 except AnchorWatchError:
-                    # Nobody is there right now: a source that is starting answers in a moment.
+                    # A source that is starting answers in a moment.
                     await asyncio.sleep(AGAIN_S)
     except TimeoutError:
         return None

@@ -1,4 +1,4 @@
-"""Every subject and stream of the fleet, once."""
+"""Every subject and stream of the fleet, defined once."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ RESULTS_SPEC = StreamSpec(
 )
 
 WORK = ConsumerSpec(stream=JOBS, filters=(JOB.filter(),), durable="fleet-workers", ack_wait_s=5.0)
-"""The one consumer that all workers share: a job goes to one of them, and to another when that one dies."""
+"""The one consumer that all workers share: a job goes to one of them, and to another if that one dies."""
 PROVIDER_ERROR = "provider_error"
-"""The yard's code for a fault of its provider: it came before the yard looked at the effect key."""
+"""The yard's code for a fault of its provider, which occurs before the yard checks the effect key."""

@@ -1,6 +1,6 @@
-"""The tools of the pack, as the planner offers them and the executor judges them.
+"""The tools of the pack.
 
-Written for small models: each tool does one thing, says when to use it, and asks for an enum where a choice must be made.
+Written for small models: each tool does one thing, says when to use it, and offers an enum for every choice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TEXT_CHARS_MAX = 4_000
 REPORT_CHARS_MAX = 100_000
 LOG_LINES_MAX = 200
 BLIND = math.inf
-"""For tools that change nothing in the fleet: most wanted when nothing can be seen, so they need cite no observation."""
+"""For tools that do not change the fleet: they are needed most when nothing is observable, so they cite no observation."""
 
 
 def _object(**properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def all_tools(fleet_limit: int) -> tuple[ToolSpec, ...]:
         ToolSpec(
             name="stop_instance",
             description=(
-                "End one instance for good. Only to save what is not needed: never while tasks are queued and workers are dead, "
+                "End one instance permanently. Only for surplus capacity: never while tasks are queued and workers are dead, "
                 "never the last running one."
             ),
             parameters=_object(instance_id=_INSTANCE),
@@ -85,7 +85,7 @@ def all_tools(fleet_limit: int) -> tuple[ToolSpec, ...]:
         ),
         ToolSpec(
             name="restart_instance",
-            description="End one live instance and start it anew under the same id. Use it for an instance that is hung.",
+            description="End one live instance and start it again under the same id. Use it for an instance that is hung.",
             parameters=_object(instance_id=_INSTANCE),
             example={"instance_id": "w-3"},
             effect_class=EffectClass.RECONCILABLE,
@@ -120,11 +120,11 @@ def _people_and_time() -> tuple[ToolSpec, ...]:
         ToolSpec(
             name="notify_human",
             description=(
-                "Tell the people in charge something that they must know or decide. Once for each matter, not again each turn."
+                "Notify the people in charge of something that they must know or decide. Once for each matter, not in every turn."
             ),
             parameters=_object(
                 title=_text("the matter in one line", TITLE_CHARS_MAX),
-                text=_text("what is so, what you did, what you need", TEXT_CHARS_MAX),
+                text=_text("the situation, what you did, what you need", TEXT_CHARS_MAX),
                 severity={
                     "type": "string",
                     "enum": list(SEVERITIES),
@@ -143,7 +143,7 @@ def _people_and_time() -> tuple[ToolSpec, ...]:
         next_check_tool(),
         ToolSpec(
             name="save_report",
-            description="Keep a report for people as a file that never changes (an artifact).",
+            description="Save a report for people as an immutable file (an artifact).",
             parameters=_object(
                 name={
                     "type": "string",
@@ -161,13 +161,13 @@ def _people_and_time() -> tuple[ToolSpec, ...]:
 
 
 def _memory() -> tuple[ToolSpec, ...]:
-    """Run by the memory service, which knows these tools by name."""
+    """Tools that the memory service runs, by name."""
     return (
         ToolSpec(
             name="remember",
-            description="Keep a lesson for later turns. Not for what the observation shows anyway.",
+            description="Remember a lesson for later turns. Not for what the observation shows.",
             parameters=_object(
-                text=_text("the lesson, so that it can be understood alone", TEXT_CHARS_MAX),
+                text=_text("the lesson, understandable by itself", TEXT_CHARS_MAX),
                 topic=_text("a word or two to find it by", TITLE_CHARS_MAX),
             ),
             example={"text": "Restarting a hung worker took 40 s.", "topic": "restarts"},
@@ -187,9 +187,9 @@ def _memory() -> tuple[ToolSpec, ...]:
         ),
         ToolSpec(
             name="read_result",
-            description="Read the whole of an output or a message that is shown cut.",
+            description="Read the whole of an output or message that is shown as an excerpt.",
             parameters=_object(
-                of=_text("the call, as its cut output names it, or the artifact's id", TITLE_CHARS_MAX),
+                of=_text("the call, as its excerpt names it, or the artifact's id", TITLE_CHARS_MAX),
                 part={"type": "integer", "minimum": 1, "description": "which part, from 1"},
             ),
             example={"of": "15.2.1", "part": 1},
@@ -208,5 +208,5 @@ def resource(tool: str, args: Mapping[str, Any]) -> str:
         case "stop_instance" | "restart_instance" | "instance_logs":
             return f"instance/{args.get('instance_id', 'unknown')}"
         case _:
-            # A check, a note, a message and a report are of their own session or command.
+            # A check, a note, a message and a report concern only their own session or command.
             return ""

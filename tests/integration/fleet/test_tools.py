@@ -49,13 +49,13 @@ async def test_the_tools_do_what_they_say(yard: YardProcess, fleet: PackRuntime)
     stopped = await fleet.run("stop_instance", {"instance_id": second}, context("k4"))
     assert (stopped.text, stopped.data["was_live"]) == (f"Stopped {second}", True)
     again = await fleet.run("stop_instance", {"instance_id": second}, context("k5"))
-    assert again.text == f"{second} had ended before: stopped"
+    assert again.text == f"{second} had already ended: stopped"
 
 
 async def test_an_error_answer_is_a_certain_failure(yard: YardProcess, fleet: PackRuntime) -> None:
     await yard.client.ask("misbehave", mode="error", verb="launch")
 
-    with pytest.raises(ToolFailed, match="a bad day"):
+    with pytest.raises(ToolFailed, match="injected fault"):
         await fleet.run("launch_instances", LAUNCH, context())
 
     assert await yard.client.instances() == []
@@ -67,7 +67,7 @@ async def test_no_answer_leaves_the_outcome_unknown_and_the_same_key_settles_it(
 ) -> None:
     await yard.client.ask("misbehave", mode=mode, verb="launch")
 
-    with pytest.raises(OutcomeUnknown, match="asked to launch"):
+    with pytest.raises(OutcomeUnknown, match="did not answer the request to launch"):
         await fleet.run("launch_instances", LAUNCH, context(deadline_s=1))
 
     async def did() -> bool:
@@ -95,7 +95,7 @@ async def test_without_a_yard_nothing_is_asked_and_that_is_certain(
 ) -> None:
     yard.kill9()
 
-    with pytest.raises(ToolFailed, match="nothing was asked of it"):
+    with pytest.raises(ToolFailed, match="nothing was requested"):
         await fleet.run("launch_instances", LAUNCH, context(deadline_s=2))
 
 
@@ -106,7 +106,7 @@ async def test_a_restart_without_an_answer_is_settled_by_asking_the_yard(
     [instance] = await yard.launch(1, "k0")
     args = {"instance_id": instance}
     await yard.client.ask("misbehave", mode=mode, verb="restart")
-    with pytest.raises(OutcomeUnknown, match="asked to restart"):
+    with pytest.raises(OutcomeUnknown, match="did not answer the request to restart"):
         await fleet.run("restart_instance", args, context(deadline_s=2))
 
     async def settled() -> bool:
@@ -131,7 +131,7 @@ async def test_a_yard_that_is_away_cannot_say_what_became_of_a_restart(
 async def test_above_the_limit_the_yard_refuses_too(yard: YardProcess, fleet: PackRuntime) -> None:
     await yard.launch(5, "k0")
 
-    with pytest.raises(ToolFailed, match="above the limit of 6"):
+    with pytest.raises(ToolFailed, match="exceed the limit of 6"):
         await fleet.run("launch_instances", LAUNCH, context())
 
 

@@ -146,7 +146,7 @@ async def test_a_job_that_has_a_result_keeps_it(yard: YardProcess, bus: JetStrea
 @pytest.mark.parametrize(
     ("payload", "error"),
     [
-        (b"nonsense", "this is not a job: it is no JSON object"),
+        (b"nonsense", "this is not a job: not a JSON object"),
         (b'{"job_id": "j-bad", "prime": "91", "size": "small"}', "91 is not prime"),
     ],
 )

@@ -82,7 +82,7 @@ async def test_a_second_yard_on_the_same_directory_does_not_start(
     second.spawn()
 
     assert second.wait_ended() != 0
-    assert "another yard works in" in second.log
+    assert "another yard uses" in second.log
     assert await yard.client.instances() == []
 
 

@@ -82,11 +82,11 @@ async def test_the_same_key_launches_once_also_across_a_restart(world: World) ->
 async def test_a_key_that_stands_for_something_else_is_refused(world: World) -> None:
     await world.yard.launch("k", 1, "normal", 6)
 
-    with pytest.raises(Conflict, match="stands for launch"):
+    with pytest.raises(Conflict, match="belongs to launch"):
         await world.yard.launch("k", 2, "normal", 6)
-    with pytest.raises(Conflict, match="stands for launch"):
+    with pytest.raises(Conflict, match="belongs to launch"):
         await world.yard.stop("k", "w-1")
-    with pytest.raises(Conflict, match="stands for launch"):
+    with pytest.raises(Conflict, match="belongs to launch"):
         await world.yard.restart("k", "w-1")
 
 

@@ -1,6 +1,6 @@
-"""``python -m anchorwatch_fleet.worker``: started by the yard, which says in the environment what this worker is."""
+"""``python -m anchorwatch_fleet.worker``: started by the yard, with its identity in the environment."""
 
-# The first acts come before the costly imports: to be tied to the yard, and to say that this process exists.
+# Before the costly imports, this process ties itself to the yard and records its birth.
 import os
 import signal
 import sys
@@ -13,9 +13,9 @@ NICE = 10
 
 
 def main() -> None:
-    """Be a worker, until told to stop (SIGTERM) or the yard ends.
+    """Run a worker until SIGTERM or the end of the yard.
 
-    Exits with 2 when it was not started by a yard.
+    Exits with 2 if a yard did not start it.
     """
     try:
         birth = Birth(
@@ -31,10 +31,10 @@ def main() -> None:
     except (KeyError, ValueError) as error:
         sys.exit(f"a worker is started by the yard, not by hand: {error!r}")
     tie_to(parent)
-    # Ctrl-C in a terminal reaches the whole process group; it is the yard that ends its workers.
+    # Ctrl-C in a terminal reaches the whole process group; the yard ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     write_birth(births, birth)
-    # Proofs take all the processor that they get; the mesh that looks after them goes first.
+    # Proofs use all the CPU they get; the mesh has priority.
     os.nice(NICE)
 
     from anchorwatch_fleet.worker.work import run  # noqa: PLC0415 - see above

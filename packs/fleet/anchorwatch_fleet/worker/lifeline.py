@@ -1,4 +1,4 @@
-"""What ties a worker to its yard: it must end when the yard does, even when the yard is killed with signal 9."""
+"""Ties a worker to its yard: it ends with the yard, even if the yard is killed with signal 9."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ YARD_GONE_EXIT = 70
 
 
 def tie_to(parent_pid: int) -> None:
-    """End with the process ``parent_pid``, by two ways that do not depend on each other.
+    """End with the process ``parent_pid``, by two independent mechanisms.
 
-    On Linux the kernel kills this process when the parent ends. And a thread waits at a pipe that only the parent holds open;
-    that works anywhere, unless this process hangs as a whole. A parent that has ended already ends this process at once.
+    On Linux the kernel kills this process when the parent ends. A thread also waits on a pipe that only the parent holds open;
+    that works on every system, unless this process hangs. If the parent has already ended, this process ends at once.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""What a worker does: it warms up, then takes jobs, proves, stores each result once, and says how it fares."""
+"""The work of a worker: warm up, take jobs, prove, store each result once, and report."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ log = logging.getLogger("worker")
 
 
 def run(instance: str, epoch: int) -> None:
-    """Work until SIGTERM. Reads how to reach the bus from the environment, where the yard has put it."""
+    """Work until SIGTERM. The yard passes the address of the bus in the environment."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     asyncio.run(_main(instance, epoch))
     logging.shutdown()
-    # A proof that is still being computed in its thread would hold up the end; its job was given back.
+    # A proof in its thread would delay the exit; its job was returned to the queue.
     os._exit(0)
 
 
 async def _main(instance: str, epoch: int) -> None:
-    from anchorwatch.packs import connect  # noqa: PLC0415 - the worker is known to exist before this costs time
+    from anchorwatch.packs import connect  # noqa: PLC0415 - the birth is recorded before this slow import
 
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
@@ -70,7 +70,7 @@ async def _main(instance: str, epoch: int) -> None:
 
 @dataclass
 class Worker:
-    """One worker. ``rate_ph``: proofs per hour of work, measured over the last jobs; at first over the warm-up."""
+    """One worker. ``rate_ph``: proofs per hour of work, measured over the last jobs; initially over the warm-up."""
 
     bus: Bus
     instance: str
@@ -89,7 +89,7 @@ class Worker:
         return round(3600 * len(self._seconds) / sum(self._seconds), 1) if self._seconds else None
 
     async def run(self) -> None:
-        """Warm up, then work until told to stop."""
+        """Warm up, then work until a stop request."""
         reporting = asyncio.create_task(self._report_always())
         try:
             self._seconds.extend(await asyncio.to_thread(warm_up, self.warm_up_s))
@@ -120,7 +120,7 @@ class Worker:
             job_done_at_ms=self.job_done_at_ms,
             last_error=self.last_error,
         )
-        # A report that is lost is said anew in a second.
+        # A lost report is repeated in a second.
         with contextlib.suppress(Unavailable):
             await self.bus.announce(REPORT.at(instance=self.instance), report.encode())
 
@@ -143,7 +143,7 @@ class Worker:
             await consumer.close()
 
     async def _take(self, delivery: Delivery) -> None:
-        """Do one job to its end; when told to stop meanwhile, give it back."""
+        """Finish one job; on a stop request, return it to the queue."""
         self.job = delivery.stored.subject.rpartition(".")[2]
         async with _saying_still_working(delivery):
             doing = asyncio.create_task(self._do(self.job, delivery))
@@ -181,7 +181,7 @@ class Worker:
                 _misbehave(job)
             certificate = await asyncio.to_thread(prove, job)
         except AnchorWatchError as error:
-            # No worker could do it: an answer that says so ends the job, where a retry would go on for ever.
+            # No worker could do it: a result with an error ends the job; a retry would never end.
             self._note_error(error)
             return Result(job_id, None, self.instance, time.monotonic() - begun, str(error)[:ERROR_CHARS_MAX])
         return Result(job_id, certificate, self.instance, time.monotonic() - begun)
@@ -191,7 +191,7 @@ class Worker:
         return bool(page.messages)
 
     async def _store(self, result: Result) -> bool:
-        """Store a result, unless the job has one. However often it is tried, a job has one result."""
+        """Store a result unless the job has one: each job has at most one result."""
         subject = RESULT.at(job_id=result.job_id)
         message = Message(subject, encode_result(result), expect=Expect(subject, 0))
         while True:
@@ -200,13 +200,13 @@ class Worker:
             except WrongLastSequence:
                 page = await self._persist(lambda: self.bus.last(RESULTS, [subject]))
                 if page.messages:
-                    # Ours, when an earlier try was stored and its answer was lost.
+                    # It is ours if an earlier attempt was stored and its answer was lost.
                     return page.messages[0].payload == message.payload
             else:
                 return True
 
     async def _persist(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
-        """Try again while the bus is away."""
+        """Retry while the bus is unreachable."""
         while True:
             try:
                 return await attempt()
@@ -234,16 +234,16 @@ async def _saying_still_working(delivery: Delivery) -> AsyncIterator[None]:
 
 
 def _misbehave(job: Job) -> None:
-    """Do what the job says in place of working, to test the fleet."""
+    """Misbehave as the job says, to test the fleet."""
     if job.fault == "die":
         os.kill(os.getpid(), signal.SIGKILL)
     if job.fault == "hang":
-        # The whole process stands still: it reports nothing, and of all signals only SIGKILL still ends it.
+        # The whole process hangs: it reports nothing, and only SIGKILL ends it.
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def warm_up(seconds: float) -> list[float]:
-    """Prove primes for about ``seconds`` of wall clock, so that the worker knows how fast it is; what each proof took."""
+    """Prove primes for about ``seconds`` of wall clock, to measure the worker's speed; returns the duration of each proof."""
     took: list[float] = []
     begun = time.monotonic()
     while not took or time.monotonic() - begun < seconds:

@@ -1,7 +1,7 @@
-"""Births: each worker's own word that it started, written as its first act.
+"""Births: each worker records its own start, as its first act.
 
-The yard may die between starting a process and noting it. The births tell the next one which processes there really were, so
-that no launch is done twice. A line is one short write to a file opened for appending, so lines of several workers never mix.
+The yard may die between starting a process and recording it. Births tell the next yard which processes really started, so
+that no launch happens twice (INV-205). A line is one short write to a file opened for appending, so lines never mix.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Birth(NamedTuple):
-    """A process that started: as which instance, in which of its epochs, and by which effect key."""
+    """A started process: its instance, epoch and effect key."""
 
     instance: str
     epoch: int
@@ -28,7 +28,7 @@ def write_birth(path: Path, birth: Birth) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    # The newline before keeps it apart from a line that was torn.
+    # The newline first separates it from a torn line.
     line = b"\n" + json.dumps(birth._asdict()).encode() + b"\n"
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
@@ -38,7 +38,7 @@ def write_birth(path: Path, birth: Birth) -> None:
 
 
 def read_births(path: Path) -> list[Birth]:
-    """All births, oldest first. A line that was torn by a crash is left out: its writer never got any further."""
+    """All births, oldest first. A torn line is skipped: its writer did nothing more."""
     births: list[Birth] = []
     with contextlib.suppress(FileNotFoundError):
         for line in path.read_bytes().splitlines():

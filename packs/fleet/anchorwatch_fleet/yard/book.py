@@ -1,4 +1,4 @@
-"""The yard's memory: instances, and what became of each effect key. Each write is on disk before the call returns."""
+"""The yard's database: instances and effect keys. Each write is on disk before the call returns."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NU
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What an effect key stands for.
+    """The effect of an effect key.
 
-    ``targets``: the (instance, epoch) pairs that it is to start or stop, settled before anything is done. ``state`` is
-    ``intended`` until all of it is done.
+    ``targets``: the (instance, epoch) pairs to start or stop, decided in advance. ``state`` is ``intended`` until
+    everything is done.
     """
 
     key: str
@@ -54,7 +54,7 @@ class Effect:
 
 
 class Book:
-    """A SQLite file. One yard has it open at a time."""
+    """A SQLite file that one yard opens at a time."""
 
     def __init__(self, path: Path) -> None:
         self._db = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
@@ -66,12 +66,12 @@ class Book:
         self._db.close()
 
     def instances(self) -> list[Instance]:
-        """All that are remembered, oldest first."""
+        """All stored instances, oldest first."""
         rows = self._db.execute("SELECT body FROM instances ORDER BY number").fetchall()
         return [instance_from_json(json.loads(body)) for (body,) in rows]
 
     def keep(self, *instances: Instance) -> None:
-        """Write instances, all or none; forget the oldest of those that ended long ago."""
+        """Write instances, all or none, and delete the oldest ended ones beyond the limit."""
         with _transaction(self._db):
             for each in instances:
                 self._db.execute(
@@ -86,7 +86,7 @@ class Book:
             )
 
     def new_ids(self, count: int) -> list[str]:
-        """Instance ids that were never given before."""
+        """New instance ids."""
         row = self._db.execute(
             "INSERT INTO counters VALUES ('instance', ?) ON CONFLICT (name) DO UPDATE SET value = value + ? RETURNING value",
             (count, count),
@@ -101,7 +101,7 @@ class Book:
         return None if row is None else _effect(row)
 
     def intended(self) -> list[Effect]:
-        """Effects that were begun and whose end was not noted."""
+        """Effects that started and have no recorded end."""
         rows = self._db.execute(
             "SELECT key, verb, args, state, targets, result FROM effects WHERE state = 'intended'"
         ).fetchall()
@@ -123,7 +123,7 @@ class Book:
 
 
 class _transaction:  # noqa: N801 - reads as a word in `with`
-    """BEGIN … COMMIT, or ROLLBACK when the block raises."""
+    """BEGIN … COMMIT, or ROLLBACK if the block raises."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db

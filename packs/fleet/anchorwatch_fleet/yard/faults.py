@@ -1,4 +1,4 @@
-"""Misbehaviour on demand: what real providers do, so that tests can see the mesh bear it."""
+"""Injected faults of a provider, for tests."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from anchorwatch_fleet.yard.book import Effect
 
 Mode = Literal["slow", "timeout_after", "error", "silent", "die_before_spawn", "die_after_spawn", "none"]
 MODES: tuple[Mode, ...] = get_args(Mode)
-"""``slow``: waits, then does it and answers. ``timeout_after``: does it and does not answer. ``error``: answers with an error and
-does nothing. ``silent``: neither does nor answers. ``die_before_spawn``, ``die_after_spawn``: the yard is killed with signal 9
-there."""
+"""``slow``: waits, acts and answers. ``timeout_after``: acts and does not answer. ``error``: answers with an error and does
+nothing. ``silent``: neither acts nor answers. ``die_before_spawn``, ``die_after_spawn``: the yard dies of signal 9 there."""
 
 ANY_VERB = "*"
 TIMES_MAX = 10_000
@@ -28,7 +27,7 @@ BIRTH_POLL_S = 0.02
 
 @dataclass
 class Fault:
-    """A mode, for so many requests."""
+    """A mode, for a number of requests."""
 
     mode: Mode
     times: int
@@ -37,7 +36,7 @@ class Fault:
 
 @dataclass
 class Faults:
-    """What to do wrong, by verb. ``births``: how it is told that a worker is there."""
+    """The injected faults, by verb. ``births``: reads the workers' births."""
 
     by_verb: dict[str, Fault] = field(default_factory=dict)
     births: Callable[[], list[Birth]] = list
@@ -47,11 +46,11 @@ class Faults:
         """Misbehave in the next ``times`` requests of that verb. ``none`` behaves again: for the verb, or for all with ``*``.
 
         Raises:
-            BadInput: there is no such mode.
+            BadInput: the mode is unknown.
         """
         chosen = next((each for each in MODES if each == mode), None)
         if chosen is None:
-            raise BadInput(f"{mode!r} is not a way to misbehave", hint=f"use {', '.join(MODES)}")
+            raise BadInput(f"unknown fault mode {mode!r}", hint=f"use {', '.join(MODES)}")
         if chosen == "none":
             if verb == ANY_VERB:
                 self.by_verb.clear()
@@ -62,7 +61,7 @@ class Faults:
             )
 
     def take(self, verb: str) -> Fault | None:
-        """The fault that this request meets; it counts."""
+        """The fault of this request, which is counted."""
         for name in (verb, ANY_VERB):
             fault = self.by_verb.get(name)
             if fault is not None:
@@ -76,10 +75,10 @@ class Faults:
         return None
 
     async def hook(self, point: str, effect: Effect) -> None:
-        """Die with signal 9 where a ``die_…`` mode says so; after a spawn, once the workers have said that they are there."""
+        """Die with signal 9 in a ``die_…`` mode; after a spawn, once the workers have recorded their births."""
         if point != self._dies_at:
             return
-        while point == "after_spawn" and not self._are_born(effect):  # noqa: ASYNC110 - a file wakes nobody
+        while point == "after_spawn" and not self._are_born(effect):  # noqa: ASYNC110 - a file sends no notification
             await asyncio.sleep(BIRTH_POLL_S)
         os.kill(os.getpid(), signal.SIGKILL)
 

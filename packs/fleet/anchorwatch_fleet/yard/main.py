@@ -1,4 +1,4 @@
-"""The yard as a process of the mesh. Its workers end with it, however it ends; what it promised is kept in its directory."""
+"""The yard as a process of the mesh. Its workers end with it; its promises are stored in its directory."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class YardContext(Protocol):
 
 
 async def run(context: YardContext) -> None:
-    """Be the yard, until told to stop.
+    """Run the yard until a stop request.
 
     Raises:
-        Conflict: another yard works on the same directory.
+        Conflict: another yard uses the same directory.
     """
     directory = context.settings.data_dir / "yard"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ async def run(context: YardContext) -> None:
 
 
 def worker_environment(settings: Settings) -> dict[str, str]:
-    """How a worker reaches the bus: as the yard does."""
+    """The environment by which a worker reaches the bus, as the yard does."""
     environment = {"ANCHORWATCH_NATS_URL": settings.nats_url}
     if settings.nats_user is not None:
         environment["ANCHORWATCH_NATS_USER"] = settings.nats_user
@@ -102,7 +102,7 @@ async def _watch(context: YardContext, roster: Roster) -> None:
     deaf_until_ms = context.clock.now_ms()
     while not context.stopping.is_set():
         if not context.bus.connected:
-            # A worker that the yard cannot hear is not therefore silent.
+            # A worker is not silent just because the yard cannot receive its reports.
             deaf_until_ms = context.clock.now_ms()
         roster.mark_hung(deaf_until_ms)
         await _pause(context.stopping, TICK_S)
@@ -116,10 +116,10 @@ async def _pause(stopping: asyncio.Event, seconds: float) -> None:
 
 @contextlib.contextmanager
 def _sole_owner(directory: Path) -> Iterator[None]:
-    """Hold the directory's lock. The system lets it go when the process ends, however it ends."""
+    """Hold the directory's lock, which the system releases when the process ends."""
     with (directory / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise Conflict(f"another yard works in {directory}", hint="stop it first") from None
+            raise Conflict(f"another yard uses {directory}", hint="stop it first") from None
         yield

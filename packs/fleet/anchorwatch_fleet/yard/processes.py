@@ -1,4 +1,4 @@
-"""Worker processes: started, signalled, and heard of when they end. None outlives the yard."""
+"""Starts, signals and reaps worker processes. None outlives the yard."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ OnExit = Callable[[str, int, int], None]
 
 
 class Processes(Protocol):
-    """What the yard needs of the machine below it."""
+    """The process management that the yard needs."""
 
     async def start(self, instance: str, epoch: int, effect_key: str, on_exit: OnExit) -> int:
         """Start a worker process; its pid.
 
         Raises:
-            OSError: the machine refused.
+            OSError: the process could not be started.
         """
         ...
 
     def signal(self, instance: str, number: signal.Signals) -> bool:
-        """Send a signal; False when no process is there."""
+        """Send a signal; False: no process."""
         ...
 
     async def ended(self, instance: str, timeout_s: float) -> bool:
-        """Wait until the instance has no process; False when it still has one after ``timeout_s``."""
+        """Wait until the instance has no process; False: it still has one after ``timeout_s``."""
         ...
 
     def births(self) -> list[Birth]:
-        """Every worker process that ever got as far as to say so."""
+        """Every recorded birth of a worker process."""
         ...
 
     def log_lines(self, instance: str, lines_max: int) -> list[str]:
-        """The last lines that the instance wrote."""
+        """The last lines of the instance's log."""
         ...
 
 
@@ -52,8 +52,8 @@ class Processes(Protocol):
 class WorkerProcesses:
     """Real processes on this machine, with their logs and births in ``directory``.
 
-    ``environment``: how a worker reaches the bus. A worker holds the reading end of a pipe whose other end only the yard has: it
-    closes when the yard ends, however it ends.
+    ``environment``: how a worker reaches the bus. A worker holds the reading end of a pipe whose other end only the yard holds;
+    it closes when the yard ends.
     """
 
     directory: Path
@@ -130,5 +130,5 @@ class WorkerProcesses:
 
 
 def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """A worker gets the machine's environment, and of the mesh's settings only what it is given by name."""
+    """A worker gets the machine's environment, and only the settings of the mesh that are passed by name."""
     return {name: value for name, value in environment.items() if not name.startswith("ANCHORWATCH_")}

@@ -1,4 +1,4 @@
-"""What the yard knows of each instance: kept in memory for speed, and in the book for whoever comes after a crash."""
+"""The yard's instances: in memory for speed, and in the database for the next yard after a crash."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDED_LISTED_MAX = 20
 
 
 class Roster:
-    """Instances by id. A change of state is on disk before the call returns; counts of jobs need not be: they are said again."""
+    """Instances by id. A change of state is on disk before the call returns; job counts need not be: they are reported again."""
 
     def __init__(self, book: Book, now_ms: Callable[[], int]) -> None:
         self._book = book
@@ -34,22 +34,22 @@ class Roster:
         return self._instances.get(instance_id)
 
     def get(self, instance_id: str) -> Instance:
-        """The instance of that id.
+        """The instance with this id.
 
         Raises:
-            NotFound: there is none; the hint names those that live.
+            NotFound: the id is unknown; the hint lists live instances.
         """
         instance = self._instances.get(instance_id)
         if instance is None:
             live = ", ".join(each.id for each in self.live()) or "none"
-            raise NotFound(f"there is no instance {instance_id!r}", hint=f"live: {live}")
+            raise NotFound(f"unknown instance {instance_id!r}", hint=f"live: {live}")
         return instance
 
     def live(self) -> list[Instance]:
         return [each for each in self._instances.values() if each.live]
 
     def listed(self) -> list[Instance]:
-        """Live instances, and the latest of those that ended; oldest first."""
+        """Live instances and the latest ended ones, oldest first."""
         ended = sorted(
             (each for each in self._instances.values() if not each.live), key=lambda each: each.since_ms
         )
@@ -57,19 +57,19 @@ class Roster:
         return [each for each in self._instances.values() if each.live or each.id in shown]
 
     def check_room(self, count: int, limit: int | None) -> None:
-        """See that ``count`` more fit below the limit.
+        """Check that ``count`` more fit below the limit.
 
         Raises:
             Refused: they do not.
         """
         live = len(self.live())
         if limit is not None and live + count > limit:
-            raise Refused(f"{live} live and {count} more would be above the limit of {limit}")
+            raise Refused(f"{live} live and {count} more would exceed the limit of {limit}")
 
     # ------------------------------------------------------------ changes
 
     def begin(self, instance_id: str, epoch: int, effect_key: str, priority: Priority) -> None:
-        """An instance, or a new epoch of it, is about to load."""
+        """Record that an instance, or a new epoch of it, is about to load."""
         before = self._instances.get(instance_id)
         self._heard_ms.pop(instance_id, None)
         self._set(
@@ -81,19 +81,19 @@ class Roster:
                 priority=before.priority if before else priority,
                 effect_key=effect_key,
                 jobs_done=0,
-                # What it measured of itself before still tells how fast it will be.
+                # Its earlier rate still estimates its speed.
                 rate_ph=before.rate_ph if before else None,
             )
         )
 
     def started(self, instance_id: str, pid: int) -> None:
-        """Its process is there."""
+        """Record its process."""
         self._set(replace(self._instances[instance_id], pid=pid))
 
     def end(
         self, instance_id: str, state: State, error: str, status: int | None = None, signal: int | None = None
     ) -> None:
-        """A live instance has ended as ``stopped`` or ``exited``; nothing happens to one that had ended before."""
+        """Record the end of a live instance as ``stopped`` or ``exited``; an ended one stays unchanged."""
         instance = self._instances.get(instance_id)
         if instance is not None and instance.live:
             self._set(
@@ -110,14 +110,14 @@ class Roster:
             )
 
     def lose(self, instance_id: str, state: State, error: str) -> None:
-        """As `end`, of one whose last reports nobody heard: the book's count of its jobs is of its start, and says nothing."""
+        """As `end`, without its last reports: its stored job count is from its start and therefore dropped."""
         instance = self._instances.get(instance_id)
         if instance is not None and instance.live:
             self._instances[instance_id] = replace(instance, jobs_done=None)
         self.end(instance_id, state, error)
 
     def hear(self, report: Report) -> None:
-        """Take a worker's report. One of an instance or epoch that is over says nothing."""
+        """Apply a worker's report. A report of an ended instance or epoch is ignored."""
         instance = self._instances.get(report.instance)
         if instance is None or not instance.live or instance.epoch != report.epoch:
             return
@@ -136,7 +136,7 @@ class Roster:
             self._set(replace(said, state=report.state, since_ms=self._now_ms()))
 
     def mark_hung(self, deaf_until_ms: int) -> None:
-        """Mark as hung what has been silent for long. Silence counts only from when the yard could hear (``deaf_until_ms``)."""
+        """Mark instances as hung after a long silence, which counts from ``deaf_until_ms``, when the yard could listen."""
         now_ms = self._now_ms()
         for each in self.live():
             patience_s = LOADING_S_MAX if each.state == "loading" else HUNG_AFTER_S

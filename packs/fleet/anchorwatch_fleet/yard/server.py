@@ -32,7 +32,7 @@ InstanceId = Annotated[str, Field(min_length=1, max_length=64)]
 Verb = Literal["launch", "stop", "restart", "list", "logs", "effect", "misbehave", "kill", "count", "ping"]
 VERBS: tuple[Verb, ...] = get_args(Verb)
 TEST_VERBS: frozenset[Verb] = frozenset(("misbehave", "kill", "count"))
-"""Verbs that never misbehave: tests steer by them."""
+"""Verbs without injected faults, which tests use for control."""
 
 
 class _Args(BaseModel):
@@ -40,7 +40,7 @@ class _Args(BaseModel):
 
 
 class Launch(_Args):
-    """``limit``: refuse when more than this many would live; None: no limit."""
+    """``limit``: refuse above this number of live instances; None: no limit."""
 
     effect_key: EffectKey
     count: int = Field(ge=1, le=COUNT_MAX)
@@ -56,20 +56,20 @@ class OnInstance(_Args):
 
 
 class OfEffect(_Args):
-    """``effect``: what became of it."""
+    """``effect``: the state of an effect key."""
 
     effect_key: EffectKey
 
 
 class Logs(_Args):
-    """``lines``: how many of the last ones."""
+    """``lines``: the number of last lines."""
 
     id: InstanceId
     lines: int = Field(50, ge=1, le=LOG_LINES_MAX)
 
 
 class Kill(_Args):
-    """``how``: kill -9, or make it hang."""
+    """``how``: kill with signal 9, or let it hang."""
 
     id: InstanceId
     how: Literal["kill", "hang"] = "kill"
@@ -85,7 +85,7 @@ class Misbehave(_Args):
 
 
 class YardServer:
-    """Answers for a `Yard`. Each verb has its own subscription, so a slow stop holds up no list."""
+    """Answers for a `Yard`. Each verb has its own subscription, so a slow stop delays no list."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class YardServer:
         self._subscriptions.append(await self._bus.subscribe(REPORT.filter(), self._hear))
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         for each in self._subscriptions:
             await each.close()
         self._subscriptions.clear()
@@ -125,11 +125,13 @@ class YardServer:
     async def _answer(self, verb: Verb, _subject: str, payload: bytes) -> bytes | None:
         fault = None if verb in TEST_VERBS else self._faults.take(verb)
         if fault is not None:
-            self._log.info("misbehaving as told", verb=verb, mode=fault.mode)
+            self._log.info("yard.fault_injected", verb=verb, mode=fault.mode)
             if fault.mode == "silent":
                 return None
             if fault.mode == "error":
-                return _encode({"ok": False, "code": PROVIDER_ERROR, "message": "the provider has a bad day"})
+                return _encode(
+                    {"ok": False, "code": PROVIDER_ERROR, "message": "injected fault of the provider"}
+                )
             if fault.mode == "slow":
                 await asyncio.sleep(fault.slow_s)
         answer = await self._try(verb, payload)

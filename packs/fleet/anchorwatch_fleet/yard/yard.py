@@ -1,4 +1,4 @@
-"""The yard itself: what it does for each request. Transport is `server`'s work."""
+"""The yard's actions for each request; `server` is the transport."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TERM_S_MAX = 2.0
 KILL_S_MAX = 5.0
 
 Hook = Callable[[str, Effect], Awaitable[None]]
-"""Called at the points where a crash would hurt most (``before_spawn``, ``after_spawn``), so that tests can crash there."""
+"""Called at the critical points (``before_spawn``, ``after_spawn``), so that tests can crash there."""
 
 _STOP, _RESTART, _SHUTDOWN = "stop", "restart", "shutdown"
 
@@ -32,8 +32,8 @@ async def no_hook(_point: str, _effect: Effect) -> None:
 class Yard:
     """Instances in a `Roster`, effects in a `Book` (both outlive a crash), workers in `Processes` (which die with the yard).
 
-    The rule for effect keys: what is about to be done is written before, the result after. Between the two, the workers' own
-    birth notes tell what was really done.
+    For each effect key the intention is stored before the action, and the result after it. Between the two, the workers'
+    births tell what was really done.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Yard:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def recover(self) -> None:
-        """Settle what the former yard left: its workers died with it, and half-done effects are told from the births."""
+        """Settle what the previous yard left: its workers died with it, and births tell the state of partial effects."""
         born = self._born()
         for effect in self._book.intended():
             for instance_id, epoch in effect.targets:
@@ -74,11 +74,11 @@ class Yard:
     async def launch(
         self, effect_key: str, count: int, priority: Priority, limit: int | None
     ) -> dict[str, Any]:
-        """Start ``count`` instances; under a key that was used before, answer with those of then.
+        """Start ``count`` instances; a used key returns the instances of its first use.
 
         Raises:
-            Conflict: the key stands for something else.
-            Refused: there would be more than ``limit`` live instances.
+            Conflict: the key belongs to another request.
+            Refused: more than ``limit`` instances would be live.
         """
         args = {"count": count, "priority": priority}
         async with self._locks["launch"]:
@@ -102,11 +102,11 @@ class Yard:
             return {**effect.result, "replayed": False}
 
     async def stop(self, effect_key: str, instance_id: str) -> dict[str, Any]:
-        """End an instance; one that has ended already is left as it is.
+        """End an instance; an ended one stays unchanged.
 
         Raises:
-            Conflict: the key stands for something else.
-            NotFound: there is no such instance.
+            Conflict: the key belongs to another request.
+            NotFound: the instance is unknown.
         """
         self._roster.get(instance_id)
         async with self._locks[instance_id]:
@@ -128,11 +128,11 @@ class Yard:
     async def restart(self, effect_key: str, instance_id: str) -> dict[str, Any]:
         """End an instance's process and start another in its place.
 
-        The key is noted, and does *not* keep a second request from restarting once more: who is in doubt asks what became of it.
+        The key is recorded, and does *not* prevent a second restart under it: a caller in doubt queries the effect.
 
         Raises:
-            Conflict: the key stands for something else.
-            NotFound: there is no such instance.
+            Conflict: the key belongs to another request.
+            NotFound: the instance is unknown.
             Refused: it has ended; launch another.
         """
         self._roster.get(instance_id)
@@ -154,7 +154,7 @@ class Yard:
             return result
 
     def what_became_of(self, effect_key: str) -> dict[str, Any]:
-        """``done``, ``not_done``, or ``unknown``: under way, or begun by a yard that then died."""
+        """``done``, ``not_done``, or ``unknown``: in progress, or started by a yard that died."""
         effect = self._book.effect(effect_key)
         if effect is None:
             return {"state": "not_done"}
@@ -166,10 +166,10 @@ class Yard:
     # ------------------------------------------------------------ other requests
 
     async def kill(self, instance_id: str, how: str) -> dict[str, Any]:
-        """Hurt a worker as the world might: ``kill`` it with signal 9, or let it ``hang`` (it is there, and does nothing).
+        """Injure a worker: ``kill`` it with signal 9, or let it ``hang`` (the process exists and does nothing).
 
         Raises:
-            NotFound: there is no such instance, or it has no process.
+            NotFound: the instance is unknown or has no process.
         """
         instance = self._roster.get(instance_id)
         number = signal.SIGSTOP if how == "hang" else signal.SIGKILL
@@ -183,12 +183,12 @@ class Yard:
         """The last lines of an instance's log.
 
         Raises:
-            NotFound: there is no such instance.
+            NotFound: the instance is unknown.
         """
         return self._processes.log_lines(self._roster.get(instance_id).id, lines_max)
 
     def launches(self) -> dict[str, dict[str, int]]:
-        """For each effect key how often each instance was started under it, counted from the workers' own words."""
+        """For each effect key the number of starts of each instance, from the workers' births."""
         counts: dict[str, dict[str, int]] = {}
         for birth in self._processes.births():
             of_key = counts.setdefault(birth.effect_key, {})
@@ -204,7 +204,7 @@ class Yard:
     def _known(self, effect_key: str, verb: str, args: Mapping[str, Any]) -> Effect | None:
         effect = self._book.effect(effect_key)
         if effect is not None and (effect.verb, effect.args) != (verb, args):
-            raise Conflict(f"effect key {effect_key} stands for {effect.verb} {dict(effect.args)}")
+            raise Conflict(f"effect key {effect_key} belongs to {effect.verb} {dict(effect.args)}")
         return effect
 
     @contextmanager
@@ -237,14 +237,14 @@ class Yard:
             await self._processes.ended(instance_id, KILL_S_MAX)
 
     def _exited(self, instance_id: str, epoch: int, code: int) -> None:
-        """Hear that a process ended; ``code`` is minus the signal's number when a signal ended it."""
+        """Handle the end of a process; ``code`` is the negative signal number if a signal ended it."""
         instance = self._roster.find(instance_id)
         if instance is None or instance.epoch != epoch:
             return
         status, number = (None, -code) if code < 0 else (code, None)
         match self._ending.pop(instance_id, None):
             case "restart":
-                # Not an end: the next epoch begins at once. If it does not, because the yard dies, `recover` says so.
+                # Not an end: the next epoch starts at once. If the yard dies first, `recover` records the end.
                 return
             case "stop":
                 self._roster.end(instance_id, "stopped", instance.last_error, status, number)
