@@ -148,8 +148,9 @@ class Output:
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Aligned columns; the last one is not padded."""
-    return "\n".join(table_rows(titles, [[_cut(cell(each), TEXT_CHARS_MAX) for each in row] for row in rows]))
+    """Aligned columns; the last one is not padded, and wraps on a terminal."""
+    cells = [[_cut(cell(each), TEXT_CHARS_MAX) for each in row] for row in rows]
+    return "\n".join(table_rows(titles, cells, terminal_width()))
 
 
 def table_rows(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:

@@ -75,7 +75,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class OutcomeRecord:
     """A command's outcome."""
 
     sequence: int
@@ -83,7 +83,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class TooLate:
+class LateRecord:
     """A result that came after the outcome of its command."""
 
     sequence: int
@@ -91,7 +91,7 @@ class TooLate:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class DeliveryRecord:
     """A record of a delivery."""
 
     sequence: int
@@ -113,9 +113,9 @@ class History:
     prompts: tuple[Prompt, ...] = ()
     commands: tuple[Command, ...] = ()
     claims: tuple[Claim, ...] = ()
-    outcomes: tuple[Done, ...] = ()
-    late: tuple[TooLate, ...] = ()
-    sent: tuple[Sent, ...] = ()
+    outcomes: tuple[OutcomeRecord, ...] = ()
+    late: tuple[LateRecord, ...] = ()
+    sent: tuple[DeliveryRecord, ...] = ()
     chain: tuple[Recorded, ...] = ()
     families: Mapping[CallId, tuple[tuple[int, EffectEvent], ...]] = field(default_factory=dict)
     last_sequence: int = 0
@@ -151,7 +151,7 @@ class History:
     def claims_of(self, call: CallId) -> tuple[Claim, ...]:
         return tuple(each for each in self.claims if each.call == call)
 
-    def outcome_of(self, call: CallId) -> Done | None:
+    def outcome_of(self, call: CallId) -> OutcomeRecord | None:
         return next((each for each in self.outcomes if each.outcome.call == call), None)
 
     def shown(self, before: int) -> AnchorRecord | None:
@@ -172,9 +172,9 @@ def read_history(records: Sequence[Stored]) -> History:
         if register.kind == "sent":
             record = decode(stored.payload)
             state = str(record.body.get("state", ""))
-            builder.sent.append(Sent(stored.sequence, record.at_ms, register.path[1], state))
+            builder.sent.append(DeliveryRecord(stored.sequence, record.at_ms, register.path[1], state))
         elif register.kind == "late":
-            builder.late.append(TooLate(stored.sequence, read_late(decode(stored.payload).body)))
+            builder.late.append(LateRecord(stored.sequence, read_late(decode(stored.payload).body)))
         elif register.kind.startswith("fx."):
             builder.take_effect(stored, register.call)
         elif (recorded := read_session_record(stored)) is not None:
@@ -191,9 +191,9 @@ class _Builder:
     prompts: list[Prompt] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
-    outcomes: list[Done] = field(default_factory=list)
-    late: list[TooLate] = field(default_factory=list)
-    sent: list[Sent] = field(default_factory=list)
+    outcomes: list[OutcomeRecord] = field(default_factory=list)
+    late: list[LateRecord] = field(default_factory=list)
+    sent: list[DeliveryRecord] = field(default_factory=list)
     chain: list[Recorded] = field(default_factory=list)
     families: dict[CallId, list[tuple[int, EffectEvent]]] = field(default_factory=dict)
 
@@ -204,7 +204,7 @@ class _Builder:
             case Claimed() as claimed:
                 self.claims.append(Claim(stored.sequence, call, claimed))
             case Outcome() as outcome:
-                self.outcomes.append(Done(stored.sequence, outcome))
+                self.outcomes.append(OutcomeRecord(stored.sequence, outcome))
             case _:
                 # Gates and released claims are in the family only.
                 pass

@@ -118,6 +118,15 @@ def test_timeline_wraps_at_the_width_of_the_terminal(
     assert (ran.out.count("word"), ran.out.count("fact_"), ran.err) == (100, 30, "")
 
 
+def test_settings_wrap_at_the_width_of_the_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run("config").out
+    assert max(map(len, whole.splitlines())) > 120
+    monkeypatch.setattr("anchorwatch.cli.render.terminal_width", lambda: 120)
+    wrapped = run("config").out
+    assert max(map(len, wrapped.splitlines())) <= 120
+    assert wrapped.split() == whole.split()
+
+
 def test_table_that_is_cut_to_the_terminal_says_so(
     run: Run, remote: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +222,22 @@ def test_tail_for_people_begins_with_the_last_records(
     ran = run("tail", "fleet")
     assert "following fleet (Ctrl-C ends it)" in ran.err
     assert remote.asked[1].query == {"after": "6"}
+
+
+def test_tail_shows_the_facts_of_a_decision(
+    run: Run, remote: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anchorwatch.cli.api.RETRY_S_MAX", 0.3)
+    record = {
+        "sequence": 7,
+        "at": "2026-03-17T18:56:43Z",
+        "what": "step 1: fire()",
+        "facts": {"workers": None},
+    }
+    event = f"id: 7\nevent: record\ndata: {json.dumps(record)}\n\n"
+    remote.streams["/api/sessions/fleet/stream"] = [event]
+    out = run("tail", "fleet", "--after", "6", "--utc").out
+    assert out == "2026-03-17 18:56:43Z       7  step 1: fire()\n    facts: workers=unknown\n"
 
 
 def test_the_author_is_shown_without_its_incarnation(run: Run, remote: Gateway) -> None:

@@ -51,7 +51,7 @@ def read(tmp_path: Path) -> History:
     return read_history(run(lived(tmp_path), 1))
 
 
-def test_runs_their_inputs_and_their_ends(tmp_path: Path) -> None:
+def test_history_has_runs_with_inputs_and_ends(tmp_path: Path) -> None:
     history = read(tmp_path)
     assert [each.anchor.run_id for each in history.of_kind(Kind.ACQUIRED)] == [1, 2]
     assert [each.kind for each in history.taken(1)] == ["tick"]
@@ -63,7 +63,7 @@ def test_runs_their_inputs_and_their_ends(tmp_path: Path) -> None:
     assert (ended.anchor.run_count, ended.anchor.last_run_outcome, ended.text) == (2, "success", "done")
 
 
-def test_a_call_from_its_command_to_its_outcome(tmp_path: Path) -> None:
+def test_history_has_a_call_from_command_to_outcome(tmp_path: Path) -> None:
     history = read(tmp_path)
     call = CallId(2, 1, 1)
     (command,), (claim,) = history.commands, history.claims_of(call)
@@ -75,7 +75,7 @@ def test_a_call_from_its_command_to_its_outcome(tmp_path: Path) -> None:
     assert (done.outcome.state, done.outcome.claim_sequence) == ("succeeded", claim.sequence)
 
 
-def test_prompts_show_the_anchor_that_stood_before_their_run(tmp_path: Path) -> None:
+def test_prompt_shows_the_anchor_before_its_run(tmp_path: Path) -> None:
     history = read(tmp_path)
     first_end = history.ended(1)
     assert first_end is not None
@@ -88,5 +88,5 @@ def test_prompts_show_the_anchor_that_stood_before_their_run(tmp_path: Path) -> 
     assert history.shown(history.prompts[-1].sequence) == first_end
 
 
-def test_nothing_is_an_empty_history() -> None:
+def test_history_of_no_records_is_empty() -> None:
     assert read_history([]) == History()

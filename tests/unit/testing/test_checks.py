@@ -14,7 +14,7 @@ from anchorwatch.core.records import Kind
 from anchorwatch.core.session.apply import Recorded
 from anchorwatch.core.session.events import AnchorChanged, CommandDecided, Event, StepHead
 from anchorwatch.core.tools import EffectClass
-from anchorwatch.journal.history import History, Sent, TooLate
+from anchorwatch.journal.history import DeliveryRecord, History, LateRecord
 from anchorwatch.journal.late import LateOutcome
 from anchorwatch.testing.checks import Arrivals, Call, Evidence, at_rest, check
 
@@ -151,7 +151,7 @@ def family(*records: tuple[int, EffectEvent], **changes: Any) -> Evidence:
 DONE = correct().history.outcomes[0].outcome
 RESOLVED, UNKNOWN = replace(DONE, state="resolved"), replace(DONE, state="unknown")
 FENCED = (*correct().history.anchors[:4], replace(correct().history.anchors[5], sequence=9))
-LATE = TooLate(12, LateOutcome(CALL, TOOL, "succeeded", "", OWNER, KEY, "turn_x"))
+LATE = LateRecord(12, LateOutcome(CALL, TOOL, "succeeded", "", OWNER, KEY, "turn_x"))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ LATE = TooLate(12, LateOutcome(CALL, TOOL, "succeeded", "", OWNER, KEY, "turn_x"
         (family((8, Claimed(OWNER, 1, KEY))), "before it was decided"),
         (family((10, Claimed(OWNER, 1, KEY)), anchors=FENCED), "claimed at 10, after its fence at 9"),
         (with_history(late=(LATE,)), "follows no other claim or outcome"),
-        (with_history(sent=(*correct().history.sent, Sent(17, 1, "4-demo-aaaa", "sent"))), "another record at 17"),
+        (with_history(sent=(*correct().history.sent, DeliveryRecord(17, 1, "4-demo-aaaa", "sent"))), "another record at 17"),
     ],
 )  # fmt: skip
 def test_record_of_a_stale_process_is_a_violation(evidence: Evidence, what: str) -> None:
@@ -200,7 +200,7 @@ def last_anchor(**changes: Any) -> Callable[[History], History]:
         last_anchor(inputs_through=6),
         lambda history: replace(history, outcomes=()),
         lambda history: replace(history, sent=history.sent[:1]),
-        lambda history: replace(history, sent=(*history.sent[:1], Sent(9, 1, "14-demo-bbbb", "claimed"))),
+        lambda history: replace(history, sent=(*history.sent[:1], DeliveryRecord(9, 1, "14-demo-bbbb", "claimed"))),
     ],
     ids=["nothing", "a turn runs", "an input waits", "a command is open", "nobody was told", "it is being told"],
 )  # fmt: skip

@@ -11,7 +11,15 @@ from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.core.session.state import Input
-from anchorwatch.journal.history import AnchorRecord, Claim, Command, Done, History, Prompt, Sent
+from anchorwatch.journal.history import (
+    AnchorRecord,
+    Claim,
+    Command,
+    DeliveryRecord,
+    History,
+    OutcomeRecord,
+    Prompt,
+)
 from anchorwatch.testing.demo.evidence import HeldClaim, Incident, JournalMark
 from anchorwatch.testing.harness import Kill
 from anchorwatch.testing.receiver import Arrival
@@ -76,8 +84,10 @@ def claim(sequence: int, incarnation: str, attempt: int, key: str = KEY) -> Clai
     return Claim(sequence, CALL, Claimed(Owner("executor-1", incarnation), attempt, key))
 
 
-def outcome(sequence: int, under: int, state: Any = "succeeded") -> Done:
-    return Done(sequence, Outcome(CALL, "launch_instances", state, "Launched 3", {}, claim_sequence=under))
+def outcome(sequence: int, under: int, state: Any = "succeeded") -> OutcomeRecord:
+    return OutcomeRecord(
+        sequence, Outcome(CALL, "launch_instances", state, "Launched 3", {}, claim_sequence=under)
+    )
 
 
 def kept_history() -> History:
@@ -104,8 +114,8 @@ def kept_history() -> History:
         claims=(claim(10, "x", 1), claim(11, "y", 2)),
         outcomes=(outcome(13, under=11),),
         sent=(
-            Sent(5, 2_000, "4-demo-aaaa", "sent"),
-            Sent(16, 4_000, "14-demo-bbbb", "sent"),
+            DeliveryRecord(5, 2_000, "4-demo-aaaa", "sent"),
+            DeliveryRecord(16, 4_000, "14-demo-bbbb", "sent"),
         ),
         last_sequence=16,
     )
