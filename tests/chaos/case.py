@@ -33,7 +33,7 @@ class Case:
         """Have the service's next process die at the edge (this case's, or another). ``failing``: failpoints besides."""
         self.scene.mesh.start(self.instance, f"{edge or self.edge}=kill@{reach or self.reach};{failing}")
         # It may come to its edge by what its former self left to do, before it says that it works.
-        await self.scene.mesh.came(self.instance)
+        await self.scene.mesh.ready_or_ended(self.instance)
 
     async def death(self) -> None:
         """Wait until the process has died, and see that it died at its edge."""

@@ -123,11 +123,11 @@ class Told(Actor):
         # An effect that is unknown blocks its resource for every session of the pack: each has items of its own.
         steps = tuple([(tool, f"{self.name}-{item}", mode) for tool, item, mode in step] for step in steps)
         # Not urgent: what is, would join a turn that runs, behind its first step.
-        return await self.tell(Stimulus(order(*steps) + more, priority="P1"))
+        return await self.send(Stimulus(order(*steps) + more, priority="P1"))
 
     async def publish(self, data: str = "") -> None:
         """An event for it."""
-        await self.tell(Stimulus(source=SOURCE, type=f"{self.name}.note", data={"said": data}))
+        await self.send(Stimulus(source=SOURCE, type=f"{self.name}.note", data={"said": data}))
 
     async def rest(self, within_s: float = REST_S_MAX) -> History:
         """The history, once it is at rest."""
@@ -150,7 +150,7 @@ class Told(Actor):
 
     async def is_accounted_for(self, history: History) -> bool:
         """Whether memory shows every input, and of no wake that it is pending."""
-        wakes = await self._ask(lambda api: api.pages(f"/api/sessions/{self.name}/wakes", WAKES_MAX))
+        wakes = await self._request(lambda api: api.pages(f"/api/sessions/{self.name}/wakes", WAKES_MAX))
         shown = {wake["sequence"] for wake in wakes if wake["disposition"] != "pending"}
         inputs = {each.sequence for each in history.inputs}
         return inputs <= shown and len(shown) == len(wakes)

@@ -65,7 +65,7 @@ async def released(case: Case) -> None:
 
     await case.stops()
     await case.actor.control("pause")
-    case.scene.mesh.go_on(case.instance)
+    case.scene.mesh.resume(case.instance)
     await case.death()
     await case.back()
     await case.actor.control("resume")
@@ -88,7 +88,7 @@ async def too_late(case: Case) -> None:
             settled = Outcome(command.call, "build", "resolved", said, {}, by="ada")
             await effects.append(case.actor.ref, "default", command.call, state, settled, 0)
             break
-    case.scene.mesh.go_on(case.instance)
+    case.scene.mesh.resume(case.instance)
     await case.death()
     await case.back()
 

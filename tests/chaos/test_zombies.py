@@ -45,7 +45,7 @@ class Zombie:
         # It alone works for now, so that it is who comes to the edge.
         self._mesh.kill(self.other)
         self._mesh.start(self.instance, f"{self._edge}=stop")
-        await self._mesh.came(self.instance)
+        await self._mesh.ready_or_ended(self.instance)
         return self
 
     async def __aexit__(
@@ -68,7 +68,7 @@ class Zombie:
 
     def comes_back(self) -> None:
         """It goes on where it stopped, and from here on it works alone again."""
-        self._mesh.go_on(self.instance)
+        self._mesh.resume(self.instance)
         self._mesh.kill(self.other)
 
 

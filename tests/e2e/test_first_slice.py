@@ -160,7 +160,7 @@ async def test_each_notification_arrives_once_although_the_notifier_is_killed_in
     await until(holding, "a notification is on its way")
     held = receiver.arrivals[-1]
     mesh.kill("notifier")
-    receiver.let_go()
+    receiver.release()
     await until(all_told, "every turn's end arrived")
 
     arrivals = receiver.arrivals

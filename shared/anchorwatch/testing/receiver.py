@@ -65,11 +65,11 @@ class Receiver:
         return self._held.is_set()
 
     def hold_next(self) -> None:
-        """Leave the next request without an answer."""
+        """Hold the next request without an answer."""
         with self._lock:
             self._hold = True
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Reset the connection of the held request."""
         self._release.set()
 

@@ -1,1 +1,1 @@
-"""``anchorwatch crash-test``: kills a real mesh, at its durable edges and at random, and counts what came of it."""
+"""``anchorwatch crash-test``: kills the processes of a real mesh, at its durable edges and at random, and counts violations."""

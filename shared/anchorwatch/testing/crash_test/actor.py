@@ -1,4 +1,4 @@
-"""One session under test, spoken to as people and programs do: they ask again until they have their receipt."""
+"""One session under test, with its clients: they repeat each request until they have its receipt."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass
 class Actor:
-    """A session of an agent of the same name. ``acknowledged``: what its senders were promised."""
+    """A session of an agent with the same name. ``acknowledged``: the inputs and events with a receipt."""
 
     mesh: CrashMesh
     bus: Bus
@@ -41,20 +41,20 @@ class Actor:
         return self.spec.name
 
     async def make(self) -> None:
-        """Define its agent, and make it."""
+        """Define the agent, and create the session."""
 
-        def ask(api: Api) -> None:
+        def create(api: Api) -> None:
             api.put(f"/api/agents/{self.name}", self.spec.model_dump(mode="json"))
             api.post("/api/sessions", {"name": self.name, "agent": self.name})
 
-        await self._ask(ask)
+        await self._request(create)
 
-    async def tell(self, stimulus: Stimulus) -> int:
-        """A message or an event; the journal sequence of the one, that in the stream of events of the other."""
+    async def send(self, stimulus: Stimulus) -> int:
+        """Send a message or an event; returns its sequence in the journal or in the stream of events."""
         key = f"{self.name}-{next(self._numbers)}"
         if not stimulus.source:
             body = {"content": stimulus.text, "priority": stimulus.priority}
-            receipt = await self._ask(
+            receipt = await self._request(
                 lambda api: api.post(f"/api/sessions/{self.name}/inputs", body, key=key)
             )
             self.acknowledged.inputs.append(int(receipt["sequence"]))
@@ -66,44 +66,46 @@ class Actor:
             "priority": stimulus.priority,
             "id": key,
         }
-        stored = await self._ask(lambda api: api.post("/api/events", event, key=key))
+        stored = await self._request(lambda api: api.post("/api/events", event, key=key))
         if subscribed(self.spec, f"{stimulus.source}.{stimulus.type}"):
             self.acknowledged.event(stimulus.source, key)
         return int(stored["sequence"])
 
     async def control(self, order: str) -> None:
-        """A person's order: ``pause``, ``resume``, ``delete``."""
+        """Give an order: ``pause``, ``resume`` or ``delete``."""
         key = f"{self.name}-{next(self._numbers)}"
-        await self._ask(lambda api: api.post(f"/api/sessions/{self.name}/{order}", {}, key=key))
+        await self._request(lambda api: api.post(f"/api/sessions/{self.name}/{order}", {}, key=key))
 
     async def trigger(self) -> int:
-        """Ask for a turn now; the sequence of what was accepted."""
+        """Trigger a turn now; returns the sequence of the accepted input."""
         key, body = f"{self.name}-{next(self._numbers)}", {"reason": "now"}
-        receipt = await self._ask(lambda api: api.post(f"/api/sessions/{self.name}/trigger", body, key=key))
+        receipt = await self._request(
+            lambda api: api.post(f"/api/sessions/{self.name}/trigger", body, key=key)
+        )
         self.acknowledged.inputs.append(int(receipt["sequence"]))
         return int(receipt["sequence"])
 
     async def reset(self) -> None:
-        """Reset the session, whatever there is."""
+        """Reset the session in any state."""
         key, body = f"{self.name}-{next(self._numbers)}", {"confirmation": None}
-        await self._ask(lambda api: api.post(f"/api/sessions/{self.name}/reset", body, key=key))
+        await self._request(lambda api: api.post(f"/api/sessions/{self.name}/reset", body, key=key))
 
     async def kill_switch(self, *, on: bool) -> None:
-        """Turn the session's kill switch."""
+        """Turn the session's kill switch on or off."""
         key = f"{self.name}-{next(self._numbers)}"
         body = {"scope": "session", "name": self.name, "on": on}
-        await self._ask(lambda api: api.post("/api/kill-switches", body, key=key))
+        await self._request(lambda api: api.post("/api/kill-switches", body, key=key))
 
     async def schedule(self) -> None:
-        """Make a schedule that will not come to anything, and delete it."""
+        """Create a schedule that never fires, and delete it."""
         name = f"{self.name[:50]}-{next(self._numbers)}"
         body = {"name": name, "session": self.name, "cron": "0 0 1 1 *"}
-        await self._ask(lambda api: api.post("/api/schedules", body, key=f"{name}-made"))
-        await self._ask(lambda api: api.delete(f"/api/schedules/{name}", key=f"{name}-deleted"))
+        await self._request(lambda api: api.post("/api/schedules", body, key=f"{name}-made"))
+        await self._request(lambda api: api.delete(f"/api/schedules/{name}", key=f"{name}-deleted"))
 
-    async def _ask(self, ask: Callable[[Api], T]) -> T:
-        def asked() -> T:
+    async def _request(self, send: Callable[[Api], T]) -> T:
+        def attempt() -> T:
             with self.mesh.api() as api:
-                return ask(api)
+                return send(api)
 
-        return await asyncio.to_thread(asked)
+        return await asyncio.to_thread(attempt)

@@ -1,4 +1,4 @@
-"""What happens to any agent beside its work: events that concern nobody, and people who hold it up for a moment."""
+"""Disturbances beside the work: events without a subscriber, and orders that hold the session for a moment."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ EVERY = 4
 
 
 async def disturb(actor: Actor, number: int) -> None:
-    """Beside the ``number``-th exercise, from 1."""
+    """Disturb the ``number``-th exercise, counted from 1."""
     match number % EVERY:
         case 1:
-            await actor.tell(Stimulus(source="crash-test", type="note", data={"number": number}))
+            await actor.send(Stimulus(source="crash-test", type="note", data={"number": number}))
         case 2:
             await actor.control("pause")
             await actor.control("resume")

@@ -1,4 +1,4 @@
-"""Puts together what the checks judge: a session's records, and what was counted outside the journal."""
+"""Collects the evidence for the checks: a session's records, and independent counts of its effects."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ _ENDS: Mapping[str, Literal["returned", "failed", "raised"]] = {
 
 @dataclass
 class Acknowledged:
-    """What was promised to senders: sequences in the receipts of inputs, and the names that stored events must have as inputs."""
+    """Acknowledged work: the sequences in receipts of inputs, and the input ids of stored events."""
 
     inputs: list[int] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
 
     def event(self, source: str, id_: str) -> None:
-        """An event that the gateway stored, of a session that is told of such events."""
+        """Add an event that the gateway stored and the session subscribes to."""
         self.events.append(input_id("ev", "cloudevent", source, id_))
 
 
 async def rest(follower: Follower, acknowledged: Acknowledged, within_s: float = REST_S_MAX) -> History:
-    """The history, once the session is at rest with all that was acknowledged, and everybody was told.
+    """Wait until the session is at rest, with all acknowledged work and deliveries done; returns its history.
 
     Raises:
-        DidNotHappen: it does not come to rest.
+        DidNotHappen: it does not come to rest in time.
     """
     through = max(acknowledged.inputs, default=0)
     events = set(acknowledged.events)
 
     async def look() -> History | None:
         history = await follower.history()
-        there = events <= {each.input_id for each in history.inputs}
-        return history if there and at_rest(history, through, CHANNELS) else None
+        arrived = events <= {each.input_id for each in history.inputs}
+        return history if arrived and at_rest(history, through, CHANNELS) else None
 
     return await until(look, "the session comes to rest", within_s)
 
@@ -65,7 +65,7 @@ async def collect(
     runtime: object,
     arrivals: Sequence[Arrivals],
 ) -> Evidence:
-    """All that is known of a session. ``runtime``: the pack's, which is asked for its books where it has some."""
+    """The evidence of a session. ``runtime``: the pack's; its own audit counts if it has one (`HasBooks`)."""
     mine = [note for note in read_notes(notes) if note.session == str(ref)]
     return Evidence(
         history=history,

@@ -1,4 +1,4 @@
-"""A mesh whose processes are started, armed, killed, stopped and continued one by one; nobody else brings them back."""
+"""A mesh without a supervisor: the test starts, arms, kills, stops and continues each process."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from anchorwatch.testing.live import until
 
 READY_S_MAX = 30.0
 API_RETRY_S = 30.0
-"""A gateway that was killed is back within a moment; a client rides that out."""
+"""How long a client repeats a request while the gateway restarts."""
 
 
 class DidNotStart(AnchorWatchError):
-    """A process ended before it worked."""
+    """A process ended before it was ready."""
 
     code = "did_not_start"
 
 
 @dataclass
 class CrashMesh:
-    """One mesh in a directory of its own. ``counts``: how many of each service; ``settings``: as in the environment.
+    """One mesh in its own directory. ``counts``: processes of each service; ``settings``: in the form of the environment.
 
-    ``kept``: names in this process's environment, by their beginning, that its processes are to see (a pack's own settings).
+    ``kept``: prefixes of variables in this process's environment that its processes inherit (a pack's settings).
     """
 
     root: Path
@@ -59,21 +59,21 @@ class CrashMesh:
 
     @property
     def nats_url(self) -> str:
-        """Where its processes find the server."""
+        """The server's address for the processes."""
         return self.roster.nats_url
 
     @property
     def instances(self) -> tuple[str, ...]:
-        """The names of all processes of services, such as ``executor-2``."""
+        """The names of all service processes, such as ``executor-2``."""
         return tuple(f"{service}-{n}" for service, count in self.counts.items() for n in range(1, count + 1))
 
-    # ------------------------------------------------------------ its life
+    # ------------------------------------------------------------ life cycle
 
     async def open(self) -> None:
-        """Start the server and every process, and wait until all of them work.
+        """Start the server and every process, and wait until all are ready.
 
         Raises:
-            DidNotStart: one does not.
+            DidNotStart: a process does not start.
         """
         self.data.make()
         self.data.nats_store.mkdir(mode=0o700, exist_ok=True)
@@ -95,7 +95,7 @@ class CrashMesh:
             await self.ready(instance)
 
     def close(self) -> None:
-        """End everything."""
+        """Stop every process."""
         for child in self.children.values():
             child.signal(signal.SIGCONT)
             child.signal(signal.SIGTERM)
@@ -110,10 +110,10 @@ class CrashMesh:
         }
         return {**kept, **self.settings}
 
-    # ------------------------------------------------------------ its processes
+    # ------------------------------------------------------------ processes
 
     def start(self, instance: str, failpoints: str = "") -> Child:
-        """Start a process; the one that had the name before is ended first, in order."""
+        """Start a process, after stopping a previous one with this name."""
         self._forget(instance)
         service = instance.rpartition("-")[0]
         command = self.roster.service(service, instance)
@@ -121,36 +121,36 @@ class CrashMesh:
         self.children[instance] = self._nursery.start((service,), environment, command.log)
         return self.children[instance]
 
-    async def came(self, instance: str) -> bool:
-        """Wait until a process works, or has ended; whether it works."""
+    async def ready_or_ended(self, instance: str) -> bool:
+        """Wait until a process is ready or has ended; returns whether it is ready."""
         child = self.children[instance]
 
-        async def works_or_ended() -> bool:
+        async def settled() -> bool:
             return child.ready or child.exit_code is not None
 
-        await until(works_or_ended, f"{instance} works", READY_S_MAX)
+        await until(settled, f"{instance} is ready", READY_S_MAX)
         return child.ready
 
     async def ready(self, instance: str) -> None:
-        """Wait until a process works.
+        """Wait until a process is ready.
 
         Raises:
-            DidNotStart: it ended before, or takes too long.
+            DidNotStart: it ended first.
         """
         child = self.children[instance]
-        if not await self.came(instance):
-            why = last_reason(self.data.log(instance))
-            raise DidNotStart(f"{instance} ended with {child.exit_code}: {why}")
+        if not await self.ready_or_ended(instance):
+            reason = last_reason(self.data.log(instance))
+            raise DidNotStart(f"{instance} ended with {child.exit_code}: {reason}")
 
     async def start_nats(self) -> None:
         """Start the server on its port and its data, and wait until it answers.
 
         Raises:
-            DidNotStart: it ended, as where something else listens on its port by now.
+            DidNotStart: it ended, for example because another process listens on its port.
         """
         self._forget(NATS)
         command = self.roster.nats()
-        # It runs in the nursery's working directory, not in its own.
+        # It runs in the fork server's working directory, not in its own.
         arguments = (*command.arguments, "--store_dir", str(self.data.nats_store))
         server = self._nursery.start(arguments, command.environment, command.log)
         self.children[NATS] = server
@@ -163,23 +163,23 @@ class CrashMesh:
             raise DidNotStart(f"the NATS server ended with {server.exit_code}: its log is {command.log}")
 
     def kill(self, instance: str) -> None:
-        """Signal 9, now."""
+        """Kill a process with signal 9."""
         self.children[instance].kill()
 
     def pause(self, instance: str) -> None:
-        """Stop it where it stands (SIGSTOP): its connections stay open, and it may go on at any time."""
+        """Stop a process (SIGSTOP): its connections stay open."""
         self.children[instance].signal(signal.SIGSTOP)
 
-    def go_on(self, instance: str) -> None:
+    def resume(self, instance: str) -> None:
         self.children[instance].signal(signal.SIGCONT)
 
     def ended(self) -> dict[str, int]:
-        """Every process that has ended and was not started again, with its exit code."""
+        """The exit code of every process that has ended and was not started again."""
         codes = {name: child.exit_code for name, child in self.children.items()}
         return {name: code for name, code in codes.items() if code is not None}
 
     def take(self, instance: str) -> Child:
-        """Give a process away: it is no part of the mesh any more, and whoever took it ends it."""
+        """Remove a process from the mesh without ending it; the caller must end it."""
         return self.children.pop(instance)
 
     def _forget(self, instance: str) -> None:
@@ -188,15 +188,15 @@ class CrashMesh:
             child.stop()
             child.close()
 
-    # ------------------------------------------------------------ ways in
+    # ------------------------------------------------------------ clients
 
     def api(self) -> Api:
-        """The HTTP API, for somebody who rides out the death of a gateway."""
+        """A client of the HTTP API that repeats requests while the gateway restarts."""
         return Api(self.roster.api_url, self.roster.credentials.token, retry_s=API_RETRY_S)
 
     @asynccontextmanager
     async def bus(self, user: str = CLI) -> AsyncIterator[Bus]:
-        """A connection as one of the mesh's users."""
+        """A connection of one of the mesh's users."""
         settings = load(
             nats_url=self.nats_url,
             nats_user=user,
@@ -209,7 +209,7 @@ class CrashMesh:
             await bus.close()
 
     def faults(self) -> list[str]:
-        """Lines of the logs that hold a traceback, but for what a failpoint asked for: who is killed leaves none."""
+        """Log lines with a traceback, except those that a failpoint caused. A killed process leaves none."""
         return [
             f"{log.name}: {line}"
             for log in sorted(self.data.logs.glob("*.log*"))

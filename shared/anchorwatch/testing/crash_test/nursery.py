@@ -1,7 +1,7 @@
-"""Real processes that start in a moment: forked from one that has imported everything, and killed for real.
+"""Real service processes that start quickly: forks of one process that has imported everything.
 
-A service takes about a second of CPU until it has imported itself, and a crash test starts hundreds. So the standard library's
-fork server imports once, and each process is a fork of it: `anchorwatch serve`, without that second.
+A service needs about a second of CPU for its imports, and a crash test starts hundreds. So the standard library's fork
+server imports once, and each process is a fork of it: `anchorwatch serve` without that second.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ WARM = "anchorwatch.testing.crash_test.warm"
 END_S_MAX = 10.0
 STDERR = 2
 FDS_MAX = 65_536
-# What the standard library puts below the directory for temporary files.
+# The path of its socket below the directory for temporary files.
 SERVER_SOCKET = "/pymp-xxxxxxxx/listener-xxxxxxxx"
 
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """What to start. ``modules``: imported before all else, such as one that registers a pack."""
+    """A process to start. ``modules``: imported first, such as one that registers a pack."""
 
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
@@ -45,7 +45,7 @@ class Birth:
 
 
 class Child:
-    """A process that was started. Nobody else waits for it, so its pid stays its own until `end` has returned."""
+    """A started process. Only this object waits for it, so its pid is not reused before `close`."""
 
     def __init__(self, birth: Birth, process: Any, ready: Connection) -> None:  # noqa: ANN401 - a process of the fork server
         self.birth = birth
@@ -59,43 +59,43 @@ class Child:
 
     @property
     def ready(self) -> bool:
-        """Whether it has said that it works."""
+        """Whether it has reported that it is ready."""
         if not self._is_ready and select.select([self._ready], [], [], 0)[0]:
             self._is_ready = bool(os.read(self._ready.fileno(), 64))
         return self._is_ready and self.exit_code is None
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended, negative for a signal; None while it runs."""
+        """The exit code, negative for a signal; None while it runs."""
         code: int | None = self._process.exitcode
         return code
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal, unless it has ended."""
+        """Send a signal, unless the process has ended."""
         if self.exit_code is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Signal 9; returns when it has ended."""
+        """Kill it with signal 9, and wait for its end."""
         self.signal(signal.SIGKILL)
         self._process.join(END_S_MAX)
 
     def stop(self) -> None:
-        """Ask it to end, and kill it when it does not."""
+        """Terminate it, and kill it if it does not end."""
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)
         self._process.join(END_S_MAX)
         self.kill()
 
     def close(self) -> None:
-        """Forget it: it has ended."""
+        """Release the resources of an ended process."""
         self._ready.close()
         self._process.close()
 
 
 class Nursery:
-    """Starts processes. They end with the one that made them, however it ends."""
+    """Starts processes. They end with this process, even after a crash."""
 
     def __init__(self, modules: Sequence[str] = ()) -> None:
         self._context = multiprocessing.get_context("forkserver")
@@ -105,7 +105,7 @@ class Nursery:
             forkserver.ensure_running()
 
     def start(self, arguments: tuple[str, ...], environment: Mapping[str, str], log: Path) -> Child:
-        """Start a service (one word: its name) or a program (its path, and its arguments)."""
+        """Start a service (one argument: its name) or a program (its path and arguments)."""
         birth = Birth(arguments, environment, log, self._modules)
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(target=live, args=(birth, theirs), name=arguments[0], daemon=True)
@@ -116,7 +116,7 @@ class Nursery:
 
 @contextlib.contextmanager
 def short_tmp() -> Iterator[None]:
-    """Have the fork server's socket made where its path is short enough for one: TMPDIR may lie deep."""
+    """Let the fork server make its socket in a short path: a socket path has a maximum, and TMPDIR may be long."""
     before, at = tempfile.tempdir, tempfile.gettempdir()
     if len(os.fsencode(at + SERVER_SOCKET)) > SOCKET_PATH_BYTES_MAX:
         tempfile.tempdir = SHORT_TMP
@@ -127,12 +127,12 @@ def short_tmp() -> Iterator[None]:
 
 
 def live(birth: Birth, ready: Connection) -> None:
-    """The life of a process, in the process itself. Never returns."""
+    """Run a process, within the process itself. Never returns."""
     end_with_parent(os.getppid())
-    # The fork server ends with whoever started it: when nobody holds its pipe open any more. That must not be this process.
+    # The fork server ends when the last process closes its pipe. This process must not hold it open.
     os.closerange(STDERR + 1, ready.fileno())
     os.closerange(ready.fileno() + 1, FDS_MAX)
-    # Ctrl-C reaches the foreground alone, which ends the others in order.
+    # Ctrl-C must reach the foreground process only, which stops the others in order.
     os.setpgid(0, 0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
@@ -142,7 +142,7 @@ def live(birth: Birth, ready: Connection) -> None:
     os.environ.clear()
     os.environ.update(birth.environment)
     if len(birth.arguments) > 1:
-        os.execve(birth.arguments[0], birth.arguments, os.environ)  # noqa: S606 - the program that was named
+        os.execve(birth.arguments[0], birth.arguments, os.environ)  # noqa: S606 - the program that the caller names
     os.environ[READY_FD] = str(ready.fileno())
     for name in birth.modules:
         importlib.import_module(name)

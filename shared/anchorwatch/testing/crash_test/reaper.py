@@ -48,7 +48,7 @@ class Reaper:
         for instance in self._mesh.instances:
             self._start(instance)
         for instance in self._mesh.instances:
-            await self._mesh.came(instance)
+            await self._mesh.ready_or_ended(instance)
 
     async def disarm(self) -> None:
         """Start every process anew, to live; what has died meanwhile is brought back too. Call it when `run` has ended."""

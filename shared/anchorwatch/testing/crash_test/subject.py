@@ -1,4 +1,4 @@
-"""What is put to the test: a pack, an agent of it, and what this agent is given to do."""
+"""The subject of a crash test: a pack, one of its agents, and the agent's work."""
 
 from __future__ import annotations
 
@@ -17,50 +17,50 @@ HEARTBEAT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """``told``: what the agent's file has it told, in turn; without any, the pack says, or a plain message does."""
+    """``messages``: the work in the agent's file, in turn; without it, the pack's exercise or a plain message."""
 
     pack: Pack
     agent: AgentSpec
-    told: Sequence[Stimulus] = ()
+    messages: Sequence[Stimulus] = ()
 
     @property
     def exercises(self) -> int:
-        """How many there are before they begin anew; 1 where that is not known."""
-        return len(self.told) or 1
+        """The number of different exercises; 1 if it is unknown."""
+        return len(self.messages) or 1
 
     async def exercise(self, environment: PackEnvironment, number: int) -> Sequence[Stimulus]:
-        """What the session is told in the ``number``-th exercise, from 1."""
-        if self.told:
-            return [self.told[(number - 1) % len(self.told)]]
+        """The inputs of the ``number``-th exercise, counted from 1."""
+        if self.messages:
+            return [self.messages[(number - 1) % len(self.messages)]]
         if isinstance(self.pack, HasExercise):
             return await self.pack.exercise(environment, number)
-        return [Stimulus(f"crash test, message {number}: look, and do what is to be done")]
+        return [Stimulus(f"crash test, message {number}: check the situation and act on it")]
 
 
 def choose(pack: str | None, file: Path | None) -> Subject:
     """The subject that the command line names: an agent's file, a pack, or the one pack with a starter.
 
     Raises:
-        BadInput: there is no such file or pack, they do not fit together, or the pack needs an agent's file.
+        BadInput: the file or pack does not exist, they do not match, or the pack needs an agent's file.
     """
     if file is None:
         chosen = _load(pack) if pack is not None else _only_starter()
         return _subject(chosen.starter().agent if isinstance(chosen, HasStarter) else _any_agent(chosen))
     try:
-        agent, told = agent_files.read(file), agent_files.read_exercise(file)
+        agent, messages = agent_files.read(file), agent_files.read_exercise(file)
     except NotFound as error:
         raise BadInput(error.message) from None
     if pack not in (None, agent.pack):
-        raise BadInput(f"{file} is an agent of the pack {agent.pack}, not of {pack}", hint="leave --pack out")
-    return _subject(agent, told)
+        raise BadInput(f"{file} is an agent of the pack {agent.pack}, not of {pack}", hint="omit --pack")
+    return _subject(agent, messages)
 
 
-def _subject(agent: AgentSpec, told: Sequence[Stimulus] = ()) -> Subject:
+def _subject(agent: AgentSpec, messages: Sequence[Stimulus] = ()) -> Subject:
     pack = _load(agent.pack)
     pack.check(agent)
-    # The pack's own rules decide: a language model would not do the same twice, and be paid for it.
+    # The pack's rules decide: a language model costs money and does not repeat its decisions.
     quick = agent.model_copy(update={"model": "rules", "fallbacks": (), "heartbeat_s": HEARTBEAT_S})
-    return Subject(pack, quick, told)
+    return Subject(pack, quick, messages)
 
 
 def _load(name: str) -> Pack:
@@ -76,7 +76,10 @@ def _only_starter() -> Pack:
         raise NotInstalled("a pack", "testing")
     if len(found) != 1:
         names = ", ".join(pack.name for pack in found) or "none"
-        raise BadInput(f"name a pack: packs with an agent to start with: {names}", hint="--pack NAME")
+        raise BadInput(
+            f"no single pack has a starter agent (packs with one: {names})",
+            hint="choose one with --pack NAME",
+        )
     return found[0]
 
 
@@ -88,5 +91,5 @@ def _any_agent(pack: Pack) -> AgentSpec:
         return agent.model_copy(update={"grants": tuple(tool.name for tool in pack.tools(agent))})
     except AnchorWatchError as error:
         raise BadInput(
-            f"the pack {pack.name} needs an agent: {error.message}", hint="name its file with --agent FILE"
+            f"the pack {pack.name} needs an agent: {error.message}", hint="pass its file with --agent FILE"
         ) from None

@@ -1,4 +1,4 @@
-"""Two receivers of notifications: one that deduplicates (a webhook) and one that does not (a file). Both count."""
+"""Two counting receivers of notifications: one that deduplicates (a webhook) and one that does not (a file)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from anchorwatch.mesh.files import write_private
 from anchorwatch.testing.checks import Arrivals
 from anchorwatch.testing.receiver import Receiver
 
-HOOK = "hook"
-PAPERS = "papers"
-CHANNELS = (HOOK, PAPERS)
+WEBHOOK = "hook"
+FILE = "papers"
+CHANNELS = (WEBHOOK, FILE)
 SECRET_BYTES = 24
 
 
 @dataclass
 class Receivers:
-    """Open while the block lasts. ``directory``: where the routes (`routes`) and the file are written."""
+    """Open for a ``with`` block. ``directory``: for the routes (`routes`) and the file."""
 
     directory: Path
     _hook: Receiver = field(init=False)
@@ -34,15 +34,15 @@ class Receivers:
 
     @property
     def routes(self) -> Path:
-        """For the setting ``notify``."""
+        """The file for the setting ``notify``."""
         return self.directory / "notify.toml"
 
     def __enter__(self) -> Self:
         self._hook.__enter__()
         lines = (
-            f'[[channel]]\nname = "{HOOK}"\nkind = "webhook"\nurl = "{self._hook.url}"\nsecret = "{self._secret}"',
+            f'[[channel]]\nname = "{WEBHOOK}"\nkind = "webhook"\nurl = "{self._hook.url}"\nsecret = "{self._secret}"',
             'on = ["turn_ended"]',
-            f'[[channel]]\nname = "{PAPERS}"\nkind = "file"\npath = "{PAPERS}.jsonl"\non = ["turn_ended"]\n',
+            f'[[channel]]\nname = "{FILE}"\nkind = "file"\npath = "{FILE}.jsonl"\non = ["turn_ended"]\n',
         )
         self.directory.mkdir(parents=True, exist_ok=True)
         write_private(self.routes, "\n".join(lines))
@@ -55,14 +55,14 @@ class Receivers:
 
     @property
     def arrivals(self) -> tuple[Arrivals, ...]:
-        """What has arrived so far."""
+        """The deliveries so far."""
         hook = Counter(each.webhook_id for each in self._hook.arrivals if each.accepted)
         return (
-            Arrivals(HOOK, hook, deduplicates=True),
-            Arrivals(PAPERS, self._papers(), deduplicates=False),
+            Arrivals(WEBHOOK, hook, deduplicates=True),
+            Arrivals(FILE, self._file_lines(), deduplicates=False),
         )
 
-    def _papers(self) -> Counter[str]:
-        file = self.directory / f"{PAPERS}.jsonl"
+    def _file_lines(self) -> Counter[str]:
+        file = self.directory / f"{FILE}.jsonl"
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         return Counter(str(json.loads(line)["id"]) for line in lines if line)

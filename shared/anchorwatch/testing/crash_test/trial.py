@@ -117,7 +117,7 @@ async def _work(subject: Subject, actor: Actor, reaper: Reaper) -> None:
         while number < ROUNDS or (not reaper.done and number - last < PATIENCE):
             number += 1
             for stimulus in await subject.exercise(_environment(subject, actor.bus), number):
-                await actor.tell(stimulus)
+                await actor.send(stimulus)
             await disturb(actor, number)
             await asyncio.sleep(PAUSE_S)
             if number % 2 == 0:
@@ -139,7 +139,7 @@ async def _in_peace(subject: Subject, actor: Actor, before: int) -> None:
     """Each exercise once more while nobody dies: what is said of a call is else hidden by the death of its executor."""
     for number in range(before + 1, before + subject.exercises + 1):
         for stimulus in await subject.exercise(_environment(subject, actor.bus), number):
-            await actor.tell(stimulus)
+            await actor.send(stimulus)
         with contextlib.suppress(DidNotHappen):
             await rest(actor.journal, actor.acknowledged, ROUND_S_MAX)
 

@@ -1,4 +1,4 @@
-"""Imported once by the fork server, so that each of its forks has it: what services need, before they know who they are."""
+"""Imports everything that services need; the fork server imports it once for all its forks."""
 
 import gc
 
@@ -8,5 +8,5 @@ from anchorwatch.service import runner
 for name in runner.names():
     runner.find(name)
 load_counter()
-# Frozen, the forks share these pages for as long as they live.
+# Without a collection that writes to them, the forks share these pages.
 gc.freeze()

@@ -1,4 +1,4 @@
-"""A mesh of its own: its own directory, free ports, real processes; and, however it ends, nothing left of it."""
+"""A separate mesh of real processes, with its own directory and free ports, that leaves nothing in any case."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from anchorwatch.settings import PREFIX
 
 START_S_MAX = 60.0
 END_S_MAX = 30.0
-GONE_S_MAX = 5.0
+LEFTOVERS_S_MAX = 5.0
 POLL_S = 0.05
-# `anchorwatch`, whose kernel ends it when this process ends: also then nothing is left.
+# `anchorwatch`, ended by the kernel when this process ends, so that nothing is left.
 _PROGRAM = """
 import sys
 from anchorwatch.mesh.process import end_with_parent
@@ -44,7 +44,7 @@ class StageFailed(AnchorWatchError):
 
 @dataclass
 class Stage:
-    """One mesh. ``settings``: in the form of the environment, in place of whatever this process was given."""
+    """One mesh. ``settings``: in the form of the environment; they replace those of this process."""
 
     root: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="anchorwatch-demo-")))
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -62,10 +62,10 @@ class Stage:
 
     @property
     def mesh(self) -> MeshFile:
-        """The mesh as mesh.json tells.
+        """The contents of mesh.json.
 
         Raises:
-            Unavailable: it is not up.
+            Unavailable: the mesh is not up.
         """
         mesh = read_mesh(self.data)
         if mesh is None:
@@ -78,15 +78,15 @@ class Stage:
         return rows
 
     def up(self, *arguments: str) -> None:
-        """Run ``anchorwatch up`` in the foreground of a session of its own, and wait until the mesh is ready.
+        """Run ``anchorwatch up`` in a new process session, and wait until the mesh is ready.
 
         Raises:
-            StageFailed: it is not; its last words are in the message.
+            StageFailed: it did not start; the message has the end of its output.
         """
         command = [sys.executable, "-P", "-c", _PROGRAM, str(os.getpid()), "up"]
         command += ["--data-dir", str(self.data.root), "--port", "0", "--nats-port", "0", *arguments]
         with (self.root / "up.log").open("ab") as log:
-            # Ctrl-C in the terminal reaches this process alone, which ends the mesh in order.
+            # Ctrl-C in the terminal must reach this process only, which stops the mesh in order.
             self._front = subprocess.Popen(  # noqa: S603 - our own program
                 command,
                 env=self._environment(),
@@ -100,33 +100,33 @@ class Stage:
         deadline = time.monotonic() + START_S_MAX
         while not self._is_up():
             if self._front.poll() is not None or time.monotonic() > deadline:
-                said = (self.root / "up.log").read_text(errors="replace").strip()
-                raise StageFailed(f"the mesh did not start: {said[-500:] or 'it said nothing'}")
+                output = (self.root / "up.log").read_text(errors="replace").strip()
+                raise StageFailed(f"the mesh did not start: {output[-500:] or 'no output'}")
             time.sleep(POLL_S)
 
     def _is_up(self) -> bool:
-        """Whether it is ready, by the word of the supervisor that runs now: a crashed one leaves its file behind."""
+        """Whether the running supervisor wrote mesh.json: a crashed one leaves its file."""
         holder, mesh = lock_holder(self.data), read_mesh(self.data)
         return holder is not None and mesh is not None and mesh.pid == holder.pid
 
     def kill_everything(self) -> list[int]:
-        """Kill every process of the mesh with signal 9; returns their pids, when they are gone."""
+        """Kill every process of the mesh with signal 9, and wait for their end; returns their pids."""
         pids = self.processes()
         _kill(pids)
-        self._gone()
+        self._leftovers()
         if self._front is not None:
             self._front.wait()
             self._front = None
         return pids
 
     def end(self) -> list[int]:
-        """End the mesh, and kill what does not end; returns the pids of what was left of it after its own end."""
+        """Stop the mesh, and kill what is left; returns the pids of processes that outlived the supervisor."""
         front = self._front
         if front is not None and front.poll() is None:
             front.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 front.wait(END_S_MAX)
-        left = self._gone()
+        left = self._leftovers()
         _kill(left)
         if front is not None:
             front.wait()
@@ -138,12 +138,12 @@ class Stage:
         shutil.rmtree(self.root, ignore_errors=True)
 
     def processes(self) -> list[int]:
-        """Every process of the mesh that runs, whoever its parent is. Empty where the system cannot tell."""
+        """Every running process of the mesh, with any parent. Empty on a system without /proc."""
         return sorted(pid for session in self._sessions for pid in of_session(session))
 
-    def _gone(self) -> list[int]:
-        """What is still there after a moment."""
-        deadline = time.monotonic() + GONE_S_MAX
+    def _leftovers(self) -> list[int]:
+        """The processes that still run after `LEFTOVERS_S_MAX`."""
+        deadline = time.monotonic() + LEFTOVERS_S_MAX
         while (left := self.processes()) and time.monotonic() < deadline:
             time.sleep(POLL_S)
         return left
@@ -160,11 +160,11 @@ def _kill(pids: list[int]) -> None:
 
 
 def of_session(session: int) -> list[int]:
-    """The pids of a session's processes; one that ended and was not waited for is none."""
+    """The pids of a session's processes, without zombies."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            # The name in parentheses may hold anything: what counts stands after the last one.
+            # The name in parentheses may have any characters: the fields follow the last parenthesis.
             state, _, _, of = stat.read_text(errors="replace").rpartition(")")[2].split()[:4]
             if int(of) == session and state not in ("Z", "X"):
                 found.append(int(stat.parent.name))

@@ -229,7 +229,7 @@ class Story:
         await until(holding, "a notification is on its way")
         told = self._receiver.arrivals[-1]
         kill = self._killer.kill("notifier", f"while {told.webhook_id} was sent and not answered")
-        self._receiver.let_go()
+        self._receiver.release()
         self._tell(f"kill -9: {kill.instance} (pid {kill.pid}), {kill.during}")
         await self._back(kill.service)
 

@@ -63,7 +63,7 @@ def test_held_request_gets_no_answer() -> None:
         sending.start()
         until(lambda: receiver.holding)
         assert not failures
-        receiver.let_go()
+        receiver.release()
         sending.join(5)
         assert failures == [True]
         assert send(receiver, "7-demo").status_code == 204
