@@ -1,6 +1,6 @@
-"""Every test that asks for ``world`` or ``bus`` runs twice: on ``sim`` and on ``nats``. No test is skipped on either.
+"""Each test with the fixture ``world`` or ``bus`` runs on ``sim`` and on ``nats``; none is skipped on either.
 
-On ``sim`` the event loop's time is virtual: waits cost nothing, and a test that would wait for ever fails at once.
+On ``sim`` the event loop's time is virtual: waits cost nothing, and a test that would wait forever fails at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The loop makes the two runs of a test; `world` follows it."""
+    """The loop decides between the two runs of a test; `world` follows it."""
     return {"sim": VirtualTimeLoop, "nats": asyncio.new_event_loop}
 
 
@@ -40,5 +40,5 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
 
 @pytest.fixture
 async def bus(world: World) -> Bus:
-    """A bus that may do everything."""
+    """A bus with all permissions."""
     return await world.connect()

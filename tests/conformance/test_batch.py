@@ -52,7 +52,7 @@ async def test_failed_fence_refuses_the_whole_batch(world: World, bus: Bus, fenc
     with pytest.raises(WrongLastSequence):
         await bus.publish_batch(messages)
     assert (await bus.stream_state(stream)).last_sequence == 1
-    # And the message ids are free.
+    # The message ids stay free.
     for message in messages:
         assert not (
             await bus.publish(Message(message.subject, b"x", message_id=message.message_id))

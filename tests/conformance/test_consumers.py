@@ -1,4 +1,4 @@
-"""Consumers: delivery, redelivery, and where they begin and resume."""
+"""Consumers: delivery, redelivery, start and resumption."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from anchorwatch.core.errors import BadInput, ConfigDiffers, NotFound
 
 from tests.conformance.worlds import World
 
-# Nothing comes again by itself, but where a test is about that.
+# No redelivery by itself, except in tests of it.
 ACK_WAIT_S = 60.0
 SHORT_ACK_WAIT_S = 1.0
-# Longer than it takes until something is delivered again.
+# Longer than any redelivery takes.
 SOON_S = 30.0
 A_MOMENT_S = 0.3
 
@@ -37,7 +37,7 @@ async def consume(world: World, bus: Bus, stream: str, **options: object) -> Con
 
 
 async def receive(consumer: Consumer, count: int, limit: int = 10) -> list[Delivery]:
-    """So many messages, and what comes with them; a busy machine may hand them over one by one."""
+    """At least ``count`` messages; a busy machine may deliver them one by one."""
     deliveries: list[Delivery] = []
     while len(deliveries) < count:
         batch = await consumer.fetch(limit - len(deliveries), SOON_S)
@@ -47,7 +47,7 @@ async def receive(consumer: Consumer, count: int, limit: int = 10) -> list[Deliv
 
 
 async def take(consumer: Consumer, count: int = 1, limit: int = 10) -> list[tuple[bytes, int]]:
-    """Receive and ack; payloads and attempts."""
+    """Fetch and ack; returns payloads and attempts."""
     deliveries = await receive(consumer, count, limit)
     for delivery in deliveries:
         await delivery.ack()

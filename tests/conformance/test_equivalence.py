@@ -1,4 +1,4 @@
-"""The two buses do the same: one script of chance, played on both, line by line with the same outcome."""
+"""The two buses are equivalent: a random script, run on both, has the same outcome at each step (INV-915)."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ FILTERS = ("a", "b", "p.>", "p.*", "*.x", "q.>", ">", "none.here")
 FAR_MS = 3_600_000
 LOOK_S = 0.02
 ARRIVES_S = 30.0
-SETTLE_S = 0.2  # nothing tells when a nak has arrived
+SETTLE_S = 0.2  # the arrival of a nak cannot be observed
 
 Step = Callable[[Bus], Awaitable[object]]
 
 
 class Script:
-    """Steps by seed. Whatever one of them needs to know was drawn when it was made, so both buses get the same."""
+    """Steps by seed. Each random choice is made here, so that both buses get the same."""
 
     def __init__(self, seed: int, prefix: str) -> None:
         self._random = random.Random(seed)
@@ -67,7 +67,7 @@ class Script:
         await bus.ensure_bucket(BucketSpec(self.view, sources=(source,)))
 
     def next(self) -> tuple[str, Step]:
-        """A step and what it is called."""
+        """A step and its name."""
         often = [self.publish] * 5 + [self.fetch] * 2
         seldom = [self.batch, self.last, self.range, self.key, self.schedule, self.look]
         made = self._random.choice([*often, *seldom, self.purge] if self._purges else [*often, *seldom])
@@ -77,7 +77,7 @@ class Script:
         pick = self._random
         expect = None
         if pick.random() < 0.6:
-            # Near where the stream is, so that many fences hold and many do not.
+            # Near the stream's last sequence, so that about half of the fences hold.
             guess = pick.choice((0, 0, max(0, self._drawn - pick.randint(0, 4))))
             expect = Expect(self.subject(pick.choice(FILTERS)), guess)
         self._drawn += pick.random() < 0.4
@@ -108,7 +108,7 @@ class Script:
 
         async def read(bus: Bus) -> Page:
             page = await bus.range(self.stream, filter_, start, limit, reach=reach)
-            # Behind what was to be reached a bus need not look.
+            # After the requested reach, a bus need not read.
             return page if reach is None or page.up_to < reach else replace(page, more=False)
 
         return read
@@ -140,12 +140,12 @@ class Script:
     def fetch(self) -> Step:
         pick = self._random
         name, limit, start = pick.choice(("c1", "c2", "c3")), pick.randint(1, 5), pick.randint(0, 12)
-        # A purge has the real server redeliver what was naked only after its ack wait, and keep some of what is gone as pending.
+        # After a purge the real server redelivers naked messages only after their ack wait, and counts purged ones as pending.
         answers = [
             pick.choice(("ack", "ack", "keep" if self._purges else "nak", "keep")) for _ in range(limit)
         ]
 
-        # On the bus in memory, which is played first, and where nothing takes its time.
+        # On the simulated bus, which runs first and has no delays.
         came, there = 0, None
 
         async def step(bus: Bus) -> object:
@@ -176,7 +176,7 @@ class Script:
         return step
 
     async def _standing(self, consumer: Consumer, wanted: ConsumerState | int | None) -> ConsumerState | int:
-        """How far the consumer is, as far as both buses tell the same: ``wanted`` before long, or whatever it is then."""
+        """The consumer's position, as both buses report it: ``wanted`` within a limit, or the one at that limit."""
         deadline = time.monotonic() + ARRIVES_S
         while True:
             state = await consumer.state()
@@ -207,7 +207,7 @@ class Script:
 
 
 async def take(consumer: Consumer, limit: int, wanted: int) -> list[Delivery]:
-    """What is there: of ``wanted`` messages it is known, and on a busy machine they may come one by one."""
+    """The available messages; a busy machine may deliver the ``wanted`` number one by one."""
     taken: list[Delivery] = []
     while len(taken) < limit:
         batch = await consumer.fetch(limit - len(taken), ARRIVES_S if len(taken) < wanted else LOOK_S)
@@ -218,7 +218,7 @@ async def take(consumer: Consumer, limit: int, wanted: int) -> list[Delivery]:
 
 
 async def outcome(step: Step, bus: Bus) -> object:
-    """What a step gives, in a form in which the two buses must agree."""
+    """The result of a step in a form that must be equal on both buses."""
     try:
         result = await step(bus)
     except AnchorWatchError as error:
@@ -229,7 +229,7 @@ async def outcome(step: Step, bus: Bus) -> object:
     return result
 
 
-@pytest.mark.asyncio(loop_factories=["nats"])  # both are played at once
+@pytest.mark.asyncio(loop_factories=["nats"])  # both run at once
 @pytest.mark.parametrize("seed", range(6))
 async def test_one_script_has_one_outcome_on_both_buses(seed: int, world: World) -> None:
     script = Script(seed, world.stream("x"))

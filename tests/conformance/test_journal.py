@@ -1,6 +1,6 @@
-"""The journal on both buses: one writer at a time, one receipt for ever, one outcome a command.
+"""The journal on both buses: one writer at a time, one lasting receipt, one outcome for each command.
 
-The interleavings by which the protocol was broken before it was built (docs/protocol.md) stand here under their numbers.
+The numbered interleavings are those of docs/protocol.md; each broke an earlier form of the protocol.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ async def test_order_wakes_planners_with_its_own_record(
     ]
     anchors = [each.sequence for each in page.messages if each.subject.endswith(".p.anchor")]
     kinds = ("created", "paused", "resumed")
-    # Directly behind the anchor, as what one batch has is.
+    # Directly after the anchor: both are in one batch.
     assert told == [({"kinds": [kind]}, at + 1) for kind, at in zip(kinds, anchors, strict=False)]
     assert (await shelf.load()).head == state.head == anchors[-1]
 
@@ -253,6 +253,6 @@ async def test_stale_fence_in_a_group_commit_stops_no_other(shelf: Shelf) -> Non
         page = await shelf.bus.last(shelf.committer.stream, [subject])
         at = stood if n == 30 else answer
         assert [(each.sequence, each.payload) for each in page.messages] == [(at, b"%d" % n)]
-    # Where nothing is refused, too.
+    # Even if no write is refused.
     again = await asyncio.gather(*(write(n, at) for n, at in enumerate(answers) if isinstance(at, int)))
     assert len(set(again)) == len(again) == 49

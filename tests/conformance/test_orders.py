@@ -1,4 +1,4 @@
-"""What people order, on both buses: carried out once, for ever, on the state that it finds; nothing half done."""
+"""Orders on both buses: carried out once, on the current state, completely or not at all."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ME = "planner-1:aa"
 
 
 class CountedSessions(SessionJournal):
-    """Counts how often a session was loaded."""
+    """Counts the loads of a session."""
 
     loads = 0
 
@@ -40,7 +40,7 @@ class CountedSessions(SessionJournal):
 
 @dataclass
 class Desk:
-    """A session that no other test has, and who takes orders for it."""
+    """A session of this test alone, and its order journal."""
 
     bus: Bus
     ref: SessionRef
@@ -61,7 +61,7 @@ class Desk:
         return await self.orders.carry_out(self.ref, Asked(f"c-{key}", "ada", body), lambda _: order)
 
     async def ask_elsewhere(self, key: str, order: Order) -> Done:
-        """As `ask`, of another process, which waits for no one here."""
+        """As `ask`, from another process, which shares no lock with this one."""
         return await Desk(self.bus, self.ref).ask(key, order)
 
     async def subjects(self) -> list[str]:
@@ -183,7 +183,7 @@ async def test_session_with_too_many_subjects_for_a_read_works(desk: Desk, bus: 
     )
     stale = await desk.sessions.load(desk.ref, 0)
     await desk.ask("pause", Control(Kind.PAUSED, "ada", 2_000, control_id="c-pause"))
-    # The stream goes on, and this session does not.
+    # The stream grows, but this session does not.
     await bus.publish(Message(SessionSubjects(SessionRef("default", "another")).input("i"), payload))
     with pytest.raises(Refused, match="paused"):
         await desk.ask("again", Control(Kind.PAUSED, "ada", 2_000, control_id="c-again"))

@@ -1,4 +1,4 @@
-"""What the credentials do not allow is refused at once, and says what it was."""
+"""A denied operation fails at once and names its subject."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_denied_publish_names_the_subject(world: World, bus: Bus) -> None:
         await asyncio.wait_for(
             restricted.publish(Message(world.subject("closed.a"), b"x"), FOR_LONG_S), world.at_once_s
         )
-    # The connection is as good as before.
+    # The connection still works.
     await restricted.publish(Message(world.subject("allowed.a"), b"x"))
     assert (await bus.stream_state(stream)).messages == 1
 

@@ -173,7 +173,7 @@ async def test_message_with_a_time_to_live_expires(world: World, bus: Bus) -> No
     assert not await gone()
     await world.until(gone)
     assert (await bus.stream_state(stream)).messages == 1
-    # It leaves no trace in the fence either.
+    # The fence is reset, too.
     await bus.publish(Message(subject, b"again", expect=Expect(subject, 0)))
 
 

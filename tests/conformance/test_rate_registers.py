@@ -1,4 +1,4 @@
-"""The account that an agent's sessions share, on the bus in memory and on a real server."""
+"""The rate register that an agent's sessions share, on both buses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads, and how far each can be trusted."""
+"""Reads, and the sequence up to which each is complete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conformance.worlds import World
 
 
 async def fill(world: World, bus: Bus, names: str) -> str:
-    """One message a letter, on ``s.<letter>``; its payload is its sequence."""
+    """One message for each letter, on ``s.<letter>``; its payload is its sequence."""
     stream = await world.make_stream(bus)
     for sequence, name in enumerate(names, 1):
         await bus.publish(Message(world.subject(f"s.{name}"), str(sequence).encode()))
@@ -68,7 +68,7 @@ async def test_last_of_nothing_has_a_completeness_sequence(world: World, bus: Bu
     assert (page.messages, page.up_to, page.more) == ((), 3, False)
     await bus.publish(Message(world.subject("s.a"), b""))
     assert (await bus.last(stream, nothing)).up_to == 4
-    # Also when whatever was there at the first look is gone.
+    # Even after the first witness was purged.
     for name in "abc":
         await bus.purge(stream, world.subject(f"s.{name}"))
     await bus.publish(Message(world.subject("s.d"), b""))
@@ -101,7 +101,7 @@ async def test_last_of_too_many_subjects_is_refused(world: World, bus: Bus) -> N
     with pytest.raises(TooLarge):
         await bus.last(stream, [world.subject("s.*")])
     assert len((await bus.last(stream, subjects[:1024])).messages) == 1024
-    # A range has no such limit; how far beyond its own messages nothing follows, it does not say.
+    # A range has no such limit, but is then complete only up to its own messages.
     page = await bus.range(stream, world.subject("s.*"), 1000, limit=100)
     assert ([each.sequence for each in page.messages], page.more) == ([*range(1000, 1026)], False)
     assert page.up_to == 1025
@@ -218,7 +218,7 @@ async def test_server_clock_can_be_read(world: World, bus: Bus) -> None:
     before_ms = world.now_ms()
     first_ms = await bus.server_time_ms()
     after_ms = world.now_ms()
-    # It is off by half of the time that the answer took, and by what is rounded.
+    # The error is half of the answer's time, plus rounding.
     off_ms = (after_ms - before_ms) / 2 + 2
     assert before_ms - off_ms <= first_ms <= after_ms + off_ms
     await world.advance(0.2)

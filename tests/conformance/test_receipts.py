@@ -1,4 +1,4 @@
-"""A receipt is for ever: the server's dedupe window is only for quick retries, and has nothing to do with it."""
+"""A receipt lasts: it does not depend on the server's dedupe window, which serves quick retries only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WINDOW_S = 0.5
 
 
 class JournalBeside(Committer):
-    """Writes to a stream with a short window, whose subjects are not the journal's."""
+    """Writes to a stream with a short window and other subjects than the journal's."""
 
     async def write_once(
         self, subject: str, payload: bytes, deadline_s: float = DEADLINE_S
@@ -27,7 +27,7 @@ class JournalBeside(Committer):
 
 
 async def say(bus: Bus, ref: SessionRef, stream: str, at_ms: int, text: str = "hello") -> Receipt:
-    """As a gateway does that has just started and knows nothing."""
+    """Accept as a newly started gateway does, without a cache."""
     body = input_body("message", 0, text=text, body_sha256=sha256_hex(canonical_json(text)))
     return await accept(
         JournalBeside(bus, stream), ref, "k-1", body, at_ms=at_ms, writer=f"gateway at {at_ms}"

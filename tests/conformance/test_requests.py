@@ -1,4 +1,4 @@
-"""What is not stored: requests, announcements, queue groups."""
+"""Messages that are not stored: requests, announcements, queue groups."""
 
 from __future__ import annotations
 

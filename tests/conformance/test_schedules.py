@@ -1,13 +1,12 @@
 """Schedules: messages that the server itself delivers later.
 
-What is fenced on, as measured on nats-server 2.15.1: a schedule's subject holds at most one message, the schedule that
-stands (each write replaces the one before). While it stands, the subject's last sequence is that of the schedule's own
-message. When it fires, the server stores the payload on the target, at a sequence of its own, and removes the schedule in
-the same step: the subject's last sequence is then 0, as if there had never been one. A purge of the subject cancels the
-schedule, and leaves 0 as well. So a compare-and-set write of a schedule is fenced on its own subject, with the sequence
-that the writer saw standing, or with 0 for "none stands".
+The base of its fences, as measured on nats-server 2.15.1: a schedule's subject has at most one message, the pending
+schedule; each write replaces it. While it is pending, the subject's last sequence is that of its message. When it
+fires, the server stores the payload on the target at a new sequence, and removes the schedule in the same step: the
+subject's last sequence is then 0. A purge of the subject cancels the schedule and leaves 0 as well. So a compare-and-set
+write of a schedule is fenced on its own subject, with the pending schedule's sequence, or with 0 for none.
 
-A fired message carries the publisher's own headers, but not the message id. An ``at`` in the past fires at once.
+A fired message has the publisher's headers, but not the message id. An ``at`` in the past fires at once.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ SOON_S = 30.0
 
 
 class Ticks:
-    """A stream with one schedule, and a consumer of what it fires."""
+    """A stream with one schedule, and a consumer of its target."""
 
     def __init__(self, world: World, bus: Bus, stream: str, fired: Consumer) -> None:
         self.bus = bus

@@ -1,4 +1,4 @@
-"""Streams: made once, checked ever after, never changed silently."""
+"""Streams: made once, compared afterwards, never changed silently."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_error_names_the_difference_of_a_stream(
     await bus.ensure_stream(spec(world))
     with pytest.raises(ConfigDiffers, match=difference):
         await bus.ensure_stream(spec(world, **change))
-    # And nothing was changed.
+    # The stream is unchanged.
     await bus.ensure_stream(spec(world))
 
 

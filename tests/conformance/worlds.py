@@ -1,12 +1,12 @@
-"""The two worlds in which the suite runs: a bus in memory, and a real server.
+"""The two worlds in which the suite runs: the simulated bus and a real server.
 
-A test is written once, against `World`. It makes its streams under names of its own (`World.stream`, `World.subject`),
-since the real server is shared by the tests of a session. Time is passed by `World.advance` only: virtual time in the
-simulation, real time on the server, so windows in tests are short (0.5-3 s). Waiting for something to happen is done by
-the bus's own waiting calls (`Consumer.fetch`) or by `World.until`.
+A test is written once, for `World`. It uses unique names for its streams (`World.stream`, `World.subject`), because the
+tests of a session share the real server. Only `World.advance` lets time pass: virtual in the simulation, real on the
+server, so windows in tests are short (0.5-3 s). A test waits for events by the bus's own calls (`Consumer.fetch`) or by
+`World.until`.
 
-A busy machine lets a test stand still for a second or two at any line. So what must not have happened yet is told by when it
-happened in the end, never by looking in time; and what must be done within a window has seconds for it.
+A busy machine may pause a test for a second or two at any line. So a test proves "not yet" by the time of the later
+event, never by a look in time; and a step within a window has seconds for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from anchorwatch.topology.streams import StreamSpec
 from tests.support.nats_server import NatsServer, User
 
 ADMIN = User("admin", "admin-password")
-# Publishes below `*.allowed.` only, and looks at nothing but what JetStream answers to its own inbox.
+# May publish below `*.allowed.` only, and subscribe to its own inbox only.
 RESTRICTED = User(
     "restricted", "restricted-password", publish=("*.allowed.>",), subscribe=("_INBOX.restricted.>",)
 )
@@ -36,22 +36,22 @@ _tests = itertools.count(1)
 
 
 class World(ABC):
-    """Where a test runs."""
+    """The environment of a test."""
 
     kind: ClassVar[str]
     at_once_s: ClassVar[float]
-    """Within this, something happens that waits for nothing; on a real server, busy as its machine may be."""
+    """The limit for an event that waits for nothing, also on a busy machine with a real server."""
 
     def __init__(self) -> None:
         self._prefix = f"t{next(_tests)}"
         self._buses: list[Bus] = []
 
     def stream(self, name: str = "S") -> str:
-        """A stream, bucket or store name that no other test has."""
+        """A unique name of a stream, bucket or store."""
         return f"{self._prefix}_{name}"
 
     def subject(self, rest: str) -> str:
-        """A subject below this test's own first token."""
+        """A subject below this test's unique first token."""
         return f"{self._prefix}.{rest}"
 
     async def connect(self, user: User = ADMIN) -> Bus:
@@ -68,7 +68,7 @@ class World(ABC):
         """Wait until ``condition`` holds.
 
         Raises:
-            AssertionError: it does not within ``within_s``.
+            AssertionError: it does not hold within ``within_s``.
         """
         for _ in range(int(within_s / POLL_S)):
             if await condition():
@@ -85,9 +85,9 @@ class World(ABC):
 
     @abstractmethod
     def now_ms(self) -> int:
-        """The time that the bus's server sees, Unix milliseconds."""
+        """The server's time in Unix milliseconds."""
 
-    # What most tests need.
+    # Helpers.
 
     async def make_stream(self, bus: Bus, name: str = "S", **options: object) -> str:
         """A stream on ``<prefix>.<name in lower case>.>``; returns its name."""
@@ -128,7 +128,7 @@ class NatsWorld(World):
 
 
 class SimWorld(World):
-    """The bus in memory. Each test has a simulation of its own."""
+    """The simulated bus. Each test has its own simulation."""
 
     kind = "sim"
     at_once_s = 1.0

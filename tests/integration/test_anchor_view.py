@@ -1,4 +1,4 @@
-"""The view of the anchors is not synced to disk at each message; whatever it loses, the server copies anew from the journal."""
+"""The view of anchors is not synced for each message: the server copies lost messages again from the journal."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ SESSIONS = 10
 COPIES_MIN = 200
 
 
-@pytest.mark.parametrize("kept", [0.9, 0.4, 0.0])
-async def test_view_is_complete_again_after_a_power_cut(tmp_path: Path, kept: float) -> None:
+@pytest.mark.parametrize("share", [0.9, 0.4, 0.0])
+async def test_view_is_complete_again_after_a_power_cut(tmp_path: Path, share: float) -> None:
     with running_server(tmp_path / "nats") as server:
         bus = await jetstream.connect(server.url, user=None, password=None, name="test")
         await ensure_topology(bus)
@@ -29,7 +29,7 @@ async def test_view_is_complete_again_after_a_power_cut(tmp_path: Path, kept: fl
         await eventually(lambda: copied(bus), what="anchors are copied")
         server.kill9()
         await asyncio.gather(*writers)
-        cut_short(server.directory / "store", kept)
+        cut_short(server.directory / "store", share)
         server.start()
         await eventually(lambda: is_whole(bus), within_s=60, what="the view is what the journal says")
         assert len(await view(bus)) == SESSIONS
@@ -37,23 +37,23 @@ async def test_view_is_complete_again_after_a_power_cut(tmp_path: Path, kept: fl
 
 
 async def write(bus: Bus, session: str) -> None:
-    """Anchors, one after the other, until the server is gone."""
+    """Write anchors until the server is killed."""
     with contextlib.suppress(Unavailable):
         for number in range(100_000):
             subject = f"aw.journal.0.default.{session}.p.anchor"
             await bus.publish(Message(subject, str(number).encode()), timeout_s=1.0)
 
 
-def cut_short(store: Path, kept: float) -> None:
-    """Take the end of what the view has on disk away, as if it had never been written."""
+def cut_short(store: Path, share: float) -> None:
+    """Truncate the view's file on disk, as a power cut does."""
     messages = next(store.rglob(bucket_stream(ANCHORS_BUCKET))) / "msgs"
     newest = max(messages.glob("*.blk"), key=lambda block: int(block.stem))
     with newest.open("r+b") as block:
-        block.truncate(round(newest.stat().st_size * kept))
+        block.truncate(round(newest.stat().st_size * share))
 
 
 async def copied(bus: Bus) -> bool:
-    """Whether the view is in the middle of its work: it holds every session, each written again and again."""
+    """Whether the view holds every session, each rewritten several times."""
     state = await bus.stream_state(bucket_stream(ANCHORS_BUCKET))
     return state.last_sequence >= COPIES_MIN and len(await view(bus)) == SESSIONS
 

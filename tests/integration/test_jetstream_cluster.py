@@ -1,4 +1,4 @@
-"""The JetStream bus on three servers: elections are ridden out, and reads say how far they can be trusted."""
+"""The JetStream bus on three servers: operations survive elections, and reads have a completeness sequence."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 async def connect(servers: str | list[str], name: str) -> JetStreamBus:
-    """A bus that has made the stream, as soon as the cluster has a leader."""
+    """A bus that has made the stream, once the cluster has a leader."""
     bus = await jetstream.connect(servers, user=None, password=None, name=name, replicas=3)
     await persist(lambda: bus.ensure_stream(JOURNAL), ELECTION_S_MAX)
     return bus
 
 
 class Writer:
-    """Appends to one chain, as a planner does: fenced, one message id for all retries, read back in doubt."""
+    """Appends to one chain as a planner does: fenced, one message id for all retries, read back in doubt."""
 
     def __init__(self, bus: JetStreamBus) -> None:
         self._bus = bus
@@ -51,7 +51,7 @@ class Writer:
                     self.acked.append((await self._bus.publish(message, timeout_s=2.0)).sequence)
                     return
                 except (Unavailable, WrongLastSequence):
-                    # Nothing else: that a leader is missing must not be taken for a missing stream.
+                    # Only this error: a missing leader must not look like a missing stream.
                     await asyncio.sleep(RETRY_S)
                 if (found := await self._find(message)) is not None:
                     self.acked.append(found)
@@ -66,7 +66,7 @@ class Writer:
 
 
 async def test_read_has_every_message_up_to_its_sequence(cluster: Cluster) -> None:
-    """Read from each server what was written through another: an answer is short of a sequence, or complete up to it."""
+    """Write through one server and read from each: an answer must be complete up to its own sequence."""
     buses = [await connect(url, "any") for url in cluster.urls]
     short = 0
     for n in range(100):
@@ -98,7 +98,7 @@ async def test_bus_operations_survive_the_death_of_the_leader(cluster: Cluster) 
             await writer.append(f"m{n}".encode())
 
     async def consume() -> None:
-        # The last append is under way when it is told to end.
+        # The last append is in flight at the stop.
         while not writing.done() or seen[-1:] < writer.acked[-1:]:
             for delivery in await consumer.fetch(50, 1.0):
                 seen.append(delivery.stored.sequence)
@@ -120,7 +120,7 @@ async def test_bus_operations_survive_the_death_of_the_leader(cluster: Cluster) 
     async with asyncio.timeout(ELECTION_S_MAX):
         await asyncio.gather(writing, consuming)
 
-    # All that was acknowledged is there, once, in order, and was delivered.
+    # Every acknowledged message is stored once, in order, and was delivered.
     page = await bus.range("J", "j.a.p.anchor", 1, limit=10_000, reach=writer.acked[-1])
     assert page.up_to >= writer.acked[-1]
     assert [each.sequence for each in page.messages] == writer.acked

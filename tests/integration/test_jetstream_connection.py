@@ -1,4 +1,4 @@
-"""Waits that are given up, and what becomes of the connection."""
+"""The connection after cancelled waits and faults of its reader."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AT_ONCE_S = 20.0
 async def test_bus_closes_although_reconnecting_loses_a_cancellation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As ``asyncio.wait_for`` does before Python 3.12, where what it waits for ends in the same moment."""
+    """Lose one cancellation, as ``asyncio.wait_for`` may do before Python 3.12."""
     forgotten: list[int] = []
 
     async def forgetful(_client: Client) -> None:
@@ -41,7 +41,7 @@ async def test_bus_closes_although_reconnecting_loses_a_cancellation(
 
 
 async def test_cancelled_subscribe_affects_no_other_subscription(tmp_path: Path) -> None:
-    """As a client of live events does that goes away in the middle of being let in."""
+    """Cancel a subscribe, as a client of live events does that disconnects early."""
     told: list[str] = []
 
     async def hear(_subject: str, _payload: bytes) -> None:
@@ -53,7 +53,7 @@ async def test_cancelled_subscribe_affects_no_other_subscription(tmp_path: Path)
         )
         reading = bus._link._connection.client._reading_task  # noqa: SLF001
         assert reading is not None
-        # One of them at least has asked, and has no answer yet.
+        # At least one of them has sent its request and has no answer.
         for rounds in range(8):
             listening = asyncio.create_task(bus.subscribe(f"live.{rounds}", hear))
             for _ in range(rounds):

@@ -1,6 +1,6 @@
-"""Streams and consumers that two make at one moment: what the server says of it, by a stand-in that says it on a real connection.
+"""Streams and consumers that two clients make at once, against a simulated JetStream API on a real connection.
 
-A cluster refuses a name that it has given to another maker already, while it does not show yet what it makes there.
+A cluster refuses a name that another client has just used, although it does not list the new stream yet.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WRONG = {"code": 400, "err_code": 10052, "description": "that will not do"}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
-    """A server without JetStream, so that its API is free to be answered by anyone."""
+    """A server without JetStream: a test can answer its API subjects."""
     with running_server(tmp_path_factory.mktemp("plain"), more="jetstream: false") as running:
         yield running
 
@@ -54,7 +54,7 @@ async def bus(server: NatsServer) -> AsyncIterator[JetStreamBus]:
 
 
 async def answers(client: Client, by: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse every question of the API with the error that ``by`` has for its subject's beginning."""
+    """Refuse each API request with the error in ``by`` for the prefix of its subject."""
 
     async def answer(question: Msg) -> None:
         verb = question.subject.removeprefix("$JS.API.")
@@ -62,7 +62,7 @@ async def answers(client: Client, by: Mapping[str, Mapping[str, Any]]) -> None:
         await question.respond(json.dumps({"error": error}).encode())
 
     await client.subscribe("$JS.API.>", cb=answer)
-    # The ping of a flush may overtake what was not written yet; that of the second one cannot.
+    # The ping of the first flush may overtake unwritten bytes; the second cannot.
     await client.flush()
     await client.flush()
 

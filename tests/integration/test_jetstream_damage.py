@@ -1,4 +1,4 @@
-"""What a server says of messages that its disk has damaged, and what the mesh says then."""
+"""Messages that the server's disk has damaged: the server's answers, and the mesh's reaction."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ async def test_lost_planner_record_is_quarantined_and_repaired_once(server: Nats
 
 
 async def test_lost_claim_permits_no_new_first_claim(server: NatsServer) -> None:
-    """Unreadable as long as the server has its index; gone, with all that stood behind it, once it was killed."""
+    """Unreadable while the server has its index; after a kill it is lost, with all later messages of its block."""
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     await ensure_topology(bus)
     shelf, call = Shelf(bus, "s"), CallId(1, 1, 1)
@@ -202,7 +202,7 @@ async def test_lost_claim_permits_no_new_first_claim(server: NatsServer) -> None
         await shelf.effects.load(shelf.ref, "default", call, state.head)
     with pytest.raises(Damaged):
         await shelf.journal.check_effects(shelf.ref, 1, {call})
-    # What a first claim is fenced on holds, for a server that cannot read the one that stands: so nobody may come so far.
+    # The fence of a first claim holds on a server that cannot read the existing one, so no executor may get this far.
     again = await shelf.effects.append(shelf.ref, "default", call, EffectState(), claim, 3_000)
     assert again.head > claimed.head
     await bus.close()

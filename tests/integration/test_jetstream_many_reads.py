@@ -1,4 +1,4 @@
-"""A server ends a connection that does not keep up with what it asked for: whoever reads much at once must not lose it."""
+"""A server closes a connection that reads its answers too slowly; many large reads must not cause that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JetStream bus beside others: with no more permissions than it says it needs, and read by plain NATS clients."""
+"""The JetStream bus with only its listed permissions, and together with plain NATS clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.eventually import eventually
 from tests.support.nats_server import NatsServer, User, running_server
 
 ADMIN = User("admin", "admin-password")
-# As the docstring of anchorwatch.bus.jetstream lists them.
+# The list in the docstring of anchorwatch.bus.jetstream.
 WORKER = User(
     "worker",
     "worker-password",

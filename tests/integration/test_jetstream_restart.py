@@ -1,4 +1,4 @@
-"""The JetStream bus under a server that is killed, stalls, denies, or ends the connection."""
+"""The JetStream bus with a server that is killed, stalls, denies, or closes the connection."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ ADMIN = User("admin", "admin-password")
 WRITER = User("writer", "writer-password", publish=("s.writer.>",), subscribe=("_INBOX.writer.>",))
 DEAF = User("deaf", "deaf-password", subscribe=("nothing",))
 STREAM = StreamSpec("S", ("s.>",), atomic_batches=True)
-# "At once" on a machine that is busy with other tests: well below the timeout that the call itself was given.
+# "At once" on a busy machine: well below the timeout of the call.
 AT_ONCE_S = 30.0
 
 
 class Mesh:
-    """A server, and clients of it."""
+    """A server and its clients."""
 
     def __init__(self, server: NatsServer) -> None:
         self.server = server
-        self.told: list[str] = []
+        self.errors: list[str] = []
         self._buses: list[JetStreamBus] = []
 
     async def connect(self, user: User = ADMIN, **options: float) -> JetStreamBus:
@@ -41,7 +41,7 @@ class Mesh:
             password=user.password,
             name=user.name,
             inbox=f"_INBOX.{user.name}",
-            on_error=self.told.append,
+            on_error=self.errors.append,
             **options,  # type: ignore[arg-type]  # connect_timeout_s
         )
         self._buses.append(bus)
@@ -58,13 +58,13 @@ async def mesh(tmp_path: Path) -> AsyncIterator[Mesh]:
         mesh = Mesh(server)
         yield mesh
         await mesh.close()
-    # Nothing of a closed bus is left behind.
+    # A closed bus leaves no task.
     assert [task for task in asyncio.all_tasks() if "nats" in repr(task.get_coro())] == []
 
 
 @contextlib.asynccontextmanager
 async def knocks(port: int) -> AsyncIterator[list[int]]:
-    """Stand at a server's port in its place, and turn everyone away; gives a number for each who came."""
+    """Listen on a server's port in its place and close each connection; yields one number for each."""
     came: list[int] = []
 
     async def turn_away(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -78,7 +78,7 @@ async def knocks(port: int) -> AsyncIterator[list[int]]:
 
 
 async def count_fetches(witness: JetStreamBus) -> list[bytes]:
-    """What is asked of the consumer `d` of the stream, as it comes."""
+    """The requests for the consumer `d` of the stream, as they arrive."""
     asked: list[bytes] = []
 
     async def count(_subject: str, payload: bytes) -> None:
@@ -92,7 +92,7 @@ async def count_fetches(witness: JetStreamBus) -> list[bytes]:
 
 
 async def test_work_continues_across_kills(mesh: Mesh) -> None:
-    """A publisher and a consumer, and the server killed three times in the middle: everything arrives."""
+    """A publisher and a consumer receive every message although the server is killed three times."""
     publisher, reader = await mesh.connect(), await mesh.connect()
     await publisher.ensure_stream(STREAM)
     consumer = await reader.consumer(ConsumerSpec("S", ("s.>",), "d", ack_wait_s=2.0))
@@ -116,10 +116,10 @@ async def test_work_continues_across_kills(mesh: Mesh) -> None:
         await asyncio.to_thread(mesh.server.restart)
     await asyncio.wait_for(work, 60)
     assert set(seen) == {str(n).encode() for n in range(wanted)}
-    # One id for all retries: nothing was stored twice.
+    # One id for all retries: no message is stored twice.
     assert (await publisher.stream_state("S")).messages == wanted
-    assert any("lost" in text for text in mesh.told)
-    assert any("reconnected" in text for text in mesh.told)
+    assert any("lost" in text for text in mesh.errors)
+    assert any("reconnected" in text for text in mesh.errors)
 
 
 async def test_call_in_flight_fails_with_the_connection(mesh: Mesh) -> None:
@@ -145,7 +145,7 @@ async def test_call_without_a_server_waits_for_it(mesh: Mesh) -> None:
     mesh.server.kill9()
     await eventually(lambda: not bus.connected)
     publishing = asyncio.create_task(bus.publish(Message("s.a", b"x"), timeout_s=30.0))
-    # A call that did not wait would have failed before a process is there.
+    # A call that did not wait would fail before the process starts.
     await asyncio.to_thread(mesh.server.start)
     assert (await asyncio.wait_for(publishing, AT_ONCE_S)).sequence == 1
 
@@ -160,7 +160,7 @@ async def test_call_without_a_server_ends_at_its_timeout(mesh: Mesh) -> None:
     await bus.announce("live", b"x")
     await asyncio.to_thread(mesh.server.start)
     await eventually(lambda: bus.connected)
-    # What failed so was not kept back to be sent later.
+    # A failed message was not kept to be sent later.
     assert (await bus.stream_state("S")).messages == 0
 
 
@@ -258,7 +258,7 @@ async def test_blocked_fetch_polls_with_pauses(mesh: Mesh) -> None:
         await bus.publish(Message("s.a", b"x"))
     consumer = await bus.consumer(ConsumerSpec("S", ("s.>",), "d", ack_pending_max=2, ack_wait_s=60.0))
     asked = await count_fetches(witness)
-    # The first leaves a request open behind it, which the bound holds up; the second stands behind that one.
+    # The first fetch leaves a request open, which the limit blocks; the second waits after it.
     taken = 0
     while taken < 2:
         taken += len(await consumer.fetch(10, 5.0))
@@ -282,7 +282,7 @@ async def test_stalled_server_is_unavailable_until_it_resumes(mesh: Mesh) -> Non
     finally:
         mesh.server.resume()
     ack = await persist(lambda: bus.publish(Message("s.a", b"x", message_id="m")))
-    # The attempt that got no answer may have been stored: that is what the message id is for.
+    # The attempt without an answer may have been stored: the message id dedupes it.
     assert ack.sequence == 1
     assert (await bus.stream_state("S")).messages == 1
 
@@ -392,10 +392,10 @@ async def test_message_above_the_server_limit_keeps_the_connection(mesh: Mesh) -
     limit = mesh.server.max_payload_bytes
     for message in (
         Message("s.a", bytes(limit + 1)),
-        # It is the headers that make it too large.
+        # The headers make it too large.
         Message("s.a", bytes(limit - 10), message_id="m"),
     ):
         with pytest.raises(TooLarge):
             await bus.publish(message)
     assert (await bus.publish(Message("s.a", bytes(limit - 1000), message_id="m"))).sequence == 1
-    assert not any("lost" in text for text in mesh.told)
+    assert not any("lost" in text for text in mesh.errors)

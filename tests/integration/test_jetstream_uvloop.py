@@ -1,4 +1,4 @@
-"""The bus on the loop that services run on, which says otherwise than asyncio's that a connection is closed."""
+"""The bus on uvloop, which reports a closed connection differently from asyncio."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def test_write_to_a_lost_connection_is_unavailable(tmp_path: Path) -> None:
         try:
             await bus.ensure_stream(StreamSpec("S", ("s.>",)))
             client = bus._link._connection.client  # noqa: SLF001
-            # nats-py's flusher ends when it meets a closed socket; then each publish writes by itself.
+            # nats-py's flusher ends at a closed socket; then each publish writes by itself.
             client._flusher_task.cancel()  # type: ignore[union-attr]  # noqa: SLF001
             await asyncio.sleep(0)
-            # The reader notices in a later round of the loop, and this is still the same.
+            # The reader notices in a later round of the loop; this is still the same one.
             client._transport._io_writer.transport.abort()  # type: ignore[union-attr]  # noqa: SLF001
             with pytest.raises(Unavailable):
                 await bus.publish(Message("s.1", b"x", "m"))
@@ -72,7 +72,7 @@ def test_send_during_a_loss_raises_nothing_later(tmp_path: Path) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
         try:
             client = bus._link._connection.client  # noqa: SLF001
-            # Nobody notices that the socket is closed, as for a moment in life.
+            # The closed socket stays unnoticed, as it may for a moment in production.
             client._reading_task.cancel()  # type: ignore[union-attr]  # noqa: SLF001
             client._transport._io_writer.transport.abort()  # type: ignore[union-attr]  # noqa: SLF001
             await asyncio.sleep(0.01)

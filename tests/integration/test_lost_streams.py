@@ -1,4 +1,4 @@
-"""A stream that its server gave up: no service begins it anew by itself."""
+"""A stream that its server has lost: no service makes it again by itself."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def server(tmp_path: Path) -> Iterator[NatsServer]:
 
 
 async def test_lost_journal_is_never_made_again(server: NatsServer, tmp_path: Path) -> None:
-    """A full block is compressed. One byte of it, and a start without the server's own index: it removes the whole stream."""
+    """Change one byte of a compressed block and remove the index: at its start the server removes the whole stream."""
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     await ensure_topology(bus)
     await ensure_topology(bus)

@@ -1,4 +1,4 @@
-"""Each fault does what it says, is counted, and is the only one that strikes."""
+"""Each kind of fault has its effect, is counted, and is the only one that occurs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Scenario = Callable[[SimBus], Awaitable[None]]
 
 
 def with_fault(kind: FaultKind, scenario: Scenario, *, seed: int = 1, struck: bool = True) -> SimServer:
-    """Run on a stream ``J`` (schedules, batches), a bucket ``b`` and a view ``v``; then ``kind`` always strikes."""
+    """Run on a stream ``J`` (schedules, batches), a bucket ``b`` and a view ``v``; then ``kind`` always occurs."""
 
     async def main() -> SimServer:
         faults = Faults(random.Random(seed), {kind: 1.0})
@@ -95,9 +95,9 @@ def test_zombie_write_is_stored_late_if_its_fence_holds() -> None:
         for subject in ("j.a", "j.b"):
             with pytest.raises(Unavailable):
                 await bus.publish(Message(subject, b"x", expect=Expect("j.>", 0)), timeout_s=3)
-        assert await stored(bus.server) == 1  # the first landed while the second was waited for
+        assert await stored(bus.server) == 1  # the first was stored during the second call
         await asyncio.sleep(2)
-        assert await stored(bus.server) == 1  # and it refused the second
+        assert await stored(bus.server) == 1  # and its fence refused the second
 
     with_fault(FaultKind.ZOMBIE_WRITE, scenario)
 
@@ -107,7 +107,7 @@ def test_spurious_fence_refusal_is_marked() -> None:
         with pytest.raises(WrongLastSequence) as caught:
             await bus.publish(Message("j.a", b"x", expect=Expect("j.a", 0)))
         assert caught.value.spurious_possible
-        await bus.publish(Message("j.a", b"x"))  # what has no fence is not refused
+        await bus.publish(Message("j.a", b"x"))  # a write without a fence is not refused
         with pytest.raises(WrongLastSequence) as caught:
             await bus.publish(Message("j.a", b"x", expect=Expect("j.a", 0)))
         assert not caught.value.spurious_possible
@@ -272,7 +272,7 @@ def test_orphaned_pull_ends_with_its_own_timeout() -> None:
     run(main())
 
 
-# What is not stored, and what the server does by itself.
+# Core messages, sources and schedules.
 
 
 def test_lost_core_request_is_a_timeout() -> None:
@@ -317,7 +317,7 @@ def test_slow_schedule_fires_late_and_once() -> None:
     with_fault(FaultKind.SLOW_SCHEDULE, scenario)
 
 
-# What a test does to a client, or to the server.
+# Faults on a test's order.
 
 
 def world() -> tuple[SimServer, SimBus]:
@@ -362,7 +362,7 @@ def test_calls_of_a_killed_client_fail() -> None:
         bus.kill()
         with pytest.raises(Disconnected):
             await fetching
-        await delivery.ack()  # says nothing, does nothing
+        await delivery.ack()  # no effect
         with pytest.raises(Disconnected):
             await bus.publish(Message("j.a", b"y"))
         bus.reconnect()
@@ -413,7 +413,7 @@ def test_frozen_client_returns_as_a_zombie() -> None:
         bus.thaw()
         (first,) = await fetching
         assert first.attempt == 1
-        await first.ack()  # an ack is no fence: the stale one settles it
+        await first.ack()  # an ack is not a fence: the stale one settles the message
         assert await (await reader(other, ack_wait_s=5)).fetch(1, 30) == []
 
     run(main())
@@ -436,7 +436,7 @@ def test_acknowledged_messages_survive_a_restart() -> None:
         await asyncio.sleep(10)
         server.start()
         assert (await bus.publish(Message("j.a", b"x", message_id="m"))).duplicate
-        (tick,) = await consumer.fetch(1, 5)  # overdue, so it came at once
+        (tick,) = await consumer.fetch(1, 5)  # overdue, so it fired at once
         assert (tick.stored.subject, tick.stored.payload) == ("j.t", b"tick")
         assert now_s() < 14
         assert server.faults.counts == {FaultKind.RESTART: 1}
@@ -489,5 +489,5 @@ def test_fences_have_one_winner_under_all_faults(seed: int) -> None:
     assert {sequence for sequence, _, _ in report.stored} == set(report.handled)
     assert report.view_is_right
     assert len({payload for _, _, payload in report.stored}) == len(report.stored), "a write landed twice"
-    # Every write stands on the one that its writer had seen as the last: no fork, whoever was told what.
+    # Each write follows the last one that its writer had read: no fork, whatever answers were lost.
     assert report.chain == list(range(len(report.stored)))

@@ -1,4 +1,4 @@
-"""What no order of events and no fault may break: a fence has one winner, a batch is stored whole or not at all."""
+"""Properties under any order and any fault: a fence has one winner, a batch is stored whole or not at all."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def as_message(subject: str, family: str | None, expected: int, message_id: str 
 
 
 def held(stored: Sequence[tuple[str, Expect | None]]) -> bool:
-    """Whether each message's fence held when it was stored: computed anew, without the server's index."""
+    """Whether each message's fence held when it was stored, computed without the server's index."""
     for count, (_, expect) in enumerate(stored):
         if expect is not None:
             before = [n + 1 for n in range(count) if matches(expect.subject, stored[n][0])]
@@ -66,7 +66,7 @@ def test_fence_never_has_two_winners(
         server = SimServer(faults=faulty(seed, rate), seed=seed, latency_s=(0, 0.01))
         server.ensure_stream(StreamSpec("J", ("j.>",)))
         await asyncio.gather(*(write(server, mine) for mine in attempts))
-        await asyncio.sleep(10)  # zombies too
+        await asyncio.sleep(10)  # zombie writes too
         return [(each.subject, fence_of(each.headers)) for each in server.stream("J").messages.values()]
 
     stored = run(main(), seed)
@@ -136,17 +136,17 @@ patterns = st.tuples(
 
 
 @settings(deadline=None)
-@given(given_subjects=st.lists(subjects, max_size=20), pattern=patterns, gone=st.sets(st.integers(1, 20)))
-def test_index_finds_exactly_the_matches(given_subjects: list[str], pattern: str, gone: set[int]) -> None:
+@given(given_subjects=st.lists(subjects, max_size=20), pattern=patterns, removed=st.sets(st.integers(1, 20)))
+def test_index_finds_exactly_the_matches(given_subjects: list[str], pattern: str, removed: set[int]) -> None:
     index = SubjectIndex()
-    kept: dict[int, str] = {}
+    stored: dict[int, str] = {}
     for sequence, subject in enumerate(given_subjects, 1):
         index.add(subject, sequence)
-        kept[sequence] = subject
-    for sequence in sorted(gone & set(kept)):
-        index.discard(kept.pop(sequence), sequence)
+        stored[sequence] = subject
+    for sequence in sorted(removed & set(stored)):
+        index.discard(stored.pop(sequence), sequence)
     expected: dict[str, list[int]] = {}
-    for sequence, subject in kept.items():
+    for sequence, subject in stored.items():
         if matches(pattern, subject):
             expected.setdefault(subject, []).append(sequence)
     assert sorted(index.match(pattern)) == sorted(expected.values())

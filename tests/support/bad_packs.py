@@ -1,4 +1,4 @@
-"""A pack that does not keep what its tools' effect classes promise, so that a crash test has something to find."""
+"""Packs that violate their tools' effect classes, for the crash test to find."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.told import ToldPack, ToldRuntime
 
 @dataclass
 class CarelessRuntime(ToldRuntime):
-    """Says of every effect that it was done."""
+    """Reports every effect as done."""
 
     async def reconcile(self, tool: str, args: Mapping[str, Any], context: ToolContext) -> Reconciled:
         del tool, args, context
@@ -27,7 +27,7 @@ class CarelessRuntime(ToldRuntime):
 
 
 class CarelessPack(ToldPack):
-    """`set` is declared idempotent, and its provider ignores the key; `build` is declared reconcilable, and nobody is asked."""
+    """`set` is declared idempotent, but its provider ignores the key; `build` is declared reconcilable, but is not reconciled."""
 
     name = "careless"
     runtime = CarelessRuntime
@@ -39,7 +39,7 @@ CARELESS = CarelessPack()
 
 @dataclass
 class HastyRuntime(ToldRuntime):
-    """Says of a call whose answer was lost that it certainly was not done."""
+    """Reports a call with a lost answer as certainly not done."""
 
     async def run(self, tool: str, args: Mapping[str, Any], context: ToolContext) -> ToolResult:
         try:
@@ -49,7 +49,7 @@ class HastyRuntime(ToldRuntime):
 
 
 class HastyPack(ToldPack):
-    """Takes no answer for "not done". Only a living executor shows it: behind a dead one such a word counts for nothing."""
+    """Takes a missing answer for "not done". Only a living executor shows the fault: the word of a dead one is not used."""
 
     name = "hasty"
     runtime = HastyRuntime

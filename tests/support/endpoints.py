@@ -1,4 +1,4 @@
-"""Endpoints that behave as the known servers do, to be probed: what each takes, refuses, counts, and how it says so."""
+"""Model endpoints that imitate known servers: what each accepts, refuses and counts, and its error texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEVELS = (("high", "g-1"), ("low", "g-2"))
 
 @dataclass(frozen=True)
 class Like:
-    """A server. ``context``: how many words it takes, told by ``tells``; one that is asked for more answers by ``overflow``."""
+    """A server. ``context``: its limit in words, published by ``tells``; it answers a larger request by ``overflow``."""
 
     model: str = "small"
     key: str = ""

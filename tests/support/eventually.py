@@ -1,4 +1,4 @@
-"""Waiting for a condition in an event loop, never for a time."""
+"""Waits in an event loop for a condition, never for a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def eventually(condition: Callable[[], object], within_s: float = 30.0) ->
     """Wait until ``condition()`` is true.
 
     Raises:
-        TimeoutError: it is not within ``within_s``.
+        TimeoutError: it is not true within ``within_s``.
     """
     async with asyncio.timeout(within_s):
         while True:
@@ -27,10 +27,10 @@ async def eventually(condition: Callable[[], object], within_s: float = 30.0) ->
 
 
 async def persist(attempt: Callable[[], Awaitable[T]], within_s: float = 30.0) -> T:
-    """What a caller of the bus does: try again while it is unavailable.
+    """Retry while the bus is unavailable, as its callers do.
 
     Raises:
-        TimeoutError: it still is after ``within_s``.
+        TimeoutError: it is still unavailable after ``within_s``.
     """
     async with asyncio.timeout(within_s):
         while True:

@@ -1,4 +1,4 @@
-"""Services in this process, on a real server: each with a connection of its own, started and ended by the test."""
+"""Services in this process on a real server, each with its own connection, started and ended by the test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ READY_S_MAX = 60.0
 
 @dataclass
 class Running:
-    """A service at work."""
+    """A running service."""
 
     name: str
     context: ServiceContext
@@ -38,7 +38,7 @@ class Running:
         await self.bus.close()
 
     async def kill(self) -> None:
-        """End it where it stands."""
+        """Cancel it at its present line."""
         self.task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self.task

@@ -1,7 +1,6 @@
-"""A journal that was written by an earlier release and kept as text, one record a line.
+"""A journal of an earlier release, stored as text, one record a line.
 
-The first line says which release wrote it, on which stream, and the agent of its sessions. The bytes of its artifacts
-are not kept.
+The first line names the release, the stream, and the agent of its sessions. The bytes of its artifacts are not stored.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ class KeptJournal:
         return [each for each in self.messages if each.subject.split(".")[4] == session]
 
     def restore(self, server: SimServer) -> None:
-        """Put the records into the server's empty stream, and its clock behind the last of them."""
+        """Put the records into the server's empty stream, and set its clock after the last one."""
         for stored in self.messages:
             server.stream(self.stream).restore(stored)
         server.step_clock((self.messages[-1].time_ms + 1_000 - server.now_ms()) / 1000)
 
 
 def read_kept(path: Path = FIRST_RELEASE) -> KeptJournal:
-    """The journal in a file."""
+    """Read the journal from a file."""
     head, *lines = map(json.loads, path.read_text().splitlines())
     messages = tuple(
         Stored(line["subject"], line["sequence"], line["time_ms"], base64.b64decode(line["payload"]))

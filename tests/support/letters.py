@@ -1,4 +1,4 @@
-"""Dead letters as a test sees them, and packs that poison what they touch."""
+"""Reads and orders dead letters, and packs whose calls fail."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def only_letter(bus: Bus) -> DeadLetter | None:
 
 
 async def order(bus: Bus, letter: DeadLetter, verb: Verb, at_ms: int, key: str = "k") -> None:
-    """What the gateway writes when a person orders it."""
+    """Write an order about a letter, as the gateway does."""
     action = Action(verb, "a person", at_ms, key)
     await LetterJournal(bus, "outside").change(
         letter.address, lambda now: ordered(now, action) if now else None, at_ms
@@ -59,7 +59,7 @@ def mesh_test(body: Callable[[SimMesh], Coroutine[Any, Any, None]], seed: int = 
 
 
 def in_state(bus: Bus, state: str, openings: int | None = None) -> Callable[[], Awaitable[bool]]:
-    """The condition that the one letter is in this state (and was opened so often)."""
+    """A condition: the only letter is in this state (and was opened ``openings`` times)."""
 
     async def condition() -> bool:
         letter = await only_letter(bus)
@@ -70,7 +70,7 @@ def in_state(bus: Bus, state: str, openings: int | None = None) -> Callable[[], 
 
 @dataclass
 class PoisonRuntime(BenchRuntime):
-    """As the bench's; ``deadly``: what is called in place of every tool."""
+    """The bench's runtime; ``deadly`` is called in place of each tool."""
 
     deadly: Callable[[], Awaitable[None]] | None = None
 
@@ -81,7 +81,7 @@ class PoisonRuntime(BenchRuntime):
 
 
 class PoisonPack(BenchPack):
-    """The bench; ``broken``: nobody can connect with it. Each turn asks for one call of ``tool``, and then ends."""
+    """The bench; ``broken``: connecting fails. Each turn decides one call of ``tool``, and then ends."""
 
     name = "poison"
 
@@ -91,7 +91,7 @@ class PoisonPack(BenchPack):
         self.deadly: Callable[[], Awaitable[None]] | None = None
 
     def tools(self, agent: AgentSpec) -> Sequence[ToolSpec]:
-        # Nobody looks here.
+        # Not read in these tests.
         return [replace(tool, observation_age_max_s=math.inf) for tool in super().tools(agent)]
 
     def rules(self, situation: Situation) -> StepDecision:

@@ -1,11 +1,11 @@
-"""A real HTTP server that speaks chat.completions as it is told to: answers, refusals, and every kind of garbage.
+"""A real HTTP server that answers chat.completions by a script: answers, refusals, and malformed bodies.
 
     with ModelServer([calls(call("launch_instances", {"count": 2})), text("Done.")]) as server:
         …  # ANCHORWATCH_MODEL_URL=server.url
         assert server.requests[0].json["model"] == "test-model"
 
-The script is a list of replies (then `server.afterwards`, for ever) or a function of the request's JSON. As a process:
-`python -m tests.support.model_server --port 0 --script fleet` prints its URL as one line of JSON, and serves until it is ended.
+The script is a list of replies (then `server.afterwards`, forever) or a function of the request's JSON. As a process:
+`python -m tests.support.model_server --port 0 --script fleet` prints its URL as one line of JSON, and serves until it ends.
 """
 
 from __future__ import annotations
@@ -34,10 +34,9 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Reply:
-    """What the server answers. ``delay_s`` comes before the headers; ``cut_at``: the connection is reset after so many bytes of
-    the body; ``stall_at``: nothing more comes behind so many bytes of the body, until the client goes or the server closes
-    (``ping``: but comments);
-    ``silent``: no answer at all until then.
+    """An answer of the server. ``delay_s``: before the headers. ``cut_at``: reset the connection after this number of
+    bytes of the body. ``stall_at``: send nothing after this number of bytes of the body (``ping``: comments only), until
+    the client disconnects or the server closes. ``silent``: send no answer until then.
     """
 
     body: bytes = b""
@@ -68,7 +67,7 @@ class Received:
 def raw(
     body: str | bytes, status: int = 200, content_type: str = "application/json", **headers: str
 ) -> Reply:
-    """Any body at all. Keyword ``retry_after`` becomes the header ``retry-after``."""
+    """Any body. Keyword ``retry_after`` becomes the header ``retry-after``."""
     content = body.encode() if isinstance(body, str) else body
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Reply(content, status, {"content-type": content_type, **named})
@@ -94,13 +93,13 @@ def text(content: str, **changes: Any) -> Reply:
 
 
 def call(name: Any, arguments: Any = "{}", call_id: Any = "call_1") -> Json:
-    """A tool call; arguments that are no text are sent as JSON text."""
+    """A tool call; arguments other than text are sent as JSON text."""
     written = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": written}}
 
 
 def calls(*wanted: Json, content: str | None = None, finish: Any = "tool_calls", **changes: Any) -> Reply:
-    """An answer that asks for tools."""
+    """An answer with tool calls."""
     return answer({"role": "assistant", "content": content, "tool_calls": list(wanted)}, finish, **changes)
 
 
@@ -131,7 +130,7 @@ def html(status: int = 200) -> Reply:
 
 
 def streamed(reply: Reply, *, done: bool = True) -> Reply:
-    """A whole answer as a stream of three chunks: what it says, its last word, and its usage."""
+    """A whole answer as a stream of three chunks: content, finish reason, and usage."""
     body = json.loads(reply.body)
     choice = body["choices"][0]
     delta = dict(choice["message"])
@@ -155,22 +154,22 @@ def events(*chunks: Any, done: bool = True) -> Reply:
 
 
 def stalled(reply: Reply, at_bytes: int) -> Reply:
-    """The reply, but after so many bytes nothing more comes."""
+    """The reply, stalled after this number of bytes."""
     return replace(reply, stall_at=at_bytes)
 
 
 def pinging(reply: Reply, at_bytes: int) -> Reply:
-    """The reply, but after so many bytes nothing but comments come, again and again."""
+    """The reply; after this number of bytes only comments follow, repeatedly."""
     return replace(reply, stall_at=at_bytes, ping=True)
 
 
 def slow(reply: Reply, delay_s: float) -> Reply:
-    """The reply, late."""
+    """The reply, delayed."""
     return replace(reply, delay_s=delay_s)
 
 
 def cut(reply: Reply, at_bytes: int = 20) -> Reply:
-    """The reply, but the connection breaks in its middle."""
+    """The reply, with a reset connection in its middle."""
     return replace(reply, cut_at=at_bytes)
 
 
@@ -183,7 +182,7 @@ def silent() -> Reply:
 
 
 class ModelServer:
-    """Serves a script on loopback; records what it was asked (`requests`) and how many clients went away unanswered (`gone`).
+    """Serves a script on loopback; records the requests (`requests`) and the clients that left unanswered (`gone`).
 
     ``routes`` answers every request by its path, in place of a script.
     """
@@ -209,11 +208,11 @@ class ModelServer:
 
     @property
     def url(self) -> str:
-        """The base URL, as ANCHORWATCH_MODEL_URL wants it."""
+        """The base URL for ANCHORWATCH_MODEL_URL."""
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
     def script(self, script: Script) -> None:
-        """Take another script, from its start; what was asked is forgotten."""
+        """Start another script, and clear the recorded requests."""
         with self._changed:
             self._script = script
             self.requests.clear()
@@ -232,7 +231,7 @@ class ModelServer:
         self._thread.join(WAIT_S_MAX)
 
     def wait_for_requests(self, count: int) -> None:
-        """Wait until so many requests have arrived.
+        """Wait until ``count`` requests have arrived.
 
         Raises:
             TimeoutError: they have not.
@@ -240,7 +239,7 @@ class ModelServer:
         self._wait(lambda: len(self.requests) >= count, f"{count} requests")
 
     def wait_for_gone(self, count: int = 1) -> None:
-        """Wait until so many clients have closed their connection before they were answered.
+        """Wait until ``count`` clients have closed their connection without an answer.
 
         Raises:
             TimeoutError: they have not.
@@ -255,7 +254,7 @@ class ModelServer:
                 )
 
     def receive(self, received: Received) -> Reply:
-        """Record a request, and say what it is answered."""
+        """Record a request, and return its answer."""
         with self._changed:
             self.requests.append(received)
             number = len(self.requests)
@@ -294,7 +293,7 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def close_connections(self) -> None:
-        """End the connections that clients keep alive: their threads wait in a read."""
+        """Close kept-alive connections: their threads wait in a read."""
         with self._lock:
             waiting = list(self._open)
         for each in waiting:
@@ -302,7 +301,7 @@ class _Server(ThreadingHTTPServer):
                 each.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no error of the server."""
+        """A client that disconnected is not an error of the server."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -336,7 +335,7 @@ class _Handler(BaseHTTPRequestHandler):
         return {name.lower(): value for name, value in self.headers.items()}
 
     def _still_there(self, delay_s: float | None) -> bool:
-        """Wait for so long (None: for ever); False as soon as the client or the server is gone."""
+        """Wait (None: forever); False as soon as the client or the server has closed."""
         readable, _, _ = select.select([self.connection], [], [], delay_s)
         return not readable
 
@@ -359,11 +358,11 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.wfile.write(reply.body[: reply.cut_at])
         self.close_connection = True
-        # Lingering for no time makes it a reset, as when the far machine dies.
+        # A linger time of 0 sends a reset, as when the remote machine dies.
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it
-        """Silence: `requests` tells what happened."""
+        """Print nothing: `requests` has every request."""
 
 
 # ---------------------------------------------------------------- scripts by name

@@ -1,4 +1,4 @@
-"""Good answers of chat.completions, broken in ways that nobody thought of: a hypothesis strategy of bodies."""
+"""A hypothesis strategy of bodies: correct answers of chat.completions with random defects."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def mutated_json(draw: Callable[[st.SearchStrategy[Any]], Any]) -> bytes:
 
 @st.composite
 def mutated_bytes(draw: Callable[[st.SearchStrategy[Any]], Any]) -> bytes:
-    """The bytes of an answer, cut, with some of them changed, or with something in front."""
+    """The bytes of an answer, truncated, changed, or with a prefix."""
     body = bytearray(draw(mutated_json()))
     for _ in range(draw(st.integers(0, 3))):
         if body:
@@ -112,7 +112,7 @@ bodies = mutated_json() | mutated_bytes() | st.binary(max_size=200)
 
 
 def _members(value: Any) -> list[tuple[Any, Any]]:
-    """Each place in the value that can be changed: (what holds it, its key or index)."""
+    """Each place in the value that can be changed: (container, key or index)."""
     if isinstance(value, dict):
         keys: list[Any] = list(value)
     elif isinstance(value, list):

@@ -1,6 +1,6 @@
-"""Real NATS servers for tests: started from the binary in the environment, killed hard when the test is over.
+"""Real NATS servers for tests: started from the binary in the environment, and killed after the test.
 
-No server is shared with anything outside the test: free ports, a directory of its own, loopback only.
+Each has free ports and its own directory, and listens on loopback only.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def server_binary() -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on loopback that were free a moment ago."""
+    """Ports on loopback that were free at the call."""
     chosen: list[int] = []
     while len(chosen) < count:
         chosen.append(any_free(excluded=set(chosen)))
@@ -60,9 +60,9 @@ def free_ports(count: int) -> list[int]:
 
 @dataclass
 class NatsServer:
-    """One server. ``restart`` and ``kill9`` keep its port and its data. ``cluster``, ``more``: lines of its configuration.
+    """One server. ``restart`` and ``kill9`` keep its port and data. ``cluster``, ``more``: lines of its configuration.
 
-    ``port`` -1: one that no connection is given, which else could have it while the server is down, and keep it.
+    ``port`` -1: a port that the system assigns to no outgoing connection, which could take it while the server is down.
     """
 
     directory: Path
@@ -84,7 +84,7 @@ class NatsServer:
         return (self.directory / "server.log").read_text(errors="replace")
 
     def launch(self) -> None:
-        """Start the process, without waiting until it serves."""
+        """Start the process without waiting for it."""
         self.directory.mkdir(parents=True, exist_ok=True)
         if self.port < 0:
             self.port = any_free()
@@ -130,29 +130,29 @@ class NatsServer:
             self.process = None
 
     def stop(self) -> None:
-        """End it in an orderly way."""
+        """Stop it in order."""
         if self.process is not None:
             self.process.terminate()
             self.process.wait(STOP_S_MAX)
             self.process = None
 
     def restart(self) -> None:
-        """Kill it hard when it runs, and start it again on the same port and data."""
+        """Kill it if it runs, and start it again with the same port and data."""
         self.kill9()
         self.start()
 
     def reload(self, users: Sequence[User]) -> None:
-        """Let the running server take up other users."""
+        """Reload the running server with other users."""
         self.users = users
         (self.directory / "server.conf").write_text(self._config())
         if self.process is not None:
             self.process.send_signal(signal.SIGHUP)
 
     def pause(self) -> None:
-        """Stop the process as it stands (a stall: connections stay open, nothing answers)."""
+        """Stop the process (SIGSTOP): connections stay open without answers."""
         if self.process is not None:
             os.kill(self.process.pid, signal.SIGSTOP)
-            # On a busy machine it goes on for a moment.
+            # On a busy machine it runs for a moment longer.
             pid = self.process.pid
             until(lambda: is_stopped(pid))
 
@@ -208,7 +208,7 @@ class Cluster:
         return [server.url for server in self.servers]
 
     def named(self, name: str) -> NatsServer:
-        """The server of that name, as ``cluster.leader`` in a stream's info spells it."""
+        """The server with this name, as in ``cluster.leader`` of a stream's info."""
         return next(server for server in self.servers if server.name == name)
 
     def kill9(self) -> None:
@@ -217,7 +217,7 @@ class Cluster:
 
 
 def start_cluster(directory: Path, users: Sequence[User] = (), size: int = 3) -> Cluster:
-    """Start a cluster and wait until each node serves clients (its leader may still be being elected)."""
+    """Start a cluster and wait until each node serves clients (the election of its leader may be in progress)."""
     ports = free_ports(2 * size)
     routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports[size:])
     servers = [

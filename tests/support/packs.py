@@ -1,9 +1,9 @@
-"""`bench`: a small real pack for tests. Its outside world is a directory: a file of effects, and a file that says how things are.
+"""`bench`: a small real pack for tests. Its outside world is a directory: a file of effects and a file of facts.
 
 Every effect is a line of ``effects.jsonl``, appended under a lock, so that it can be counted outside the journal and
 from any process. A sink that honours effect keys refuses to do a key twice; one that does not, does.
 
-What a call does is said by its arguments: ``mode`` is one of `MODES`.
+The argument ``mode`` of a call, one of `MODES`, decides its behaviour.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ TOOLS = (
     _tool("plod", EffectClass.IRREVERSIBLE, timeout_s=60.0),
 )
 PLOD_S = 6.0
-"""Several ack waits, and more leases in a test that makes them short."""
+"""Longer than several ack waits, and than the leases of tests that shorten them."""
 INVARIANTS = (
     Invariant(
         "only-when-ready", ("guarded",), "observation.ready", needs=("ready",), message="it must be ready"
@@ -92,7 +92,7 @@ ANSWERS = {
 
 
 class Sink:
-    """The outside world: a directory. A line that a dying process left half written is no effect."""
+    """The outside world: a directory. A line that a killed process wrote in part is not an effect."""
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "effects.jsonl"
@@ -100,17 +100,17 @@ class Sink:
         directory.mkdir(parents=True, exist_ok=True)
 
     def do(self, tool: str, item: str, key: str, *, honour: bool) -> bool:
-        """Do it; False when a sink that honours keys had done this key before."""
+        """Record the effect; False if the sink honours keys and has this key already."""
         with self._file.open("a+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             if honour and any(effect["key"] == key for effect in self.effects()):
                 return False
-            # The newline before keeps it apart from a line that was torn.
+            # The leading newline separates it from a partial line.
             file.write("\n" + json.dumps({"tool": tool, "item": item, "key": key}) + "\n")
         return True
 
     def effects(self, item: str | None = None) -> list[dict[str, str]]:
-        """Everything that was done, in order."""
+        """All effects, in order."""
         if not self._file.exists():
             return []
         done: list[dict[str, str]] = []
@@ -120,7 +120,7 @@ class Sink:
         return [effect for effect in done if item is None or effect["item"] == item]
 
     def set_world(self, **facts: object) -> None:
-        """How things are from now on."""
+        """Set the facts from now on."""
         beside = self._world.with_suffix(".new")
         beside.write_text(json.dumps(facts))
         beside.rename(self._world)
@@ -134,7 +134,7 @@ class Sink:
 
 @dataclass
 class BenchRuntime:
-    """``honour``: the sink honours effect keys. ``answers``: what it says when it is asked about one (None: the truth)."""
+    """``honour``: the sink honours effect keys. ``answers``: its answer to a reconcile (None: the truth)."""
 
     sink: Sink
     honour: bool

@@ -1,4 +1,4 @@
-"""A receiver of webhooks on loopback: it verifies, counts, and answers as it is told to."""
+"""A webhook receiver on loopback: it verifies, counts, and answers as the test decides."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from standardwebhooks import Webhook
 
 SECRET = "whsec_" + base64.b64encode(b"a secret of some length").decode()
 Answer = int | tuple[int, str] | None
-"""A status; with a ``Retry-After``; or None: take it, and never answer."""
+"""A status, perhaps with a ``Retry-After``; None: accept the request and never answer."""
 
 
 @dataclass
 class Receiver:
-    """``answers`` says what the n-th request (from 1) is answered. What it answered with 2xx, it took."""
+    """``answers`` gives the answer to the n-th request, counted from 1. A request with a 2xx answer is accepted."""
 
     answers: Callable[[int], Answer] = lambda _: 200
     requests: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Schedules of a simulated mesh: made from outside, and what became of their slots."""
+"""Schedules of a simulated mesh: created from outside, with the disposition of their slots."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def standing(mesh: SimMesh) -> Schedule:
 
 
 async def slots(mesh: SimMesh, ref: SessionRef) -> list[str]:
-    """The slots that were made inputs, in order; those that have their disposition from the first are marked with it."""
+    """The slots that became inputs, in order, with their disposition if they had one from the start."""
     found = []
     for _, subject, payload in await mesh.records(ref):
         body = decode(payload).body if subject.startswith("in.slot-") else {}
@@ -70,7 +70,7 @@ async def slots(mesh: SimMesh, ref: SessionRef) -> list[str]:
 
 
 def dispositions(mesh: SimMesh, ref: SessionRef) -> Counter[str]:
-    """What became of the occurrences, by the wake ledger."""
+    """The dispositions of the occurrences, from the wake-up ledger."""
     history = mesh.history(ref)
     ledger = ledger_of(history)
     assert ledger.twice == ()

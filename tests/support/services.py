@@ -1,4 +1,4 @@
-"""Services in this process, as their own ``run`` starts them: started, stopped in order, or killed where they stand."""
+"""Services in this process, run by their own ``run``: started, stopped in order, or cancelled at any line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STOP_S_MAX = 30.0
 def make_context(
     bus: Bus, service: str, instance: str | None = None, peers: Peers | None = None, **settings: Any
 ) -> ServiceContext:
-    """What a service is given, with a fresh incarnation."""
+    """A service's context, with a new incarnation."""
     incarnation = uuid.uuid4().hex
     return ServiceContext(
         settings=Settings(**settings),
@@ -40,12 +40,12 @@ def make_context(
 
 @dataclass
 class Running:
-    """Services at work."""
+    """Running services."""
 
     tasks: list[tuple[asyncio.Future[None], ServiceContext]] = field(default_factory=list)
 
     async def start(self, run: Run, context: ServiceContext) -> ServiceContext:
-        """Start it, and wait until it says that it is ready."""
+        """Start it, and wait until it reports that it is ready."""
         task = asyncio.ensure_future(run(context))
         self.tasks.append((task, context))
         ready = asyncio.ensure_future(context.ready.wait())
@@ -56,7 +56,7 @@ class Running:
         return context
 
     async def kill(self, context: ServiceContext) -> None:
-        """Cancel it where it stands; it says nothing more."""
+        """Cancel it at its present line; it sends nothing more."""
         for task, its in self.tasks:
             if its is context:
                 task.cancel()

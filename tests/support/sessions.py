@@ -47,7 +47,7 @@ def now_ms() -> int:
 
 @dataclass(frozen=True)
 class Decided:
-    """A command that stands in the journal."""
+    """A command in the journal."""
 
     call: CallId
     pool: str
@@ -55,7 +55,7 @@ class Decided:
 
 
 class ScriptedSession:
-    """Decides as a planner would, when the test says so."""
+    """Decides as a planner would, on the test's order."""
 
     def __init__(self, bus: Bus, session: str = "fleet", workspace: str = "default") -> None:
         self.ref = SessionRef(workspace, session)
@@ -65,13 +65,13 @@ class ScriptedSession:
         self.effects = EffectJournal(bus, self._committer, "test")
 
     async def do(self, command: Command) -> int:
-        """Record what the machine decides; returns the sequence of the last record."""
+        """Record the machine's decision; returns the sequence of the last record."""
         state = await self._journal.load(self.ref, 0)
         after = await self._journal.append(self.ref, state, decide(state, command), now_ms())
         return after.head
 
     async def load(self) -> SessionState:
-        """The session as it is."""
+        """The session's current state."""
         return await self._journal.load(self.ref, 0)
 
     async def create(self, agent: str = AGENT) -> int:
@@ -119,17 +119,17 @@ class ScriptedSession:
         return await self.effects.load(self.ref, decided.pool, decided.call, decided.sequence)
 
     async def record(self, decided: Decided, *events: EffectEvent) -> EffectState:
-        """Write to the command's family, as some executor would."""
+        """Write to the command's family as an executor would."""
         state = await self.effect(decided)
         for event in events:
             state = await self.effects.append(self.ref, decided.pool, decided.call, state, event, now_ms())
         return state
 
     async def outcome(self, decided: Decided, within_s: float = 30.0) -> Outcome:
-        """The command's outcome, when it is there."""
+        """The command's outcome, once it is recorded."""
 
         async def there() -> Outcome | None:
-            # A test may take the server away meanwhile.
+            # A test may stop the server at this time.
             with contextlib.suppress(Unavailable):
                 return (await self.effect(decided)).outcome
             return None

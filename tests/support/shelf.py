@@ -1,4 +1,4 @@
-"""A session's journal in the hands of a test: what planners, executors and people write, by the real machines."""
+"""Writes a session's journal as planners, executors and people do, by the real state machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole answers of chat.completions, said as servers stream them: the usual way, and the odd ways."""
+"""Answers of chat.completions as servers stream them, in usual and unusual ways."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def answers(draw: Draw) -> Json:
 
 @st.composite
 def streams(draw: Draw, whole: Json) -> list[bytes]:
-    """The answer as some server streams it, in the pieces in which it arrives."""
+    """The answer as one server streams it, in pieces as they arrive."""
     text = "".join(draw(_events(whole)))
     body = text.encode()
     cuts = sorted({0, len(body), *draw(st.lists(st.integers(0, len(body)), max_size=8))})
@@ -84,7 +84,7 @@ def _chunk(whole: Json, delta: Json, finish: str | None) -> Json:
 
 
 def _fragments(draw: Draw, number: int, call: Json) -> list[Json]:
-    """A call in fragments. What tells it from the one before it is its index, its id, or its name alone."""
+    """A call in fragments. Only its index, id or name distinguishes it from the previous one."""
     index = {"index": draw(st.sampled_from([number, 0, None]))}
     if index["index"] is None:
         index = {}
@@ -92,11 +92,11 @@ def _fragments(draw: Draw, number: int, call: Json) -> list[Json]:
     has_id = draw(st.booleans())
     id_again = draw(st.booleans()) and has_id
     given = _pieces(draw, function["arguments"])
-    # In pieces only where something else says that the call is another one.
+    # In pieces only if another field shows that the call is new.
     told_apart = has_id or index.get("index") == number or number == 0
     named = _pieces(draw, function["name"]) if told_apart and draw(st.booleans()) else [function["name"]]
     if any(piece == "".join(named[:n]) for n, piece in enumerate(named)):
-        # Nobody can tell a piece that repeats what went before from a name that is said again.
+        # A piece that repeats the previous text is indistinguishable from a repeated name.
         named = [function["name"]]
     ident = {"id": call["id"]} if has_id else {}
     first = {**index, **ident, "type": "function", "function": {"name": named[0], "arguments": ""}}

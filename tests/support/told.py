@@ -1,6 +1,6 @@
-"""The bench as a pack that does what it is told: a person's message names the calls, step by step.
+"""The bench as a scripted pack: a person's message names the calls, step by step.
 
-A message is JSON: a list of steps, each a list of ``[tool, item, mode]``. Every message that a turn took adds its calls.
+A message is JSON: a list of steps, each a list of ``[tool, item, mode]``. Each message in a turn adds its calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SOURCE = "told"
 
 @dataclass
 class ToldRuntime(BenchRuntime):
-    """``agent``: by whose name its events are published, so that they reach its sessions alone."""
+    """``agent``: the name in the subjects of its events, so that they reach only its sessions."""
 
     agent: str = ""
 
@@ -44,7 +44,7 @@ class ToldRuntime(BenchRuntime):
 
 
 class ToldPack(BenchPack):
-    """``told``. ``runtime``: what is connected; ``honour``: whether its provider does once what has one key."""
+    """``told``. ``runtime``: the class to connect; ``honour``: whether its provider honours effect keys."""
 
     name = "told"
     runtime: type[ToldRuntime] = ToldRuntime
@@ -74,12 +74,12 @@ def _steps(wake: Mapping[str, Any]) -> list[Step]:
 
 
 def order(*steps: Step) -> str:
-    """The message that has these steps done."""
+    """The message with these steps."""
     return json.dumps(steps)
 
 
 class ForgetfulPack(ToldPack):
-    """``forgetful``: its provider does a thing as often as it is asked, whatever key it had."""
+    """``forgetful``: its provider ignores effect keys and repeats each call."""
 
     name = "forgetful"
     honour = False

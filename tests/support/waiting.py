@@ -1,4 +1,4 @@
-"""Waiting for a condition, never for a time."""
+"""Waits for a condition, never for a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def until(condition: Callable[[], T], within_s: float = 30.0, what: str = "") ->
     """The first true value of ``condition``.
 
     Raises:
-        AssertionError: there was none within ``within_s``.
+        AssertionError: there is none within ``within_s``.
     """
     deadline = time.monotonic() + within_s
     while not (value := condition()):
@@ -26,10 +26,10 @@ def until(condition: Callable[[], T], within_s: float = 30.0, what: str = "") ->
 
 
 async def eventually(condition: Callable[[], Awaitable[T]], within_s: float = 30.0, what: str = "") -> T:
-    """As `until`, for a condition that is asked on the event loop.
+    """As `until`, for a condition on the event loop.
 
     Raises:
-        AssertionError: there was none within ``within_s``.
+        AssertionError: there is none within ``within_s``.
     """
     deadline = time.monotonic() + within_s
     while not (value := await condition()):
@@ -40,12 +40,12 @@ async def eventually(condition: Callable[[], Awaitable[T]], within_s: float = 30
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process of that pid runs; one that ended and was not yet waited for does not."""
+    """Whether the process runs; a zombie does not."""
     return _state_of(pid) not in ("Z", "X")
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether the kernel has stopped it, as SIGSTOP does in a while."""
+    """Whether the kernel has stopped the process, which SIGSTOP causes after a moment."""
     return _state_of(pid) == "T"
 
 

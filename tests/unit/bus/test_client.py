@@ -1,4 +1,4 @@
-"""The client writes and reads what nats-py does."""
+"""The client reads and writes the same bytes as nats-py."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_status_is_read_as_a_header(raw: bytes) -> None:
 
 
 class Written(client.Client):
-    """nats-py, as far as what it would send."""
+    """nats-py's client, up to the bytes that it would send."""
 
     async def _send_command(self, cmd: bytes, *_: bool) -> None:
         self.command = cmd
@@ -90,7 +90,7 @@ def test_sent_bytes_equal_those_of_nats_py(headers: Mapping[str, str], subject: 
 
 
 class Behind(asyncio.Protocol):
-    """What is not taken out."""
+    """Records the bytes that are passed on."""
 
     def __init__(self) -> None:
         self.seen = b""
@@ -141,7 +141,7 @@ def test_messages_are_parsed_at_any_split(
 
 
 class Receiver:
-    """Something that takes messages, and can be seen to be gone."""
+    """A receiver that a weak reference can observe."""
 
     def __call__(self, message: Msg) -> None:
         del message
@@ -151,14 +151,14 @@ async def test_one_bad_message_does_not_end_reading() -> None:
     here = FastClient()
     subscription = Subscription(here, 1)
     here._subs[1] = subscription  # noqa: SLF001
-    told: list[Exception] = []
+    errors_seen: list[Exception] = []
 
     def receive(message: Msg) -> None:
         raise ValueError(message.subject)
 
-    here.receive_directly(subscription, receive, told.append)
+    here.receive_directly(subscription, receive, errors_seen.append)
     assert here.deliver(1, b"s", b"", b"x", b"")
-    assert [str(error) for error in told] == ["s"]
+    assert [str(error) for error in errors_seen] == ["s"]
 
 
 @given(st.binary(max_size=12), st.binary(max_size=12), st.binary(max_size=24))
@@ -173,11 +173,11 @@ def test_message_with_arbitrary_bytes_is_delivered(subject: bytes, reply: bytes,
 async def test_ended_subscription_leaves_no_state() -> None:
     here = FastClient()
     here._subs[1] = Subscription(here, 1)  # noqa: SLF001
-    gone = weakref.ref(receive := Receiver())
+    receiver_ref = weakref.ref(receive := Receiver())
     here.receive_directly(here._subs[1], receive, pytest.fail)  # type: ignore[arg-type]  # noqa: SLF001
     here._remove_sub(1)  # noqa: SLF001 - as nats-py does when it unsubscribes
     del receive
-    assert gone() is None
+    assert receiver_ref() is None
 
 
 async def test_unsent_bytes_wait_for_the_next_connection() -> None:

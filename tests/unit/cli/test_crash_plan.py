@@ -1,4 +1,4 @@
-"""The plan of a crash test: all from its seed."""
+"""The plan of a crash test follows from its seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evidence of a demo in which every promise was kept: two runs, a claim that changed hands, two jobs, two notifications."""
+"""Evidence of a correct demo: two runs, a claim that another executor takes over, two jobs, two notifications."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def turn(woken_by: int, through: int) -> TurnMark:
 
 
 def second(generation: int, execution_id: str) -> Anchor:
-    """While run 2 is held."""
+    """During run 2."""
     return anchor(
         2, generation, execution_id=execution_id, turn=turn(7, 7),
         fence=Fence(run=2), run_count=1, last_run_id=1, last_run_outcome="no_action", inputs_through=2,
@@ -91,7 +91,7 @@ def outcome(sequence: int, under: int, state: Any = "succeeded") -> OutcomeRecor
 
 
 def kept_history() -> History:
-    """Run 1 is the first check; run 2 the answer to a death, with its planner and executor replaced on the way."""
+    """Run 1 is the first check; run 2 reacts to a death, and its planner and executor are replaced."""
     first_end = anchor(
         1, 1, fence=Fence(run=2), run_count=1, last_run_id=1, last_run_outcome="no_action", inputs_through=2
     )
@@ -150,7 +150,7 @@ def kill(service: str, pid: int) -> Kill:
 
 
 def kept() -> Incident:
-    """All promises kept."""
+    """The evidence of a correct demo."""
     return Incident(
         incident={"demand_active": False, "demand_queued": True, "workers_dead": True, "tasks_queued": 2},
         heartbeat_s=3600,

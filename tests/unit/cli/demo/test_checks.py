@@ -1,4 +1,4 @@
-"""Each check of the demo holds when the promise was kept, and fails, it alone, when it was not."""
+"""Each check of the demo holds for correct evidence, and only it fails for its violation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def history(**changes: Any) -> Change:
 
 
 def claim(**changes: Any) -> Change:
-    """The evidence with another account of the killed executor."""
+    """The evidence with other fields of the killed executor's claim."""
 
     def change(evidence: Incident) -> Incident:
         assert evidence.claim is not None
@@ -45,7 +45,7 @@ def claim(**changes: Any) -> Change:
 
 
 def killed(service: str, **changes: Any) -> Change:
-    """The evidence with one kill told differently."""
+    """The evidence with other fields of one kill."""
     return lambda evidence: replace(
         evidence,
         kills=tuple(replace(each, **changes) if each.service == service else each for each in evidence.kills),

@@ -1,4 +1,4 @@
-"""The demo's receiver counts what arrives, checks its signature, and can leave one request without an answer."""
+"""The demo's receiver records requests, checks their signatures, and can leave one without an answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def send(receiver: Receiver, webhook_id: str, record: int = 7, secret: str = SEC
 
 
 def failure_of(receiver: Receiver) -> bool:
-    """Whether sending ends without an answer."""
+    """Whether the request ends without an answer."""
     try:
         send(receiver, "7-demo")
     except httpx2.TransportError:
