@@ -5,11 +5,6 @@ import signal
 from collections.abc import Generator
 
 import pytest
-from hypothesis import HealthCheck, settings
-
-# How fast a machine is proves nothing of a property: no example has a deadline, and none is refused for being slow to draw.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
 
 # A shell that starts the suite in the background has it ignore Ctrl-C; the programs that it starts must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -47,14 +47,14 @@ SERVING = (
         _STORE,
         "                if stored.sequence <= position.sequence:",
         "                if stored.sequence < position.sequence:",
-        "tests/unit/memory/test_store.py::test_however_the_journal_is_cut_into_batches_the_content_is_the_same",
+        "tests/unit/memory/test_store.py::test_content_is_independent_of_batch_boundaries",
     ),
     one(
         "memory keeps half of a batch that failed",
         _STORE,
         '"COMMIT" if kind is None else "ROLLBACK"',
         '"COMMIT"',
-        "tests/unit/memory/test_store.py::test_a_batch_that_fails_leaves_the_file_as_it_was",
+        "tests/unit/memory/test_store.py::test_failed_batch_leaves_the_file_unchanged",
     ),
     one(
         "the observer acks an event that a session did not take",

@@ -382,15 +382,22 @@ def test_retry_loop_of_a_killed_client_lets_time_pass() -> None:
         _, bus = world()
         bus.kill()
 
-        async def retry_for_ever() -> None:
+        attempts = 0
+
+        async def retry() -> None:
+            nonlocal attempts
             while True:
+                attempts += 1
                 try:
                     await bus.publish(Message("j.a", b"x"))
                 except Disconnected:
                     continue
 
-        task = asyncio.create_task(retry_for_ever())
+        task = asyncio.create_task(retry())
         await asyncio.sleep(60)
+        assert not task.done()
+        assert attempts > 1
+        assert now_s() == pytest.approx(60)
         task.cancel()
 
     run(main())

@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -19,21 +19,23 @@ SEEDS_MAX = 2
 EXAMPLES_MAX = 20
 
 
+# The speed of a machine proves nothing about a property: no deadline, and no refusal of examples that are slow to draw.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("untimed"), max_examples=EXAMPLES_MAX)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("families")
     group.addoption("--quick", action="store_true", help="run the family of `make quick`")
     group.addoption(
         "--seeds",
-        default=str(SEEDS_MAX),
         metavar="N|all",
-        help="seeds of each seeded test (default: %(default)s)",
+        help=f"seeds of each seeded test (default: {SEEDS_MAX}; with --quick: 1)",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("quick"):
-        settings.register_profile("quick", settings.get_profile("untimed"), max_examples=EXAMPLES_MAX)
-        settings.load_profile("quick")
+    settings.load_profile("quick" if config.getoption("quick") else "untimed")
 
 
 @pytest.hookimpl(trylast=True)

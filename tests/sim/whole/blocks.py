@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-RUNS = int(os.environ.get("ANCHORWATCH_SIM_RUNS", "500"))
+RUNS = int(os.environ.get("ANCHORWATCH_SIM_RUNS", "100"))
 FIRST = int(os.environ.get("ANCHORWATCH_SIM_FIRST", "0"))
 REPLAYED = os.environ.get("ANCHORWATCH_SIM_SEED")
 BLOCK = 10

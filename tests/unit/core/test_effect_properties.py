@@ -31,6 +31,8 @@ from anchorwatch.core.tools import EffectClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.branches import reach, reaches
+
 OWNERS = st.builds(Owner, st.sampled_from(["executor-1", "executor-2"]), st.sampled_from(["a", "b"]))
 ME = Owner("executor-1", "b")
 CALL = CallId(1, 1, 1)
@@ -74,6 +76,7 @@ def test_any_records_fold_in_parts_as_they_do_whole_and_again_they_change_nothin
     assert state.claim is None or 0 < state.first_claim <= state.claim.sequence
 
 
+@reaches("read", "first claim", "Wait", "ClaimAgain", "MarkUnknown", "reconcile")
 @settings(max_examples=300, deadline=None)
 @given(st.lists(OPEN, max_size=12), CLASSES, LIVENESS)
 def test_what_somebody_began_is_never_begun_again_as_if_nobody_had(
@@ -82,13 +85,17 @@ def test_what_somebody_began_is_never_begun_again_as_if_nobody_had(
     state = fold_effect(numbered(events))
     action = next_action(state, effect_class, ME, liveness)
     if effect_class is EffectClass.READ:
+        reach("read")
         assert action == Judge(claim=False)
     elif not state.first_claim:
+        reach("first claim")
         assert action == Judge(claim=True)
     else:
         assert isinstance(action, Wait | ClaimAgain | MarkUnknown)
+        reach(type(action).__name__)
         assert not isinstance(action, ClaimAgain) or effect_class is not EffectClass.IRREVERSIBLE
         if effect_class is EffectClass.RECONCILABLE and isinstance(action, ClaimAgain):
+            reach("reconcile")
             assert action.then == "reconcile"
             assert action.doubt or not state.doubt, "a doubt that was recorded stays"
 

@@ -8,6 +8,8 @@ from anchorwatch.core.memo import ByIdentity, OfEach
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.branches import reach, reaches
+
 
 def test_the_same_value_is_worked_on_once_and_an_equal_one_again() -> None:
     made: list[list[int]] = []
@@ -32,6 +34,7 @@ class Value:
     """Something that can be seen to be gone."""
 
 
+@reaches("recent")
 @given(st.integers(1, 6), st.lists(st.integers(0, 15), max_size=80))
 def test_what_came_last_is_known_however_many_came_before(size_max: int, order: list[int]) -> None:
     made: list[Value] = []
@@ -42,6 +45,7 @@ def test_what_came_last_is_known_however_many_came_before(size_max: int, order: 
         before = len(made)
         remember(values[number])
         if number in newest[:size_max]:
+            reach("recent")
             assert len(made) == before, "it was among the last ones"
         newest = [number, *(each for each in newest if each != number)]
 

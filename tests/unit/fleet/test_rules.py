@@ -11,6 +11,7 @@ from anchorwatch_fleet.instances import STATES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.branches import reach, reaches
 from tests.unit.fleet.sights import NOW_MS, sight, situation, worker, workers
 
 Call = tuple[str, dict[str, Any]]
@@ -167,6 +168,14 @@ OBSERVATIONS = st.builds(
     ),
     st.none() | st.integers(0, 500),
 )
+# All run, and little or nothing is queued: the border of where the rules stop one.
+QUIET = st.builds(
+    sight,
+    st.lists(
+        st.builds(worker, st.sampled_from(["w-1", "w-2", "w-3"]), st.just("running")), min_size=2, max_size=4
+    ),
+    st.integers(0, 1),
+)
 OUTCOMES = st.lists(
     st.sampled_from(["succeeded", "failed", "refused", "unknown", "rejected"]), min_size=12, max_size=12
 )
@@ -195,24 +204,31 @@ def test_whatever_is_seen_and_whatever_comes_of_calls_a_turn_ends_and_repeats_no
     )
 
 
-@given(OBSERVATIONS, st.fixed_dictionaries({"idle_since_ms": st.integers(0, NOW_MS)}))
+@reaches("busy or unknown", "not counted", "stop")
+@given(OBSERVATIONS | QUIET, st.fixed_dictionaries({"idle_since_ms": st.integers(0, NOW_MS)}))
 @settings(deadline=None)
 def test_whatever_is_seen_nothing_is_stopped_while_tasks_wait_or_anything_is_unknown(
     observation: Observation, facts: dict[str, int]
 ) -> None:
     names = [name for name, _ in first(observation, facts=facts)]
 
+    if "stop_instance" in names:
+        reach("stop")
     if observation.unknown or observation.facts["tasks_queued"]:
+        reach("busy or unknown")
         assert "stop_instance" not in names
     if observation.facts["tasks_queued"] is None or observation.facts["instances_live"] is None:
+        reach("not counted")
         assert not {"launch_instances", "restart_instance"} & set(names)
 
 
+@reaches("launch")
 @given(OBSERVATIONS)
 @settings(deadline=None)
 def test_the_rules_never_ask_for_more_than_the_limit_allows(observation: Observation) -> None:
     for name, args in first(observation):
         if name == "launch_instances":
+            reach("launch")
             assert 1 <= args["count"] <= 6 - int(observation.facts["instances_live"] or 0)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 
 import pytest
@@ -11,6 +10,8 @@ from anchorwatch.core.errors import BadInput
 from anchorwatch_gateway.guard import INTEGER_MAX, JSON_DEPTH_MAX, parse_json
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.support.branches import reach, reaches
 
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 values = st.recursive(
@@ -29,11 +30,17 @@ def test_valid_json_is_read_unchanged(value: object) -> None:
     assert parse_json(json.dumps(value, ensure_ascii=False).encode()) == value
 
 
-@given(st.binary() | text.map(str.encode))
+@reaches("read", "refused")
+@given(st.binary() | text.map(str.encode) | values.map(json.dumps).map(str.encode))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    with contextlib.suppress(BadInput):
-        # What is read can be bound to, recorded, and shown.
-        canonical_json(parse_json(data))
+    try:
+        value = parse_json(data)
+    except BadInput:
+        reach("refused")
+    else:
+        reach("read")
+        # A value that is read can be hashed, recorded and shown.
+        canonical_json(value)
 
 
 @pytest.mark.parametrize(

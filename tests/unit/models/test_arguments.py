@@ -9,6 +9,8 @@ from anchorwatch.models.arguments import ARGUMENTS_BYTES_MAX, DEPTH_MAX, BadArgu
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.branches import reach, reaches
+
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 plain = st.recursive(
     st.none()
@@ -70,13 +72,20 @@ def test_an_object_is_read_as_it_is(value: dict[str, Any]) -> None:
     assert read_arguments(value) == value
 
 
-@given(st.text(max_size=100) | st.text('{}[]":,0123456789eE.-\\u tfn', max_size=60))
+@reaches("object", "problem")
+@given(
+    st.text(max_size=100)
+    | st.text('{}[]":,0123456789eE.-\\u tfn', max_size=60)
+    | st.dictionaries(st.text(max_size=4), plain, max_size=3).map(json.dumps)
+)
 def test_any_text_is_an_object_or_a_problem(raw: str) -> None:
     try:
         value = read_arguments(raw)
     except BadArguments:
-        return
-    json.dumps(value, allow_nan=False).encode()
+        reach("problem")
+    else:
+        reach("object")
+        assert json.loads(json.dumps(value, allow_nan=False, ensure_ascii=False).encode()) == value
 
 
 def test_strings_are_cleaned_and_pairs_of_surrogates_kept() -> None:

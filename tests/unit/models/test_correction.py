@@ -13,6 +13,8 @@ from anchorwatch.models.port import ContextOverflow, ModelReply, ModelRequest, S
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.branches import reach, reaches
+
 COUNTS = st.integers(50, 200_000)
 REQUEST = ModelRequest((), (), Situation(1, {}, Observation("", {}, 0, ""), [], [], (), (), {}, 300))
 
@@ -46,6 +48,7 @@ def test_a_correction_only_grows_and_never_lowers_a_count(
         before = correction.applied(counted)
 
 
+@reaches("kept")
 @given(st.lists(st.tuples(COUNTS, COUNTS), max_size=5), st.lists(st.tuples(COUNTS, COUNTS), max_size=5))
 def test_what_two_processes_learned_is_kept_together_and_read_back(
     here: list[tuple[int, int]], there: list[tuple[int, int]]
@@ -60,6 +63,7 @@ def test_what_two_processes_learned_is_kept_together_and_read_back(
     stored = read_correction(json.loads(json.dumps(both.to_json())))
     for counted, reported in here + there:
         if reported <= counted * RATIO_MAX:
+            reach("kept")
             assert stored.applied(counted) >= reported
 
 

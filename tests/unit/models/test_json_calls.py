@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import model_server as said
+from tests.support.branches import reach, reaches
 from tests.support.mutations import values
 from tests.unit.models.test_reply_fuzz import check
 
@@ -234,13 +235,18 @@ proposals = values | st.fixed_dictionaries({"tool": values, "arguments": values}
 steps = values | st.fixed_dictionaries({"text": values, "calls": st.lists(proposals, max_size=3)})
 
 
+@reaches("reply", "error")
 @given(steps, st.integers(0, 400), st.sampled_from(["stop", "length"]))
 @settings(max_examples=150, deadline=None)
 def test_whatever_it_answers_is_a_validated_reply_or_says_nothing(value: Any, end: int, finish: str) -> None:
     try:
-        check(reply_to(json.dumps(value)[:end], finish=finish))
+        reply = reply_to(json.dumps(value)[:end], finish=finish)
     except ModelUnavailable as error:
+        reach("error")
         str(error).encode()
+    else:
+        reach("reply")
+        check(reply)
 
 
 # ---------------------------------------------------------------- schemas

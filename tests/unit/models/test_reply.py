@@ -245,6 +245,6 @@ def test_an_answer_that_was_cut_before_it_began_says_which_setting_to_raise() ->
 
 def test_json_is_what_a_reply_can_be_written_as() -> None:
     reply = read(said.calls(said.call("a", '{"t": "\\ud800\\u0000"}'), content="\ud800"))
-    json.dumps(
-        [reply.decision.text, [call.arguments for call in reply.decision.calls]], ensure_ascii=False
-    ).encode()
+    content = [reply.decision.text, [call.arguments for call in reply.decision.calls]]
+    assert json.loads(json.dumps(content, ensure_ascii=False).encode()) == content
+    assert content == ["\ufffd", [{"t": "\ufffd\ufffd"}]]

@@ -14,6 +14,7 @@ from anchorwatch.models.stream import BrokenStream, Stream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.branches import reach, reaches
 from tests.support.mutations import bodies
 from tests.support.streams import answers, broken, streams
 from tests.unit.models.test_reply_fuzz import check
@@ -62,6 +63,7 @@ def outcome(parts: Iterable[bytes]) -> object:
 
 
 @pytest.mark.slow
+@reaches("reply")
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_whole_and_streamed_are_the_same_reply(data: st.DataObject) -> None:
@@ -69,6 +71,7 @@ def test_whole_and_streamed_are_the_same_reply(data: st.DataObject) -> None:
     parts = data.draw(streams(whole))
     streamed, at_once = outcome(parts), outcome([json.dumps(whole).encode()])
     if isinstance(streamed, ModelReply) and isinstance(at_once, ModelReply):
+        reach("reply")
         # A server that gives its calls no ids when it streams gives none: they are labels.
         assert [(call.name, call.arguments, call.raw, call.problem) for call in streamed.decision.calls] == [
             (call.name, call.arguments, call.raw, call.problem) for call in at_once.decision.calls
@@ -84,6 +87,7 @@ def test_whole_and_streamed_are_the_same_reply(data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
+@reaches("reply", "error")
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_a_broken_stream_is_a_validated_reply_or_an_error_of_the_port(data: st.DataObject) -> None:
@@ -91,9 +95,13 @@ def test_a_broken_stream_is_a_validated_reply_or_an_error_of_the_port(data: st.D
         st.one_of(broken(data.draw(answers())), bodies.map(lambda body: [b"data: " + body + b"\n\n"]))
     )
     try:
-        check(read(parts))
+        reply = read(parts)
     except (ModelUnavailable, ModelRefused, ContextOverflow, BrokenStream) as error:
+        reach("error")
         str(error).encode()
+    else:
+        reach("reply")
+        check(reply)
 
 
 # ---------------------------------------------------------------- calls
