@@ -254,7 +254,7 @@ async def test_interleaving_12_the_view_shows_the_anchor_that_stands_also_of_a_d
     shelf = place.shelf("viewed", 0)
     state = await held(shelf)
     state = await shelf.do(state, Control(Kind.DELETED, "person", 2_400))
-    last = await shelf.bus.last(journal_stream(), [SessionSubjects(shelf.ref).anchor])
+    last = await shelf.bus.last(journal_stream(), [SessionSubjects(shelf.ref).anchor_change])
     for bus in place.buses:
         view = await bus.bucket(ANCHORS_BUCKET)
 

@@ -82,7 +82,7 @@ async def test_order_wakes_planners_with_its_own_record(
         for each in page.messages
         if each.subject.endswith(".ctl.wake")
     ]
-    anchors = [each.sequence for each in page.messages if each.subject.endswith(".p.anchor")]
+    anchors = [each.sequence for each in page.messages if ".p.anchor." in each.subject]
     kinds = ("created", "paused", "resumed")
     # Directly after the anchor: both are in one batch.
     assert told == [({"kinds": [kind]}, at + 1) for kind, at in zip(kinds, anchors, strict=False)]
@@ -213,13 +213,13 @@ async def test_gap_in_the_chain_of_digests_is_reported(shelf: Shelf) -> None:
     state = await shelf.created()
     anchor = state.anchor or Anchor(workspace="default", session="x", agent="keeper@1")
     forged, _ = encode_anchor(anchor, Record(Kind.PAUSED, 5, "somebody", {}, "ab" * 32))
-    subject = SessionSubjects(shelf.ref).anchor
+    subject = SessionSubjects(shelf.ref).anchor_change
     ack = await shelf.bus.publish(Message(subject, forged))
     with pytest.raises(Damaged, match=f"sequence {ack.sequence}: it does not follow"):
         await shelf.load()
 
 
-@pytest.mark.parametrize("register", ["p.log", "p.cmd.default", "in.x", "p.anchor"])
+@pytest.mark.parametrize("register", ["p.log", "p.cmd.default", "in.x", "p.anchor.change", "p.anchor.turn"])
 async def test_unreadable_record_is_named(shelf: Shelf, register: str) -> None:
     await shelf.created()
     good, _ = encode(Record("kind", 5, "me", {}))

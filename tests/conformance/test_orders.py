@@ -80,8 +80,8 @@ async def desk(bus: Bus, world: World) -> Desk:
 
 async def test_order_and_receipt_are_stored_together_with_their_author(desk: Desk) -> None:
     done = await desk.ask("k", Control(Kind.PAUSED, "ada", 2_000, "it rains", control_id="c-k"))
-    assert (await desk.subjects())[-2:] == ["p.anchor", "ctl.c-k"]
-    page = await desk.bus.last(journal_stream(), [SessionSubjects(desk.ref).anchor])
+    assert (await desk.subjects())[-2:] == ["p.anchor.change", "ctl.c-k"]
+    page = await desk.bus.last(journal_stream(), [SessionSubjects(desk.ref).anchor_change])
     envelope = json.loads(page.messages[0].payload)["record"]
     assert envelope["body"] == {"by": "ada", "control": "c-k", "reason": "it rains"}
     receipt = await desk.bus.last(journal_stream(), [SessionSubjects(desk.ref).control("c-k")])
@@ -159,7 +159,7 @@ async def test_companion_record_is_stored_with_its_order_or_not(desk: Desk) -> N
         )
 
     await ask("one")
-    assert (await desk.subjects())[-3:] == ["p.anchor", "ctl.c-one", "in.canary-1"]
+    assert (await desk.subjects())[-3:] == ["p.anchor.change", "ctl.c-one", "in.canary-1"]
     await desk.do(Control(Kind.RESUMED, "ada", 2_100))
     before = await desk.subjects()
     with pytest.raises(Unavailable, match="changed by other writers"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from anchorwatch.bus import jetstream
-from anchorwatch.bus.port import Bus, Message
+from anchorwatch.bus.port import Bus, Message, Stored
 from anchorwatch.core.errors import Unavailable
 from anchorwatch.service.made import ensure_topology
 from anchorwatch.topology.streams import ANCHORS_BUCKET, bucket_stream, journal_stream
@@ -40,7 +40,7 @@ async def write(bus: Bus, session: str) -> None:
     """Write anchors until the server is killed."""
     with contextlib.suppress(Unavailable):
         for number in range(100_000):
-            subject = f"aw.journal.0.default.{session}.p.anchor"
+            subject = f"aw.journal.0.default.{session}.p.anchor.change"
             await bus.publish(Message(subject, str(number).encode()), timeout_s=1.0)
 
 
@@ -64,9 +64,13 @@ async def is_whole(bus: Bus) -> bool:
     return False
 
 
+def sequence_of(stored: Stored) -> int:
+    return stored.sequence
+
+
 async def journal(bus: Bus) -> dict[str, bytes]:
-    page = await bus.last(journal_stream(), ["aw.journal.0.*.*.p.anchor"])
-    return {stored.subject.split(".")[4]: stored.payload for stored in page.messages}
+    page = await bus.last(journal_stream(), ["aw.journal.0.*.*.p.anchor.*"])
+    return {stored.subject.split(".")[4]: stored.payload for stored in sorted(page.messages, key=sequence_of)}
 
 
 async def view(bus: Bus) -> dict[str, bytes]:

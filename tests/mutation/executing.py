@@ -47,6 +47,13 @@ _EXECUTORS = (
         f"{_LOST}[fire-executor.effect.after-unknown-1-of a consumer made anew]",
     ),
     _one(
+        "an executor reads the fence from the anchors that take a turn",
+        "shared/anchorwatch/journal/sessions.py",
+        "subject = SessionSubjects(ref).anchor_change",
+        "subject = SessionSubjects(ref).anchor_turn",
+        "tests/integration/executor/test_refusals.py::test_a_command_of_a_run_that_is_over_is_refused",
+    ),
+    _one(
         "a claim of its own that was only read is believed to stand",
         _PIPELINE,
         'effect = await ctx.recorder.release(job, effect, "its answer was lost")',

@@ -14,6 +14,7 @@ from anchorwatch.journal.effect_mapping import read_outcome
 from anchorwatch.packs import registry
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import Life
+from anchorwatch.topology.subjects import OUTCOMES
 
 from tests.support.letters import PoisonPack, in_state, mesh_test, only_letter, order
 from tests.support.packs import Sink, bench_agent
@@ -24,7 +25,7 @@ async def outcomes(mesh: SimMesh, ref: Any) -> list[Outcome]:
     return [
         read_outcome(decode(payload).body)
         for _, subject, payload in await mesh.records(ref)
-        if subject.endswith(".done")
+        if subject.split(".")[-1] in OUTCOMES
     ]
 
 

@@ -317,7 +317,7 @@ async def noticed(mesh: SimMesh, tmp_path: Path) -> tuple[SessionRef, Notice]:
     await mesh.open("planner", "executor")
     ref = await mesh.session("s", agent(tmp_path, PoisonPack()))
     await mesh.until_rest(ref, 1)
-    page = await mesh.bus.range(JOURNAL, SessionSubjects(ref).anchor, 1, limit=100)
+    page = await mesh.bus.range(JOURNAL, SessionSubjects(ref).anchor_change, 1, limit=100)
     (notice,) = [each for each in map(read_notice, page.messages) if each is not None]
     return ref, notice
 

@@ -28,7 +28,7 @@ from tests.support.packs import Sink
 
 STREAM = journal_stream()
 STILL_S = 120
-ANCHOR = ".p.anchor"
+ANCHOR = ".p.anchor."
 SERVICES = ("observer", "planner", "executor", "notifier")
 
 
@@ -54,7 +54,7 @@ async def done(mesh: SimMesh, tmp_path: Path, tool: str, *more: tuple[str, objec
 
 def cut_at(mesh: SimMesh, ref: SessionRef, register: str) -> tuple[int, int]:
     """Cut the journal off before the first record of a register but the session's own; the last sequence before and after."""
-    first = [each for each in records_of(mesh, ref) if each.subject.endswith(register)][register == ANCHOR]
+    first = [each for each in records_of(mesh, ref) if register in each.subject][register == ANCHOR]
     store = mesh.server.stream(STREAM)
     before = store.last_sequence
     store.truncate(first.sequence - 1)

@@ -18,6 +18,7 @@ from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.streams import journal_stream
+from anchorwatch.topology.subjects import CLAIM, OUTCOMES
 
 from tests.sim.test_effects_by_death import FRESH_MS, die
 from tests.sim.test_lost_records import lose
@@ -64,7 +65,7 @@ async def outcome_of(mesh: SimMesh, ref: SessionRef) -> Outcome:
     found: list[Outcome] = []
 
     async def there() -> bool:
-        done = [each for each in records_of(mesh, ref) if each.subject.endswith(".done")]
+        done = [each for each in records_of(mesh, ref) if each.subject.split(".")[-1] in OUTCOMES]
         found[:] = [read_outcome(decode(each.payload).body) for each in done]
         return bool(found)
 
@@ -130,7 +131,9 @@ def test_a_claim_that_the_server_cannot_read_stops_its_session_until_a_repair_le
         await mesh.processes["executor-1"].start()
         await quarantined(mesh, ref)
         await asyncio.sleep(60)
-        assert not [each for each in records_of(mesh, ref) if each.subject.endswith((".claim", ".done"))]
+        assert not [
+            each for each in records_of(mesh, ref) if each.subject.split(".")[-1] in (CLAIM, *OUTCOMES)
+        ]
         found = await examined(mesh, ref)
         [lost] = [each for each in found.open if each.trouble == "lost"]
         assert (lost.sequence, "fx.default.1.1.1.claim" in lost.what) == (claim, True)

@@ -14,6 +14,7 @@ from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.testing.mesh import SimMesh
+from anchorwatch.topology.subjects import OUTCOMES
 
 from tests.sim.test_planner import agent, mesh_test
 from tests.support.packs import Sink
@@ -35,7 +36,9 @@ async def settle(mesh: SimMesh, ref: SessionRef, verdict: Verdict = "done", call
 async def outcomes(mesh: SimMesh, ref: SessionRef) -> list[tuple[str, str, str]]:
     """(call, state, rule) of each outcome, in order."""
     bodies = [
-        decode(payload).body for _, subject, payload in await mesh.records(ref) if subject.endswith(".done")
+        decode(payload).body
+        for _, subject, payload in await mesh.records(ref)
+        if subject.split(".")[-1] in OUTCOMES
     ]
     return [(".".join(map(str, each["call"])), each["state"], each.get("rule", "")) for each in bodies]
 

@@ -386,7 +386,7 @@ async def read_history(parts: Parts, ref: SessionRef, cursor: str | None, limit:
 
 
 async def _range(parts: Parts, ref: SessionRef, start: int, limit: int) -> tuple[tuple[Stored, ...], bool]:
-    subject = SessionSubjects(ref).anchor
+    subject = SessionSubjects(ref).anchors
     for _ in range(STALE_ATTEMPTS_MAX):
         page = await parts.bus.range(parts.committer.stream, subject, start, limit)
         # A page that ended at its limit is complete; only the end of the list must be up to date.

@@ -313,7 +313,7 @@ async def _check_directives(parts: Parts, ref: SessionRef, anchor: Anchor, wante
 
 async def _first(parts: Parts, ref: SessionRef) -> Anchor:
     """The anchor that the session was created with."""
-    page = await parts.bus.range(parts.committer.stream, SessionSubjects(ref).anchor, 1, limit=1)
+    page = await parts.bus.range(parts.committer.stream, SessionSubjects(ref).anchor_change, 1, limit=1)
     if not page.messages:
         raise Unavailable("the answering server lags", hint="try again")
     return decode_anchor(page.messages[0].payload)[0]

@@ -24,10 +24,15 @@ def records_after(db: sqlite3.Connection, sequence: int) -> list[LostRecord]:
         )
     ]
     found += [
-        LostRecord(at, SessionSubjects(SessionRef(workspace, session)).anchor)
+        LostRecord(at, SessionSubjects(SessionRef(workspace, session)).anchor_turn)
         for at, workspace, session in db.execute(
-            "SELECT sequence, workspace, session FROM turns WHERE sequence > ?1"
-            " UNION SELECT ended_sequence, workspace, session FROM turns WHERE ended_sequence > ?1"
+            "SELECT sequence, workspace, session FROM turns WHERE sequence > ?", (sequence,)
+        )
+    ]
+    found += [
+        LostRecord(at, SessionSubjects(SessionRef(workspace, session)).anchor_change)
+        for at, workspace, session in db.execute(
+            "SELECT ended_sequence, workspace, session FROM turns WHERE ended_sequence > ?1"
             " UNION SELECT sequence, workspace, session FROM sessions WHERE sequence > ?1",
             (sequence,),
         )

@@ -51,9 +51,6 @@ _BAD: Mapping[RunOutcome, tuple[NoticeKind, Severity]] = {
 NO_SESSION = "_letters"
 """Where deliveries are recorded that concern no session: of letters, and of kill switches. No session can bear this name."""
 _DIGEST_CHARS = 8
-_TOLD = (Kind.TURN_ENDED, Kind.CANCELLED, Kind.QUARANTINED, Kind.INPUTS_REFUSED, Kind.RESET)
-# An anchor record is canonical JSON, and quotation marks within a string are escaped: this finds the envelope's kind alone.
-_TOLD_MARKS = tuple(f'"kind":"{kind}"'.encode() for kind in _TOLD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +120,6 @@ def read_notice(stored: Stored) -> Notice | None:
 
 
 def _of_anchor(register: Register, stored: Stored) -> Notice | None:
-    if not any(mark in stored.payload for mark in _TOLD_MARKS):
-        return None
     anchor, record = decode_anchor(stored.payload)
     if record.kind == Kind.QUARANTINED:
         title = f"{anchor.session}: quarantined"

@@ -15,7 +15,17 @@ from anchorwatch.service.keepalive import ACK_WAIT_S
 from anchorwatch.service.letters import DeadLetters, address_of
 from anchorwatch.service.worker import Done, Malformed, Result, RetryIn, Skip, Worker
 from anchorwatch.topology.streams import DEAD, journal_stream
-from anchorwatch.topology.subjects import ANCHOR, DEAD_LETTER, DONE, EFFECT, GATE, LATE, SWITCH
+from anchorwatch.topology.subjects import (
+    ANCHOR_CHANGE,
+    DEAD_LETTER,
+    EFFECT,
+    GATE,
+    LATE,
+    NOTICE,
+    RESOLVED,
+    SWITCH,
+    UNKNOWN,
+)
 
 from anchorwatch_notifier.notices import Notice, read_notice
 from anchorwatch_notifier.sender import Sender
@@ -23,16 +33,14 @@ from anchorwatch_notifier.sender import Sender
 SERVICE = "notifier"
 CONCURRENCY = 128
 RETRY_S_MIN, RETRY_S_MAX = 0.1, 60.0
-_SESSIONS = (
-    ANCHOR.filter(),
-    EFFECT.filter(register=DONE),
-    EFFECT.filter(register=GATE),
-    LATE.filter(),
-)
 CONSUMER = ConsumerSpec(
     stream=journal_stream(),
-    filters=(*_SESSIONS, SWITCH.filter()),
-    filters_before=_SESSIONS,
+    filters=(
+        ANCHOR_CHANGE.filter(),
+        *(EFFECT.filter(register=each) for each in (UNKNOWN, RESOLVED, NOTICE, GATE)),
+        LATE.filter(),
+        SWITCH.filter(),
+    ),
     durable="notifier",
     ack_wait_s=ACK_WAIT_S,
     # Notices for a broken channel wait here for up to a day, and must not keep out those for other channels.

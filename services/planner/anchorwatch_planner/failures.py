@@ -182,7 +182,7 @@ def _address(ref: SessionRef, causes: Sequence[Cause]) -> Address:
     )
     stream = journal_stream()
     if stored is None:
-        where = (stream, 0, SessionSubjects(ref).anchor, 0)
+        where = (stream, 0, SessionSubjects(ref).anchor_change, 0)
     else:
         where = (stream, stored.sequence, stored.subject, stored.time_ms)
     return Address(ref.workspace, SERVICE, ref.session, "session", *where, session=ref.session)

@@ -25,11 +25,11 @@ from anchorwatch.journal.inputs import Receipt, accept
 from anchorwatch.journal.mapping import input_body
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.service.context import Clock
+from anchorwatch.topology.subjects import RESOLVED
 
 from anchorwatch_planner.takeover import Cause
 
 _OPEN = ("pending", "unknown")
-_RESOLVED = b"resolved"
 CONVERSATIONS_MAX = 2_048
 """For how many conversations it is cached which of their turns may still get an outcome."""
 
@@ -264,8 +264,6 @@ class SessionWriter:
 
 
 def _resolution(stored: Stored) -> Outcome | None:
-    # Cheap, since most outcomes are not resolutions.
-    if _RESOLVED not in stored.payload:
+    if not stored.subject.endswith(f".{RESOLVED}"):
         return None
-    outcome = read_outcome(decode(stored.payload).body)
-    return outcome if outcome.state == "resolved" else None
+    return read_outcome(decode(stored.payload).body)

@@ -15,12 +15,11 @@ from anchorwatch.service.keepalive import ACK_WAIT_S
 from anchorwatch.service.worker import Done, NoAnswer, Result, Skip, Worker
 from anchorwatch.topology.streams import TICKS, journal_stream
 from anchorwatch.topology.subjects import (
-    ANCHOR,
     CONTROL,
-    DONE,
     EFFECT,
     GATE,
     INPUT,
+    OUTCOMES,
     SCHEDULE,
     SLOT_FIRED,
     TICK_FIRED,
@@ -35,7 +34,7 @@ WAKES_IN_HAND_MAX = 1_000
 SCHEDULES_AT_ONCE = 16
 _ANSWERS = (
     INPUT.filter(),
-    EFFECT.filter(register=DONE),
+    *(EFFECT.filter(register=outcome) for outcome in OUTCOMES),
     EFFECT.filter(register=GATE),
 )
 WAKES = ConsumerSpec(
@@ -45,7 +44,6 @@ WAKES = ConsumerSpec(
     "planner",
     ack_wait_s=ACK_WAIT_S,
     ack_pending_max=WAKES_IN_HAND_MAX,
-    filters_before=(*_ANSWERS, ANCHOR.filter()),
 )
 TICKS_FIRED = ConsumerSpec(TICKS, (TICK_FIRED.filter(),), "planner-ticks", ack_wait_s=ACK_WAIT_S)
 SCHEDULES = ConsumerSpec(journal_stream(), (SCHEDULE.filter(),), "planner-schedules", ack_wait_s=ACK_WAIT_S)

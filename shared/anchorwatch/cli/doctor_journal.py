@@ -12,6 +12,7 @@ from anchorwatch.codec import decode_anchor
 from anchorwatch.core.errors import AnchorWatchError, Damaged
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
+from anchorwatch.journal.heads import last_anchor
 from anchorwatch.journal.integrity.findings import lost_id
 from anchorwatch.journal.integrity.losses import Losses, losses
 from anchorwatch.journal.integrity.repair import RECEIPT
@@ -76,10 +77,8 @@ async def _ahead(bus: Bus, stream: str) -> str:
             continue
         try:
             seen = decode_anchor(entry.value)
-            there = [
-                decode_anchor(each.payload)
-                for each in (await bus.last(stream, [SessionSubjects(ref).anchor])).messages
-            ]
+            last = await last_anchor(bus, stream, ref)
+            there = [] if last is None else [decode_anchor(last.payload)]
         except Damaged:
             # Its session is damaged, which is said of it.
             continue
@@ -117,7 +116,7 @@ async def _accepted(bus: Bus, stream: str) -> dict[SessionRef, set[str]]:
             continue
         for receipt in (await bus.last(stream, [subject])).messages:
             # The anchor stands directly before it, in the same atomic write.
-            anchor = SessionSubjects(register.ref).anchor
+            anchor = SessionSubjects(register.ref).anchor_change
             for stored in (await bus.range(stream, anchor, receipt.sequence - 1, limit=1)).messages:
                 found[register.ref] |= _accepts(stored)
     return found
@@ -137,7 +136,7 @@ async def _begun(bus: Bus, stream: str) -> dict[SessionRef, int]:
     found = {}
     for key in await view.keys():
         ref = SessionRef(*key.split(".", 1))
-        first = (await bus.range(stream, SessionSubjects(ref).anchor, 1, limit=1, reach=0)).messages
+        first = (await bus.range(stream, SessionSubjects(ref).anchor_change, 1, limit=1, reach=0)).messages
         if first and not await _is_deleted(bus, stream, ref):
             found[ref] = first[0].sequence
     return found
@@ -163,7 +162,7 @@ def _concerned(
 
 async def _is_deleted(bus: Bus, stream: str, ref: SessionRef) -> bool:
     try:
-        page = await bus.last(stream, [SessionSubjects(ref).anchor])
-        return any(decode_anchor(stored.payload)[0].status == "deleted" for stored in page.messages)
+        last = await last_anchor(bus, stream, ref)
+        return last is not None and decode_anchor(last.payload)[0].status == "deleted"
     except Damaged:
         return False

@@ -16,11 +16,11 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.journal.blocks import read_block
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.effects import EffectJournal
-from anchorwatch.journal.heads import head_of
+from anchorwatch.journal.heads import head_of, last_anchor
 from anchorwatch.journal.letters import read_letter
 from anchorwatch.journal.switches import MESH_SCOPE, Switch, SwitchJournal, first_on, subjects_of
 from anchorwatch.topology.streams import ANCHORS_BUCKET, DEAD, journal_stream
-from anchorwatch.topology.subjects import BLOCK, CLAIM, DEAD_LETTER, EFFECT, SessionSubjects
+from anchorwatch.topology.subjects import BLOCK, CLAIM, DEAD_LETTER, EFFECT, SessionSubjects, parse_register
 
 STILL_MS_MAX = 15 * 60_000
 """A turn in which nothing was recorded for so long does not go on by itself: a model call or a takeover is far shorter."""
@@ -86,8 +86,8 @@ async def _why_stuck(bus: Bus, ref: SessionRef) -> str:
         page = await bus.last(journal_stream(), [SessionSubjects(ref).planner_family])
     except Damaged as damage:
         return await _why_unread(bus, ref, damage)
-    found = {stored.subject: stored for stored in page.messages}
-    stored = found.get(SessionSubjects(ref).anchor)
+    anchors = [each for each in page.messages if parse_register(each.subject).kind == "p.anchor"]
+    stored = max(anchors, key=lambda each: each.sequence, default=None)
     if stored is None:
         return ""
     try:
@@ -109,8 +109,10 @@ async def _why_stuck(bus: Bus, ref: SessionRef) -> str:
 async def _why_unread(bus: Bus, ref: SessionRef, damage: Damaged) -> str:
     """Why a session is not well of which the server cannot read all that it has; empty: a repair stands behind that."""
     try:
-        page = await bus.last(journal_stream(), [SessionSubjects(ref).anchor])
-        anchor, record = decode_anchor(page.messages[0].payload)
+        last = await last_anchor(bus, journal_stream(), ref)
+        if last is None:
+            return ""
+        anchor, record = decode_anchor(last.payload)
     except Damaged:
         return f"{session(ref)}: {damage.message}"
     if anchor.status == "quarantined":

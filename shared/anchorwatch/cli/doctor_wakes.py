@@ -22,6 +22,7 @@ from anchorwatch.core.schedules import machine
 from anchorwatch.core.schedules.cron import Cron
 from anchorwatch.core.schedules.zones import instant_of, slot_text
 from anchorwatch.core.times import from_iso
+from anchorwatch.journal.heads import last_anchor
 from anchorwatch.journal.schedule_records import read_schedule
 from anchorwatch.journal.switches import first_on, subjects_of
 from anchorwatch.service.agents import AgentDirectory
@@ -115,11 +116,11 @@ def _schedules(late: Sequence[str]) -> Check:
 async def _neglected(bus: Bus, directory: AgentDirectory, refs: Sequence[SessionRef]) -> list[Neglected]:
     found = []
     for ref in refs:
-        page = await bus.last(journal_stream(), [SessionSubjects(ref).anchor])
-        if not page.messages:
-            continue
         try:
-            anchor, _ = decode_anchor(page.messages[0].payload)
+            last = await last_anchor(bus, journal_stream(), ref)
+            if last is None:
+                continue
+            anchor, _ = decode_anchor(last.payload)
         except Damaged:
             # It is quarantined, and says so elsewhere.
             continue

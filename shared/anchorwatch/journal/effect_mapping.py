@@ -21,6 +21,7 @@ from anchorwatch.core.effect.state import (
 from anchorwatch.core.errors import Damaged
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
+from anchorwatch.topology.subjects import DONE, NOTICE, RESOLVED, UNKNOWN
 
 Body = Mapping[str, Any]
 
@@ -39,13 +40,24 @@ def effect_body(event: EffectEvent) -> tuple[str, str, dict[str, Any]]:
                 {"owner": [event.owner.instance, event.owner.incarnation], "reason": event.reason},
             )
         case Outcome():
-            return "done", Kind.OUTCOME, _outcome_body(event)
+            return outcome_register(event), Kind.OUTCOME, _outcome_body(event)
         case GateAsked():
             return "gate", Kind.GATE_ASKED, asdict(event)
         case GateDecided():
             return "gate", Kind.GATE_DECIDED, asdict(event)
         case _:
             assert_never(event)
+
+
+def outcome_register(outcome: Outcome) -> str:
+    """The register of an outcome, one of `OUTCOMES`."""
+    match outcome.state:
+        case "unknown":
+            return UNKNOWN
+        case "resolved":
+            return RESOLVED
+        case _:
+            return NOTICE if isinstance(outcome.data.get("notify"), Mapping) else DONE
 
 
 def read_effect(stored: Stored) -> EffectEvent:

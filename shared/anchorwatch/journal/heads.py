@@ -14,7 +14,7 @@ from anchorwatch.bus.port import Bus, Expect, Stored
 from anchorwatch.core.errors import Damaged, TooLarge
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.journal.commit import Committer, Write
-from anchorwatch.topology.subjects import EFFECT, parse_register
+from anchorwatch.topology.subjects import EFFECT, SessionSubjects, parse_register
 
 PAGE = 512
 
@@ -41,6 +41,18 @@ async def head_of(bus: Bus, stream: str, family: str) -> Head:
         return Head(_newest((await bus.last(stream, [family])).messages))
     except Damaged:
         return await _past_the_lost(bus, stream, family)
+
+
+async def last_anchor(bus: Bus, stream: str, ref: SessionRef) -> Stored | None:
+    """The last anchor record of a session; None: there is no such session.
+
+    Raises:
+        Damaged: the server cannot read it. Unavailable.
+    """
+    head = await head_of(bus, stream, SessionSubjects(ref).anchors)
+    if head.damage:
+        raise head.damage
+    return head.stored
 
 
 async def _past_the_lost(bus: Bus, stream: str, family: str) -> Head:

@@ -168,7 +168,7 @@ class OrderJournal:
                 hint="use a new key for a new request",
                 first_body_sha256=first,
             )
-        return await self._before(SessionSubjects(ref).anchor, stored)
+        return await self._before(SessionSubjects(ref).anchor_change, stored)
 
     async def _before(self, anchor: str, receipt: Stored) -> Done:
         for _ in range(STALE_ATTEMPTS_MAX):

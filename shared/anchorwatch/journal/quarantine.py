@@ -19,7 +19,7 @@ from anchorwatch.core.records import Kind, Record
 from anchorwatch.core.session.quarantine import Lost, rebuilt
 from anchorwatch.core.session.transitions import changed
 from anchorwatch.journal.commit import Committer, Write
-from anchorwatch.journal.heads import Head, commit_behind, head_of, readable, unread
+from anchorwatch.journal.heads import Head, commit_behind, head_of, last_anchor, readable, unread
 from anchorwatch.topology.subjects import SessionSubjects, parse_register
 
 ATTEMPTS_MAX = 5
@@ -57,7 +57,7 @@ async def quarantine(
         if anchor.status == "deleted" or (anchor.status == "quarantined" and head.damage is None):
             return "stands"
         try:
-            write = Write(subjects.anchor, _record(anchor, damage, head, at_ms, writer))
+            write = Write(subjects.anchor_change, _record(anchor, damage, head, at_ms, writer))
             await commit_behind(committer, [write], subjects.planner_family, head.sequence)
             return "written"
         except Fenced:
@@ -121,17 +121,16 @@ def lost_behind(base: int, messages: Iterable[Stored]) -> Lost:
 
 async def _believed(bus: Bus, stream: str, ref: SessionRef) -> Anchor:
     """The session's anchor; where the last one cannot be read, what is safe to believe."""
-    subject = SessionSubjects(ref).anchor
     try:
-        for stored in (await bus.last(stream, [subject])).messages:
-            return decode_anchor(stored.payload)[0]
+        if (last := await last_anchor(bus, stream, ref)) is not None:
+            return decode_anchor(last.payload)[0]
     except NewerSchema:
         raise
     except Damaged:
         pass
     base: tuple[Anchor, int] | None = None
     everything = [stored async for stored in readable(bus, stream, SessionSubjects(ref).everything)]
-    anchors = [stored for stored in everything if stored.subject == subject]
+    anchors = [stored for stored in everything if parse_register(stored.subject).kind == "p.anchor"]
     for stored in anchors:
         try:
             base = decode_anchor(stored.payload)[0], stored.sequence
@@ -142,7 +141,7 @@ async def _believed(bus: Bus, stream: str, ref: SessionRef) -> Anchor:
     if base is None:
         raise Damaged(f"no anchor of {ref} can be read", hint="`anchorwatch journal verify`")
     lost = lost_behind(base[1], everything)
-    gone = (await bus.counts(stream, subject)).get(subject, 0) - len(anchors)
+    gone = sum((await bus.counts(stream, SessionSubjects(ref).anchors)).values()) - len(anchors)
     if gone > 0:
         lost = lost.also(gone, await unread(bus, stream, base[1] + 1))
     return rebuilt(base[0], lost)

@@ -24,7 +24,7 @@ from anchorwatch.core.session.events import (
 )
 from anchorwatch.core.session.transitions import CONTROLS
 from anchorwatch.journal.commit import DEADLINE_S, Committer, Write
-from anchorwatch.journal.heads import check_effects, commit_behind, head_of
+from anchorwatch.journal.heads import check_effects, commit_behind, head_of, last_anchor
 from anchorwatch.journal.mapping import event_body, read_session_record
 from anchorwatch.journal.reading import STALE_ATTEMPTS_MAX, newest
 from anchorwatch.topology.subjects import SessionSubjects
@@ -139,29 +139,46 @@ class SessionJournal:
         Raises:
             NotFound: there is no such session. Damaged. Unavailable.
         """
-        stored, _ = await self._anchor_beside(ref, (), at_least)
-        return _anchor_in(stored), stored.sequence
+        for _ in range(STALE_ATTEMPTS_MAX):
+            last, up_to = await self._last_anchor(ref, at_least)
+            if up_to >= at_least:
+                if last is None:
+                    raise _no_session(ref)
+                return _anchor_in(last), last.sequence
+        raise Unavailable(f"no server has answered up to sequence {at_least}")
+
+    async def _last_anchor(self, ref: SessionRef, at_least: int) -> tuple[Stored | None, int]:
+        """The last anchor record, and the sequence up to which the answering server knows that it is the last."""
+        stream, anchors = self._committer.stream, SessionSubjects(ref).anchors
+        try:
+            page = await self._bus.last(stream, [anchors])
+            return max(page.messages, key=lambda each: each.sequence, default=None), page.up_to
+        except Damaged:
+            # The last record of one of the two registers cannot be read; the other may have a newer one.
+            last = await last_anchor(self._bus, stream, ref)
+            start = last.sequence + 1 if last else 1
+            behind = await self._bus.range(stream, anchors, start, limit=1, reach=at_least)
+            return last, 0 if behind.messages else behind.up_to
 
     async def read_beside(
         self, ref: SessionRef, subjects: Sequence[str], at_least: int
     ) -> tuple[Anchor, tuple[Stored, ...]]:
-        """The anchor, and the last message of each of ``subjects`` that has one, in one answer. Errors as `read_anchor`."""
-        stored, beside = await self._anchor_beside(ref, subjects, at_least)
-        return _anchor_in(stored), beside
+        """The last anchor but those by which a planner took a turn, and the last message of each of ``subjects`` that has one.
 
-    async def _anchor_beside(
-        self, ref: SessionRef, subjects: Sequence[str], at_least: int
-    ) -> tuple[Stored, tuple[Stored, ...]]:
-        subject = SessionSubjects(ref).anchor
+        All are from one answer. That anchor has the fence of the newest one, and is paused, quarantined or deleted whenever that
+        is: a planner takes a turn only in a session that is idle or active, and does not move the fence.
+
+        Raises:
+            as `read_anchor`.
+        """
+        subject = SessionSubjects(ref).anchor_change
         for _ in range(STALE_ATTEMPTS_MAX):
             page = await self._bus.last(self._committer.stream, [subject, *subjects])
             if page.up_to >= at_least:
                 found = {each.subject: each for each in page.messages}
                 if subject not in found:
-                    raise NotFound(
-                        f"there is no session {ref.session}", hint="`anchorwatch sessions` lists them"
-                    )
-                return found.pop(subject), tuple(found.values())
+                    raise _no_session(ref)
+                return _anchor_in(found.pop(subject)), tuple(found.values())
         raise Unavailable(f"no server has answered up to sequence {at_least}")
 
     async def append(
@@ -221,7 +238,7 @@ class SessionJournal:
         record = Record(kind, at_ms, self._writer, body, previous)
         if isinstance(event, AnchorChanged):
             payload, digest = encode_anchor(event.anchor, record)
-            return Write(subjects.anchor, payload), digest
+            return Write(subjects.anchor(event.kind), payload), digest
         payload, digest = encode(record)
         subject = subjects.command(event.pool) if isinstance(event, CommandDecided) else subjects.log
         return Write(subject, payload), digest
@@ -265,6 +282,10 @@ class SessionJournal:
                 head, digest = stored.sequence, recorded.digest
             records.append(recorded)
         return replay(state, records)
+
+
+def _no_session(ref: SessionRef) -> NotFound:
+    return NotFound(f"there is no session {ref.session}", hint="`anchorwatch sessions` lists them")
 
 
 def _anchor_in(stored: Stored) -> Anchor:

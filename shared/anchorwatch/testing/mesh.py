@@ -142,8 +142,9 @@ class SimMesh:
     def anchor_now(self, ref: SessionRef) -> Anchor | None:
         """The anchor on the server at this time; None without a session."""
         store = self.server.stream(journal_stream())
-        page = store.lasts([SessionSubjects(ref).anchor], store.last_sequence)
-        return decode_anchor(page.messages[0].payload)[0] if page.messages else None
+        page = store.lasts([SessionSubjects(ref).anchors], store.last_sequence)
+        last = max(page.messages, key=lambda each: each.sequence, default=None)
+        return decode_anchor(last.payload)[0] if last else None
 
     async def until(self, condition: Callable[[], Awaitable[bool]], within_s: float = 60.0) -> None:
         """Let time pass until ``condition`` holds.
@@ -191,5 +192,7 @@ class SimMesh:
     async def anchors(self, ref: SessionRef) -> list[dict[str, Any]]:
         """Every anchor record of the session, with its envelope."""
         return [
-            json.loads(payload) for _, subject, payload in await self.records(ref) if subject == "p.anchor"
+            json.loads(payload)
+            for _, subject, payload in await self.records(ref)
+            if subject.startswith("p.anchor.")
         ]

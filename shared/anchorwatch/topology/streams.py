@@ -126,7 +126,7 @@ BUCKETS: tuple[BucketSpec, ...] = (
         sources=(
             Source(
                 stream=journal_stream(),
-                src=subjects.ANCHOR.filter(),
+                src=subjects.ANCHORS.filter(),
                 dest=f"$KV.{ANCHORS_BUCKET}.{{{{wildcard(1)}}}}.{{{{wildcard(2)}}}}",
             ),
         ),

@@ -12,6 +12,8 @@ from typing import Final
 
 from anchorwatch.core.errors import BadInput
 from anchorwatch.core.names import CallId, SessionRef, check_token
+from anchorwatch.core.records import Kind
+from anchorwatch.core.session.transitions import HOLDS_TURN
 
 REMEMBERED = 16_384
 """Cached subjects."""
@@ -73,7 +75,9 @@ JOURNAL_ALL: Final = JOURNAL + ".>"
 JOURNAL_SESSION = Subject(_SESSION + ".>")
 INPUT = Subject(_SESSION + ".in.{input_id}")
 PLANNER_FAMILY = Subject(_SESSION + ".p.>")
-ANCHOR = Subject(_SESSION + ".p.anchor")
+ANCHORS = Subject(_SESSION + ".p.anchor.*")
+ANCHOR_CHANGE = Subject(_SESSION + ".p.anchor.change")
+ANCHOR_TURN = Subject(_SESSION + ".p.anchor.turn")
 LOG = Subject(_SESSION + ".p.log")
 COMMAND = Subject(_SESSION + ".p.cmd.{pool}")
 CONTROL = Subject(_SESSION + ".ctl.{control_id}")
@@ -115,7 +119,12 @@ RPC_PLANNER = Subject("aw.rpc.planner.{verb}")
 MEMORY_CONSUMER = "memory-"
 """Prefix of the consumers by which memory services follow the journal."""
 
-GATE, CLAIM, DONE = "gate", "claim", "done"
+GATE, CLAIM, DONE, UNKNOWN, RESOLVED, NOTICE = "gate", "claim", "done", "unknown", "resolved", "notice"
+OUTCOMES: Final = (DONE, UNKNOWN, RESOLVED, NOTICE)
+"""The registers of an outcome, by its meaning, so that a consumer receives only those that it handles.
+
+``unknown`` and ``resolved`` are the states. A ``notice`` is any other outcome by which a tool notifies people.
+"""
 WAKE = "wake"
 """The control id of a message that only wakes planners and is not a receipt."""
 
@@ -166,8 +175,22 @@ class SessionSubjects:
         return _of_session(PLANNER_FAMILY, self.ref)
 
     @property
-    def anchor(self) -> str:
-        return _of_session(ANCHOR, self.ref)
+    def anchors(self) -> str:
+        """The filter of all anchor records. The last of them is the anchor."""
+        return _of_session(ANCHORS, self.ref)
+
+    @property
+    def anchor_change(self) -> str:
+        """Every other change of the anchor. Its last record has the fence, and whether the session is held."""
+        return _of_session(ANCHOR_CHANGE, self.ref)
+
+    @property
+    def anchor_turn(self) -> str:
+        """Changes by which a planner takes a turn (`HOLDS_TURN`). They only wake the planner that wrote them."""
+        return _of_session(ANCHOR_TURN, self.ref)
+
+    def anchor(self, kind: Kind) -> str:
+        return self.anchor_turn if kind in HOLDS_TURN else self.anchor_change
 
     @property
     def log(self) -> str:
@@ -231,7 +254,7 @@ class Register:
         if head == "p":
             return f"p.{self.path[1]}"
         if head == "fx":
-            return f"fx.{self.path[-1]}"
+            return "fx.done" if self.path[-1] in OUTCOMES else f"fx.{self.path[-1]}"
         return head
 
     @property

@@ -22,13 +22,13 @@ async def test_verify_finds_forged_and_missing_records(house: House) -> None:
     assert (whole["whole"], whole["runs"], whole["status"]) == (True, True, "idle")
 
     subjects = SessionSubjects(session.ref)
-    page = await house.bus.last(journal_stream(), [subjects.anchor])
+    page = await house.bus.last(journal_stream(), [subjects.anchor_change])
     altered = page.messages[0].payload.replace(b'"idle"', b'"Idle"', 1)
-    forged = await house.bus.publish(Message(subjects.anchor, altered))
+    forged = await house.bus.publish(Message(subjects.anchor_change, altered))
     (found,) = (await house.http.get(path)).json()["findings"]
     assert (found["sequence"], found["register"], found["trouble"]) == (
         forged.sequence,
-        "p.anchor",
+        "p.anchor.change",
         "unreadable",
     )
     assert found["consequence"]

@@ -98,7 +98,7 @@ async def test_anchor_shows_its_sequence_and_author(house: House) -> None:
     assert (anchor["session"], anchor["status"], anchor["schema"]) == ("fleet", "paused", 3)
     assert anchor["record"]["kind"] == "paused"
     assert anchor["record"]["by"] == "test"
-    page = await house.bus.last("JOURNAL_0", ["aw.journal.0.default.fleet.p.anchor"])
+    page = await house.bus.last("JOURNAL_0", ["aw.journal.0.default.fleet.p.anchor.*"])
     assert anchor["record"]["sequence"] == page.messages[0].sequence
 
 

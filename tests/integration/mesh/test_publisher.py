@@ -72,7 +72,9 @@ async def test_publisher_publishes_no_other_subject(streams: SmallMesh, subject:
 
 async def test_reply_subject_of_an_event_forges_no_journal_record(streams: SmallMesh) -> None:
     async with client(streams, "publisher") as publisher:
-        await publisher.publish("aw.event.default.x.y", b"{}", reply="aw.journal.0.default.fleet.p.anchor")
+        await publisher.publish(
+            "aw.event.default.x.y", b"{}", reply="aw.journal.0.default.fleet.p.anchor.change"
+        )
         await publisher.flush()
         # Once the next event is acknowledged, the effect of this one would be stored.
         await publisher.jetstream().publish("aw.event.default.x.y", b"{}")

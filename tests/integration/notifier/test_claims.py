@@ -27,7 +27,7 @@ async def claimed_by_the_dead(bus: Bus, session: ScriptedSession, channel: str) 
     """A failed turn whose notice somebody claimed, and then died; (sequence, delivery id)."""
     await session.acquire()
     sequence = await session.end("failed")
-    page = await bus.range("JOURNAL_0", "aw.journal.0.*.*.p.anchor", sequence, limit=1)
+    page = await bus.range("JOURNAL_0", "aw.journal.0.*.*.p.anchor.change", sequence, limit=1)
     notice = read_notice(page.messages[0])
     assert notice is not None
     id_ = notice.delivery_id(channel)

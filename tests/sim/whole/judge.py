@@ -28,7 +28,7 @@ from anchorwatch.testing.checks import Arrivals, Call, Evidence, check
 from anchorwatch.testing.checks.effects import OWNER_DIED
 from anchorwatch.testing.checks.limits import check_limits
 from anchorwatch.topology.streams import ANCHORS_BUCKET, TICKS, bucket_stream
-from anchorwatch.topology.subjects import SCHEDULE, SessionSubjects, parse_register
+from anchorwatch.topology.subjects import SCHEDULE, SessionSubjects, matches, parse_register
 from anchorwatch_memory.store import Store
 from anchorwatch_notifier.notices import read_notice
 
@@ -151,8 +151,8 @@ def _deaths(history: History, deaths: set[str]) -> Iterator[str]:
 
 def _view(scene: Scene, ref: SessionRef, records: list[Stored]) -> Iterator[str]:
     """The anchor's view is the last anchor record."""
-    subject = SessionSubjects(ref).anchor
-    last = next((each for each in reversed(records) if each.subject == subject), None)
+    anchors = SessionSubjects(ref).anchors
+    last = next((each for each in reversed(records) if matches(anchors, each.subject)), None)
     key = f"$KV.{ANCHORS_BUCKET}.{ref.workspace}.{ref.session}"
     page = scene.mesh.server.stream(bucket_stream(ANCHORS_BUCKET)).lasts([key], 2**53)
     if last is None or not page.messages or page.messages[0].payload != last.payload:

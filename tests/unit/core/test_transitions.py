@@ -79,3 +79,12 @@ def test_fence_never_falls() -> None:
         for kind in EXISTING
         if "idle" in TRANSITIONS[kind].sources
     )
+
+
+@pytest.mark.parametrize("kind", sorted(HOLDS_TURN))
+def test_taking_a_turn_changes_nothing_that_executors_check(kind: Kind) -> None:
+    """They read the last anchor of another kind: its fence, and whether the session is paused, quarantined or deleted."""
+    row = TRANSITIONS[kind]
+    assert not row.fence
+    assert row.to == "active"
+    assert row.sources <= {"idle", "active"}

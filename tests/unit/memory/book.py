@@ -20,7 +20,7 @@ from anchorwatch.core.session.state import SeenObservation
 from anchorwatch.journal.artifacts import Kept, Provenance, artifact_id
 from anchorwatch.journal.effect_mapping import effect_body
 from anchorwatch.journal.mapping import event_body, input_body, read_session_record
-from anchorwatch.topology.subjects import SessionSubjects
+from anchorwatch.topology.subjects import SessionSubjects, matches
 
 START_MS = 1_770_000_000_000
 STEP_MS = 1_000
@@ -124,15 +124,17 @@ class Book:
         self.messages[sequence - 1] = replace(stored, payload=bytes(altered))
 
     def anchor(self, ref: SessionRef) -> Anchor:
-        subject = SessionSubjects(ref).anchor
-        return decode_anchor([each for each in self.messages if each.subject == subject][-1].payload)[0]
+        anchors = SessionSubjects(ref).anchors
+        return decode_anchor([each for each in self.messages if matches(anchors, each.subject)][-1].payload)[
+            0
+        ]
 
     def _planner(self, ref: SessionRef, event: PlannerEvent) -> Stored:
         subjects, state = SessionSubjects(ref), self.state(ref)
         kind, body = event_body(event)
         record = Record(kind, self.now_ms, WRITER, body, state.head_digest)
         if isinstance(event, AnchorChanged):
-            stored = self.put(subjects.anchor, encode_anchor(event.anchor, record)[0])
+            stored = self.put(subjects.anchor(event.kind), encode_anchor(event.anchor, record)[0])
         else:
             subject = subjects.command(event.pool) if isinstance(event, CommandDecided) else subjects.log
             stored = self.put(subject, encode(record)[0])

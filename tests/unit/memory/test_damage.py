@@ -20,12 +20,14 @@ SUBJECTS = SessionSubjects(FLEET)
 CALL = CallId(1, 1, 1)
 REGISTERS = (
     SUBJECTS.input("k-1"),
-    SUBJECTS.anchor,
+    SUBJECTS.anchor_change,
+    SUBJECTS.anchor_turn,
     SUBJECTS.log,
     SUBJECTS.command("default"),
     SUBJECTS.effect("default", CALL, "gate"),
     SUBJECTS.effect("default", CALL, "claim"),
     SUBJECTS.effect("memory", CALL, "done"),
+    SUBJECTS.effect("memory", CALL, "unknown"),
     SUBJECTS.late(CALL),
     SUBJECTS.artifact("a"),
     SUBJECTS.sent("d"),

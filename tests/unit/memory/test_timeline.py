@@ -269,7 +269,7 @@ def test_entry_is_plain_json() -> None:
 
 @given(st.binary() | st.text().map(str.encode))
 def test_any_bytes_have_a_damaged_entry(payload: bytes) -> None:
-    for subject in (SUBJECTS.anchor, SUBJECTS.input("k"), "aw.journal.0.a", "x"):
+    for subject in (SUBJECTS.anchor_change, SUBJECTS.input("k"), "aw.journal.0.a", "x"):
         assert entry_of(Stored(subject, 1, 1, payload)).kind == "damaged"
 
 

@@ -9,14 +9,24 @@ import pytest
 from anchorwatch.bus.port import Stored
 from anchorwatch.codec import encode, encode_anchor
 from anchorwatch.core.anchor import Anchor
-from anchorwatch.core.effect.state import Claimed, EffectEvent, GateAsked, GateDecided, Outcome, Owner
+from anchorwatch.core.effect.state import (
+    Claimed,
+    EffectEvent,
+    GateAsked,
+    GateDecided,
+    Outcome,
+    Owner,
+    Released,
+)
 from anchorwatch.core.errors import Damaged
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind, Record
+from anchorwatch.core.session.transitions import HOLDS_TURN, TRANSITIONS
 from anchorwatch.journal.effect_mapping import effect_body
 from anchorwatch.journal.late import late_outcome
-from anchorwatch.topology.subjects import SWITCH, SessionSubjects
+from anchorwatch.topology.subjects import SWITCH, SessionSubjects, matches
 from anchorwatch_notifier.notices import KINDS, Notice, read_notice
+from anchorwatch_notifier.worker import CONSUMER
 
 REF = SessionRef("default", "fleet")
 AT = SessionSubjects(REF)
@@ -31,7 +41,7 @@ def anchor_record(kind: str, reason: str = "", **fields: Any) -> Stored:
     body = {name: value for name, value in fields.items() if name not in of_anchor}
     anchor = Anchor(workspace="default", session="fleet", agent="keeper@1", **of_anchor)
     data, _ = encode_anchor(anchor, Record(kind, 5, "w", {**body, **({"reason": reason} if reason else {})}))
-    return Stored(AT.anchor, 9, 5, data)
+    return Stored(AT.anchor(Kind(kind)), 9, 5, data)
 
 
 def switch(scope: str, name: str, *, on: bool = True) -> Stored:
@@ -173,3 +183,37 @@ def test_long_texts_are_cut() -> None:
     notice = read_notice(effect_record(outcome("succeeded", notify=said)))
     assert notice is not None
     assert (len(notice.title), len(notice.text)) == (1_000, 1_000)
+
+
+def is_received(subject: str) -> bool:
+    return any(matches(filter_, subject) for filter_ in CONSUMER.filters)
+
+
+@pytest.mark.parametrize("kind", list(TRANSITIONS))
+def test_consumer_receives_ends_and_controls_only(kind: Kind) -> None:
+    assert is_received(AT.anchor(kind)) == (kind not in HOLDS_TURN)
+
+
+@pytest.mark.parametrize(
+    ("event", "received"),
+    [
+        (outcome("succeeded"), False),
+        (outcome("failed"), False),
+        (outcome("refused"), False),
+        (outcome("unknown"), True),
+        (outcome("resolved"), True),
+        (outcome("succeeded", notify={"text": "hello"}), True),
+        (Claimed(OWNER, 1, "key"), False),
+        (Released(OWNER, "paused"), False),
+        (GateAsked("rule", "binding", 9, 1), True),
+    ],
+)
+def test_consumer_receives_effects_with_a_notice_only(event: EffectEvent, *, received: bool) -> None:
+    stored = effect_record(event)
+    assert is_received(stored.subject) == received
+    assert (read_notice(stored) is not None) == received
+
+
+@pytest.mark.parametrize("subject", [AT.log, AT.command("p"), AT.input("i"), AT.control(), AT.sent("d")])
+def test_consumer_receives_no_other_register(subject: str) -> None:
+    assert not is_received(subject)

@@ -19,12 +19,20 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Record
 from anchorwatch.core.times import iso
 from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.heads import last_anchor
 from anchorwatch.journal.integrity.losses import may_have_lost
 from anchorwatch.journal.integrity.repair import Order, Repairer
 from anchorwatch.journal.ordered import OrderedRegisters
 from anchorwatch.journal.orders import Asked
 from anchorwatch.journal.truncation import Gap, Hold, hold_record, read_hold, remove_filling, standing_hold
-from anchorwatch.topology.subjects import ANCHOR, MESH, MESH_HOLD, SWITCHED, SessionSubjects, parse_register
+from anchorwatch.topology.subjects import (
+    ANCHOR_CHANGE,
+    MESH,
+    MESH_HOLD,
+    SWITCHED,
+    SessionSubjects,
+    parse_register,
+)
 
 ACCEPTED = "accept-"
 """How the receipts of acceptances begin."""
@@ -138,17 +146,19 @@ class Acceptance:
     async def _sessions(self) -> dict[SessionRef, int]:
         """Where each session begins, of those that are in the journal and were not deleted."""
         found = {}
-        for subject in await self._bus.counts(self._stream, ANCHOR.filter()):
+        for subject in await self._bus.counts(self._stream, ANCHOR_CHANGE.filter()):
             ref = parse_register(subject).ref
-            page = await self._bus.range(self._stream, SessionSubjects(ref).anchor, 1, limit=1, reach=0)
+            page = await self._bus.range(
+                self._stream, SessionSubjects(ref).anchor_change, 1, limit=1, reach=0
+            )
             if page.messages and not await self._is_deleted(ref):
                 found[ref] = page.messages[0].sequence
         return found
 
     async def _is_deleted(self, ref: SessionRef) -> bool:
         try:
-            page = await self._bus.last(self._stream, [SessionSubjects(ref).anchor])
-            return any(decode_anchor(each.payload)[0].status == "deleted" for each in page.messages)
+            last = await last_anchor(self._bus, self._stream, ref)
+            return last is not None and decode_anchor(last.payload)[0].status == "deleted"
         except Damaged:
             return False
 
