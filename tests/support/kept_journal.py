@@ -1,6 +1,7 @@
-"""A journal of an earlier release, stored as text, one record a line.
+"""The kept journal: every kind of record in the first format, as text, one record a line.
 
-The first line names the release, the stream, and the agent of its sessions. The bytes of its artifacts are not stored.
+Every later release must read it. The first line names the release, the stream, and the agent of the sessions. The bytes of
+artifacts are not kept.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from anchorwatch.bus.port import Stored
 from anchorwatch.testing.bus import SimServer
 
-FIRST_RELEASE = Path(__file__).parents[1] / "fixtures" / "first_release_journal.jsonl"
+FORMAT_1 = Path(__file__).parents[1] / "fixtures" / "journal_format_1.jsonl"
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ class KeptJournal:
         server.step_clock((self.messages[-1].time_ms + 1_000 - server.now_ms()) / 1000)
 
 
-def read_kept(path: Path = FIRST_RELEASE) -> KeptJournal:
-    """Read the journal from a file."""
+def read_kept(path: Path = FORMAT_1) -> KeptJournal:
+    """The journal in a file."""
     head, *lines = map(json.loads, path.read_text().splitlines())
     messages = tuple(
         Stored(line["subject"], line["sequence"], line["time_ms"], base64.b64decode(line["payload"]))

@@ -59,19 +59,5 @@ class Versions(Generic[T]):
 
 FORMATS: Final = Versions[Record]("the record has format", FORMAT)
 """Of records, the anchor's too: kind, body and the rest of the envelope."""
-
-
-def _name_what_joined(anchor: dict[str, Any]) -> dict[str, Any]:
-    """Schema 2 names the inputs that joined a running turn; before, none could."""
-    return {**anchor, "schema": 2, "inputs_joined": []}
-
-
-def _keep_account(anchor: dict[str, Any]) -> dict[str, Any]:
-    """Schema 3 keeps account of the agent's limits; before, there were none."""
-    return {**anchor, "schema": 3, "inputs_refused": 0, "pace": None}
-
-
-SCHEMAS: Final = Versions[dict[str, Any]](
-    "the anchor has schema", SCHEMA, {1: _name_what_joined, 2: _keep_account}
-)
+SCHEMAS: Final = Versions[dict[str, Any]]("the anchor has schema", SCHEMA)
 """Of the anchor's own fields, in its records and in snapshots."""

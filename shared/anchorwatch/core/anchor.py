@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from anchorwatch.core.errors import Damaged, TooLarge
 
-SCHEMA: Final = 3
+SCHEMA: Final = 1
 ANCHOR_BYTES_MAX = 16 * 1024
 
 Status = Literal["idle", "active", "paused", "quarantined", "deleted"]
@@ -70,7 +70,7 @@ class Anchor:
 
     __pydantic_config__: ClassVar = _STRICT
 
-    schema: Literal[3] = SCHEMA
+    schema: Literal[1] = SCHEMA
     workspace: str
     session: str
     agent: str

@@ -95,7 +95,7 @@ async def test_anchor_shows_its_sequence_and_author(house: House) -> None:
     await house.make_session()
     await house.control(Kind.PAUSED)
     anchor = (await house.http.get("/api/sessions/fleet/anchor")).json()
-    assert (anchor["session"], anchor["status"], anchor["schema"]) == ("fleet", "paused", 3)
+    assert (anchor["session"], anchor["status"], anchor["schema"]) == ("fleet", "paused", 1)
     assert anchor["record"]["kind"] == "paused"
     assert anchor["record"]["by"] == "test"
     page = await house.bus.last("JOURNAL_0", ["aw.journal.0.default.fleet.p.anchor.*"])

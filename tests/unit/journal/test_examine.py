@@ -21,7 +21,7 @@ from anchorwatch.journal.reading import open_record
 from tests.support.kept_journal import read_kept
 
 KEPT = read_kept()
-SESSIONS = ("fleet", "by-hand", "midway", "gone", "held")
+SESSIONS = ("fleet", "by-hand", "midway", "gone", "held", "orders", "mended")
 
 
 def ref(session: str) -> SessionRef:
