@@ -38,7 +38,21 @@ class Write:
 
 
 class Committer:
-    """Writes to one journal stream. One for each process: commits that queue up go together (`grouping`)."""
+    """Writes to one journal stream. One for each process: commits that queue up go together (`grouping`).
+
+    >>> from anchorwatch.testing.bus import SimServer
+    >>> from anchorwatch.topology.streams import StreamSpec
+    >>> server = SimServer()
+    >>> server.ensure_stream(StreamSpec("J", ("j.>",), atomic_batches=True))
+    >>> committer = Committer(server.connect(), "J")
+    >>> await committer.commit([Write("j.a", b"1"), Write("j.b", b"2")], Expect("j.>", 0))
+    2
+    >>> try:
+    ...     await committer.commit([Write("j.a", b"3")], Expect("j.>", 0))
+    ... except Fenced:
+    ...     print("another writer was first")
+    another writer was first
+    """
 
     def __init__(
         self, bus: Bus, stream: str, new_id: Callable[[], str] = lambda: secrets.token_hex(8)

@@ -30,8 +30,16 @@ class Register(Generic[T, C]):
     ``is_newest`` says whether a refusal that was decided on a value counts. A change that was decided on an old value is
     fenced, but a refusal writes nothing: where ``load`` may return an old value, this must tell.
 
+    >>> count = 0
+    >>> async def load() -> int:
+    ...     return count
+    >>> async def store(value: int, change: int) -> int:  # a real one is fenced on the version of ``value``
+    ...     global count
+    ...     count = change
+    ...     return count
     >>> counter = Register("the counter", load, store)
-    >>> await counter.change(lambda stored: stored.count + 1)
+    >>> await counter.change(lambda value: value + 1)
+    1
     """
 
     name: str

@@ -147,7 +147,31 @@ class PackEnvironment:
 
 
 class Pack(Protocol):
-    """A domain. All but ``connect`` is pure: same arguments, same answer, no I/O."""
+    """A domain. All but ``connect`` is pure: same arguments, same answer, no I/O.
+
+    The members that decide (docs/packs.md shows a whole pack):
+
+    >>> from anchorwatch.packs import EffectClass, ProposedCall, StepDecision, ToolSpec
+    >>> class Lamp:
+    ...     name, version = "lamp", "1"
+    ...
+    ...     def tools(self, agent):
+    ...         return [ToolSpec("switch_on", "Switch the lamp on.", {"type": "object"}, EffectClass.IDEMPOTENT)]
+    ...
+    ...     def resource(self, tool, args):
+    ...         return "lamp"
+    ...
+    ...     def emergency(self, facts):
+    ...         return "it is dark" if facts["lit"] is False else None
+    ...
+    ...     def rules(self, situation):
+    ...         if situation.observation.facts["lit"]:
+    ...             return StepDecision("It is lit.")
+    ...         return StepDecision(calls=(ProposedCall("switch_on", {}),))
+    >>> lamp = Lamp()
+    >>> [tool.name for tool in lamp.tools(agent=None)], lamp.emergency({"lit": False})
+    (['switch_on'], 'it is dark')
+    """
 
     @property
     def name(self) -> str: ...

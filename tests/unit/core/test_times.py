@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import doctest
-
-from anchorwatch.core import times
 from anchorwatch.core.times import backoff_s
 from hypothesis import given
 from hypothesis import strategies as st
-
-
-def test_examples_of_the_module_hold() -> None:
-    result = doctest.testmod(times)
-    assert (result.failed, result.attempted > 0) == (0, True)
 
 
 @given(st.integers(), st.floats(0.001, 10.0), st.floats(10.0, 600.0), st.floats(0.0, 1.0, exclude_max=True))

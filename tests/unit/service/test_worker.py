@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import doctest
-import io
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from itertools import pairwise
@@ -16,7 +13,6 @@ import pytest
 from anchorwatch.bus.port import ConsumerSpec, Message, Stored
 from anchorwatch.core.errors import BadInput, NewerSchema, Unavailable
 from anchorwatch.core.letters import Address
-from anchorwatch.service import worker as engine
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.letters import DeadLetters, address_of
 from anchorwatch.service.worker import BatchWorker, Done, Malformed, NoAnswer, Result, RetryIn, Skip, Worker
@@ -118,30 +114,6 @@ def now() -> float:
 
 async def done(_item: str, _attempt: int) -> Result:
     return Done()
-
-
-def test_example_of_the_class_runs() -> None:
-    async def main() -> None:
-        scene = Scene()
-        context = make_context(scene.server.connect(name="service"), "test")
-        names = {**vars(engine), "context": context, "spec": SPEC}
-        (example,) = doctest.DocTestFinder(recurse=False).find(Worker, globs=names)
-        *steps, last = example.examples
-        for step in steps:
-            exec(step.source, names)  # noqa: S102 - the example of our own docstring
-        greeter = names["greeter"]
-        assert isinstance(greeter, Worker)
-        assert last.source == "await greeter.run()\n"
-        await scene.publish("Ada")
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            task = asyncio.create_task(greeter.run())
-            await asyncio.sleep(5)
-        context.stopping.set()
-        await task
-        assert printed.getvalue() == last.want
-
-    simulate(main())
 
 
 def test_message_is_acked_only_after_its_handler_is_done() -> None:
