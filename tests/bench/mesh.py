@@ -19,7 +19,7 @@ from anchorwatch.core.session.decide import decide
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.service.agents import AgentDirectory
-from anchorwatch.service.made import ensure_topology
+from anchorwatch.service.provisioning import ensure_topology
 from anchorwatch.topology import subjects
 from anchorwatch.topology.streams import journal_stream
 

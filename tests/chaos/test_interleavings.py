@@ -25,7 +25,7 @@ from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.commands import Control, TakeOver
 from anchorwatch.journal.commit import Committer, Write
 from anchorwatch.service.context import WallClock
-from anchorwatch.service.made import ensure_topology
+from anchorwatch.service.provisioning import ensure_topology
 from anchorwatch.topology.streams import ANCHORS_BUCKET, TICKS, journal_stream
 from anchorwatch.topology.subjects import SessionSubjects
 from anchorwatch_planner.wakeups import WakeupTimers, timer_of_session

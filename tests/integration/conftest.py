@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from anchorwatch.bus import jetstream
 from anchorwatch.bus.port import Bus
-from anchorwatch.service.made import ensure_topology
+from anchorwatch.service.provisioning import ensure_topology
 
 from tests.support.nats_server import NatsServer, running_server
 

@@ -10,7 +10,7 @@ import pytest
 from anchorwatch.bus import jetstream
 from anchorwatch.bus.port import Bus, Message, Stored
 from anchorwatch.core.errors import Unavailable
-from anchorwatch.service.made import ensure_topology
+from anchorwatch.service.provisioning import ensure_topology
 from anchorwatch.topology.streams import ANCHORS_BUCKET, bucket_stream, journal_stream
 
 from tests.support.nats_server import running_server

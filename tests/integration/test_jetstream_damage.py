@@ -17,7 +17,7 @@ from anchorwatch.journal.heads import head_of
 from anchorwatch.journal.integrity.repair import Order, Repairer
 from anchorwatch.journal.integrity.verify import verify
 from anchorwatch.journal.quarantine import quarantine
-from anchorwatch.service.made import ensure_topology
+from anchorwatch.service.provisioning import ensure_topology
 from anchorwatch.topology.streams import StreamSpec, journal_stream
 
 from tests.support.nats_server import NatsServer, running_server

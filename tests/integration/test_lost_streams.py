@@ -12,7 +12,12 @@ import pytest
 from anchorwatch.bus import jetstream
 from anchorwatch.bus.port import Message, StreamMissing
 from anchorwatch.core.errors import ConfigDiffers
-from anchorwatch.service.made import KEPT, StreamGone, check_nothing_gone, ensure_topology
+from anchorwatch.service.provisioning import (
+    IRREPLACEABLE_STREAMS,
+    StreamGone,
+    check_streams_exist,
+    ensure_topology,
+)
 from anchorwatch.topology.streams import (
     AGENTS_BUCKET,
     ANCHORS_BUCKET,
@@ -57,8 +62,8 @@ async def test_lost_journal_is_never_made_again(server: NatsServer, tmp_path: Pa
         with pytest.raises(StreamMissing):
             await bus.stream_state(journal_stream())
         assert not block.exists()
-        for ask in (check_nothing_gone, ensure_topology):
-            with pytest.raises(StreamGone, match=f"{journal_stream()} was there"):
+        for ask in (check_streams_exist, ensure_topology):
+            with pytest.raises(StreamGone, match=f"{journal_stream()} is missing"):
                 await ask(bus)
         with pytest.raises(StreamMissing):
             await bus.stream_state(journal_stream())
@@ -75,13 +80,13 @@ async def test_lost_journal_is_never_made_again(server: NatsServer, tmp_path: Pa
         await bus.close()
 
 
-@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("name", IRREPLACEABLE_STREAMS)
 async def test_lost_stream_without_a_copy_is_never_made_again(server: NatsServer, name: str) -> None:
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     try:
         await ensure_topology(bus)
         await bus.request(f"$JS.API.STREAM.DELETE.{name}", b"", 5.0)
-        with pytest.raises(StreamGone, match=f"{name} was there"):
+        with pytest.raises(StreamGone, match=f"{name} is missing"):
             await ensure_topology(bus)
         with pytest.raises(StreamMissing):
             await bus.stream_state(name)
@@ -116,7 +121,7 @@ async def test_event_stream_is_made_again_after_the_view_is_removed(
         await ensure_topology(bus)
         await Shelf(bus, "s").created()
         await bus.request(f"$JS.API.STREAM.DELETE.{EVENTS}", b"", 5.0)
-        with pytest.raises(StreamGone, match=f"{EVENTS} was there"):
+        with pytest.raises(StreamGone, match=f"{EVENTS} is missing"):
             await ensure_topology(bus)
         await bus.request(f"$JS.API.STREAM.DELETE.{bucket_stream(ANCHORS_BUCKET)}", b"", 5.0)
         await ensure_topology(bus)

@@ -8,7 +8,7 @@ from pathlib import Path
 from anchorwatch.bus.port import ConsumerSpec
 from anchorwatch.core.names import SessionRef
 from anchorwatch.edges import Edge
-from anchorwatch.service.made import ensure_topology
+from anchorwatch.service.provisioning import ensure_topology
 from anchorwatch.testing.bus import SimServer
 from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh

@@ -9,7 +9,7 @@ from typing import Any
 
 from anchorwatch.core.effect.state import Claimed, GateAsked, GateDecided, Owner
 from anchorwatch.core.records import Kind
-from anchorwatch.service.made import ensure_topology
+from anchorwatch.service.provisioning import ensure_topology
 from anchorwatch.testing.bus import FaultKind, Faults, SimServer
 from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.topology.streams import journal_stream

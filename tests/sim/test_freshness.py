@@ -14,7 +14,7 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session.events import CommandDecided
 from anchorwatch.models.port import Model, ModelReply, ModelRequest, ProposedCall, StepDecision, Usage
 from anchorwatch.service.context import ServiceContext
-from anchorwatch.service.observations import answer
+from anchorwatch.service.observations import encode_answer
 from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.subjects import RPC_OBSERVE
@@ -37,7 +37,9 @@ class World:
     async def observe(self, context: ServiceContext) -> None:
         async def look(subject: str, payload: bytes) -> bytes:
             del subject, payload
-            return answer(Observation(self.word, {"dead": False}, context.clock.now_ms(), self.word, 60.0))
+            return encode_answer(
+                Observation(self.word, {"dead": False}, context.clock.now_ms(), self.word, 60.0)
+            )
 
         await context.bus.subscribe(RPC_OBSERVE.filter(), look)
         context.ready.set()

@@ -11,13 +11,13 @@ import asyncio
 from anchorwatch.executor import PoolRunner
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
-from anchorwatch.service.runtimes import Runtimes
+from anchorwatch.service.runtimes import PackRuntimes
 
 
 async def run(context: ServiceContext) -> None:
     """Execute every pool that the settings name, until the service stops."""
     agents = await AgentDirectory.open(context.bus)
-    runtimes = Runtimes(context.bus)
+    runtimes = PackRuntimes(context.bus)
     concurrency = context.settings.executor_concurrency
     try:
         async with asyncio.TaskGroup() as pools:

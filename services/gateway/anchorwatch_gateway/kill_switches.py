@@ -15,7 +15,7 @@ from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.inputs import input_id
 from anchorwatch.journal.orders import Asked
 from anchorwatch.journal.switches import WHOLE, Scope, Switch, subjects_of
-from anchorwatch.service.agents import subscribed
+from anchorwatch.service.agents import is_subscribed
 from anchorwatch.topology.subjects import SWITCH
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
@@ -108,7 +108,7 @@ async def _over_event(parts: Parts, workspace: str, event: str) -> list[Switch]:
     whole = SWITCH.at(workspace=workspace, scope="workspace", name=WHOLE)
     subjects = {whole: None}
     for spec, sessions in await parts.agents.subscribers(workspace):
-        if subscribed(spec, event):
+        if is_subscribed(spec, event):
             for session in sessions[:SESSIONS_CHECKED_MAX]:
                 subjects |= dict.fromkeys(subjects_of(SessionRef(workspace, session), spec.name))
     return await parts.switches.on_among(list(subjects)[:SUBJECTS_MAX])

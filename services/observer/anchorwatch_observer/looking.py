@@ -14,8 +14,8 @@ from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.core.facts import Observation
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
-from anchorwatch.service.observations import answer, answer_error
-from anchorwatch.service.runtimes import Runtimes
+from anchorwatch.service.observations import encode_answer, encode_error
+from anchorwatch.service.runtimes import PackRuntimes
 from anchorwatch.topology.subjects import RPC_OBSERVE
 
 LOOK_S_MAX = 3.0
@@ -28,7 +28,7 @@ QUEUE = "observer"
 class Lookout:
     """Observes for the agents of every workspace."""
 
-    def __init__(self, context: ServiceContext, agents: AgentDirectory, runtimes: Runtimes) -> None:
+    def __init__(self, context: ServiceContext, agents: AgentDirectory, runtimes: PackRuntimes) -> None:
         self._context = context
         self._agents = agents
         self._runtimes = runtimes
@@ -85,8 +85,8 @@ class Lookout:
     async def _answer(self, subject: str, _payload: bytes) -> bytes:
         tokens = RPC_OBSERVE.parse(subject)
         if tokens is None:
-            return answer_error(f"{subject[:100]!r} names no agent")
+            return encode_error(f"{subject[:100]!r} names no agent")
         try:
-            return answer(await self.look(tokens["workspace"], tokens["agent"]))
+            return encode_answer(await self.look(tokens["workspace"], tokens["agent"]))
         except Unavailable as error:
-            return answer_error(error.message)
+            return encode_error(error.message)

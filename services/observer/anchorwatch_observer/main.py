@@ -8,7 +8,7 @@ from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.letters import DeadLetters
 from anchorwatch.service.retries import DeadLetterRetrier
-from anchorwatch.service.runtimes import Runtimes
+from anchorwatch.service.runtimes import PackRuntimes
 
 from anchorwatch_observer.looking import Lookout
 from anchorwatch_observer.probing import Probes
@@ -18,7 +18,7 @@ from anchorwatch_observer.routing import SERVICE, Router
 async def run(context: ServiceContext) -> None:
     """Observe until told to stop."""
     agents = await AgentDirectory.open(context.bus)
-    runtimes = Runtimes(context.bus)
+    runtimes = PackRuntimes(context.bus)
     letters = DeadLetters(context)
     router = Router(context, agents, letters)
     retrier = DeadLetterRetrier(context, letters, router, SERVICE, f"dead-{SERVICE}")

@@ -21,7 +21,7 @@ from anchorwatch.packs.port import Probed
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.leases import Leases
-from anchorwatch.service.runtimes import Runtimes
+from anchorwatch.service.runtimes import PackRuntimes
 from anchorwatch.topology import subjects
 
 from anchorwatch_observer.looking import Lookout
@@ -31,7 +31,7 @@ class Probes:
     """A probe for every agent that has sessions."""
 
     def __init__(
-        self, context: ServiceContext, agents: AgentDirectory, runtimes: Runtimes, lookout: Lookout
+        self, context: ServiceContext, agents: AgentDirectory, runtimes: PackRuntimes, lookout: Lookout
     ) -> None:
         self._context = context
         self._agents = agents

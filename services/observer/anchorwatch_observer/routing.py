@@ -19,7 +19,7 @@ from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.artifacts import ArtifactJournal, Provenance
 from anchorwatch.journal.inputs import accept, accept_together
 from anchorwatch.journal.mapping import input_body
-from anchorwatch.service.agents import AgentDirectory, subscribed
+from anchorwatch.service.agents import AgentDirectory, is_subscribed
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.keepalive import ACK_WAIT_S
 from anchorwatch.service.letters import DeadLetters, address_of
@@ -124,7 +124,7 @@ class Router(BatchWorker[Event]):
             targets = [
                 SessionRef(event.workspace, session)
                 for agent, sessions in subscribers
-                if subscribed(agent, event.name)
+                if is_subscribed(agent, event.name)
                 for session in sessions
             ]
             if len(self._wanted) >= WANTED_KEPT_MAX:

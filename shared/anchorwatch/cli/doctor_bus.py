@@ -14,7 +14,7 @@ from anchorwatch.core.errors import AnchorWatchError, NotFound
 from anchorwatch.packs import registry
 from anchorwatch.packs.port import HasHealth
 from anchorwatch.service.connect import connect
-from anchorwatch.service.made import check_nothing_gone
+from anchorwatch.service.provisioning import check_streams_exist
 from anchorwatch.settings import Settings
 from anchorwatch.topology.streams import BUCKETS, STREAMS
 
@@ -104,7 +104,7 @@ def judge(answers: Sequence[dict[str, Any]], replicas: int) -> Check:
 
 async def _streams(bus: Bus) -> Check:
     try:
-        await check_nothing_gone(bus)
+        await check_streams_exist(bus)
     except AnchorWatchError as error:
         return failed("streams", error.message, error.hint)
     for spec in STREAMS:

@@ -19,7 +19,7 @@ from anchorwatch.mesh.roster import Roster, check_count, default_services
 from anchorwatch.mesh.state import Report, SavedState, remove_mesh
 from anchorwatch.mesh.supervisor import Supervisor
 from anchorwatch.service import logs
-from anchorwatch.service.made import check_marker
+from anchorwatch.service.provisioning import check_marker
 from anchorwatch.settings import Settings
 from anchorwatch.topology.streams import journal_stream
 

@@ -22,7 +22,7 @@ from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.journal.truncation import Proof, hold_mesh
 from anchorwatch.mesh.files import DataDir
 from anchorwatch.mesh.store_tail import Tail, read_tail
-from anchorwatch.service.made import KEPT
+from anchorwatch.service.provisioning import IRREPLACEABLE_STREAMS
 from anchorwatch.topology.streams import journal_stream
 
 _FULL = b"cmp"
@@ -93,7 +93,7 @@ class StoreCopy:
         )
 
     def _files(self) -> Iterator[Path]:
-        for name in KEPT:
+        for name in IRREPLACEABLE_STREAMS:
             for stream in self.store.glob(f"jetstream/*/streams/{name}"):
                 yield from (path for path in stream.rglob("*") if path.is_file())
 

@@ -1,1 +1,1 @@
-"""What every service process has: a context (bus, settings, clock, identity), presence, and a clean end."""
+"""The parts of every service process: context (bus, settings, clock, identity), presence, worker engine, and a clean stop."""

@@ -1,10 +1,10 @@
-"""Agent definitions, their versions, and which session belongs to which agent: the bucket ``agents``.
+"""The bucket ``agents``: agent definitions, their versions, and the agent of each session.
 
-Keys: ``agent.<workspace>.<name>`` holds ``{"version": n}``, the version that counts now; ``agent.<workspace>.<name>.<n>`` holds
-that version, written once; ``session.<workspace>.<session>`` holds ``{"agent": name}``.
+``agent.<workspace>.<name>`` holds ``{"version": n}``, the current version. ``agent.<workspace>.<name>.<n>`` holds that
+version and is written once. ``session.<workspace>.<session>`` holds ``{"agent": name}``.
 
-A version never changes, so a command that names ``name@version`` means for ever what was decided under it. What is
-read here may be a moment old: `AgentDirectory.refresh` brings it up to everything that was written before the call.
+A version never changes, so a command that names ``name@version`` keeps the definition under which it was decided. The cached
+view may be a moment old: `AgentDirectory.refresh` reads every write that precedes the call.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _DELETED = frozenset({"DEL", "PURGE"})
 
 
 @dataclass(slots=True)
-class _Known:
-    """What has been read of one workspace: the current version of each agent, and the agent of each session."""
+class _WorkspaceView:
+    """The cached entries of one workspace: the current version of each agent, and the agent of each session."""
 
     versions: dict[str, int] = field(default_factory=dict)
     bindings: dict[str, str] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class _Current:
-    """The current definition of an agent, and the revision of the key that names its version; version 0: none."""
+    """The current definition of an agent, and the revision of its pointer key; version 0 if there is none."""
 
     spec: AgentSpec | None = None
     version: int = 0
@@ -48,14 +48,14 @@ class _Current:
 
 
 class AgentDirectory:
-    """Reads and writes the definitions. ``load`` finds a pack by name."""
+    """Reads and writes agent definitions. ``load`` returns a pack by its name."""
 
     def __init__(self, bus: Bus, bucket: KeyValue, load: Callable[[str], Pack] = registry.load) -> None:
         self._bus = bus
         self._bucket = bucket
         self._load = load
         self._versions: dict[tuple[str, str, int], AgentSpec] = {}
-        self._known: dict[str, _Known] = {}
+        self._views: dict[str, _WorkspaceView] = {}
         self._subscribers: dict[str, tuple[int, list[tuple[AgentSpec, list[str]]]]] = {}
         self._revision = 0
         self._fresh_at = -math.inf
@@ -65,113 +65,113 @@ class AgentDirectory:
         """The directory of this bus.
 
         Raises:
-            Unavailable: the bus is away.
+            Unavailable.
         """
         return cls(bus, await bus.bucket(AGENTS_BUCKET), load)
 
     # --- reading
 
     async def get(self, workspace: str, reference: str, *, age_max_s: float = 0.0) -> AgentSpec:
-        """The definition that ``name@version`` names for ever, or the one that ``name`` names now.
+        """The definition of ``name@version``, or the current one of ``name``.
 
-        ``age_max_s``: for those who ask often, how old the answer to what it names now may be (never: there is none).
+        A frequent caller may accept a current version that was read up to ``age_max_s`` ago. A missing agent is always looked up.
 
         Raises:
-            NotFound: there is none. Unavailable. Damaged: what is stored is no definition.
+            NotFound. Unavailable. Damaged: the stored entry is not a definition.
         """
         name, _, version = reference.partition("@")
         check_name(name, "agent name")
         if version:
             if not version.isdecimal():
-                raise BadInput(f"{reference[:80]!r} names no version", hint="write it as NAME@NUMBER")
+                raise BadInput(f"{reference[:80]!r} has no valid version", hint="write it as NAME@NUMBER")
             return await self._version(workspace, name, int(version))
-        current = self._of(workspace).versions.get(name)
+        current = self._view(workspace).versions.get(name)
         if current is None or asyncio.get_running_loop().time() - self._fresh_at > age_max_s:
             await self.refresh()
-            current = self._of(workspace).versions.get(name)
+            current = self._view(workspace).versions.get(name)
         if current is None:
-            raise NotFound(f"there is no agent {name!r}", hint="`anchorwatch agents list` lists them")
-        return await self._pointed_at(workspace, name, current)
+            raise NotFound(f"unknown agent {name!r}", hint="`anchorwatch agents list` lists all agents")
+        return await self._existing_version(workspace, name, current)
 
     async def all(self, workspace: str) -> list[AgentSpec]:
-        """The current version of every agent, by name."""
+        """The current version of every agent, ordered by name."""
         await self.refresh()
-        current = sorted(self._of(workspace).versions.items())
+        current = sorted(self._view(workspace).versions.items())
         return [await self._version(workspace, name, version) for name, version in current]
 
     async def bindings(self, workspace: str) -> Mapping[str, str]:
-        """The agent's name for every session of the workspace, as of now."""
+        """The name of the agent of each session in the workspace."""
         await self.refresh()
-        return dict(self._of(workspace).bindings)
+        return dict(self._view(workspace).bindings)
 
     async def subscribers(self, workspace: str) -> list[tuple[AgentSpec, list[str]]]:
-        """Every agent that has sessions, in its current version, with its sessions, as of now.
+        """The current version of every agent that has sessions, with those sessions.
 
-        A session whose agent has no definition that can be read is left out. While nothing changes, it is the very same list.
+        Sessions whose agent has no readable definition are omitted. The same list object is returned until an entry changes.
         """
         await self.refresh()
         revision = self._revision
-        kept = self._subscribers.get(workspace)
-        if kept is not None and kept[0] == revision:
-            return kept[1]
-        known = self._of(workspace)
+        cached = self._subscribers.get(workspace)
+        if cached is not None and cached[0] == revision:
+            return cached[1]
+        view = self._view(workspace)
         sessions: dict[str, list[str]] = {}
-        for session, agent in sorted(known.bindings.items()):
+        for session, agent in sorted(view.bindings.items()):
             sessions.setdefault(agent, []).append(session)
-        found, whole = [], True
-        for agent, theirs in sessions.items():
-            version = known.versions.get(agent)
+        result, complete = [], True
+        for agent, names in sessions.items():
+            version = view.versions.get(agent)
             if version is not None:
                 try:
-                    found.append((await self._version(workspace, agent, version), theirs))
+                    result.append((await self._version(workspace, agent, version), names))
                 except (NotFound, Damaged):
-                    # It may only not be there yet, on the server that was asked.
-                    whole = False
-        if whole:
-            self._subscribers[workspace] = revision, found
-        return found
+                    # The server that answered may not have the version yet.
+                    complete = False
+        if complete:
+            self._subscribers[workspace] = revision, result
+        return result
 
     async def workspaces(self) -> list[str]:
         """The workspaces that have an agent or a session."""
         await self.refresh()
-        return sorted(self._known)
+        return sorted(self._views)
 
     async def refresh(self) -> None:
-        """Read on from where this was read to, up to everything that had been written when this was called.
+        """Read every write that precedes this call.
 
-        Costs one small question when nothing has changed.
+        It costs one small request if nothing has changed.
 
         Raises:
-            Unavailable: no answer reached so far.
+            Unavailable: no server answered up to that revision.
         """
-        asked_at = asyncio.get_running_loop().time()
-        wanted = await self._bucket.revision()
+        requested_at = asyncio.get_running_loop().time()
+        target = await self._bucket.revision()
         attempts = 0
-        while self._revision < wanted:
+        while self._revision < target:
             page = await self._bus.range(
                 bucket_stream(AGENTS_BUCKET), KEY_ALL.at(bucket=AGENTS_BUCKET), self._revision + 1
             )
             for stored in page.messages:
-                # Another refresh may have come this far while this one waited for its page.
+                # A concurrent refresh may have applied this message already.
                 if stored.sequence > self._revision:
-                    self._take(stored)
+                    self._apply(stored)
                     self._revision = stored.sequence
             if not page.more:
-                if page.up_to >= wanted:
-                    self._revision = max(self._revision, wanted)
+                if page.up_to >= target:
+                    self._revision = max(self._revision, target)
                     break
                 attempts += 1
                 if attempts > STALE_ATTEMPTS_MAX:
-                    raise Unavailable("no server has answered up to the agents' last revision")
-        self._fresh_at = max(self._fresh_at, asked_at)
+                    raise Unavailable("no server answered up to the last revision of the agents")
+        self._fresh_at = max(self._fresh_at, requested_at)
 
     # --- writing
 
     async def apply(self, workspace: str, spec: AgentSpec) -> AgentSpec:
-        """Make ``spec`` the agent's current definition; an identical one keeps its version.
+        """Make ``spec`` the current definition of its agent; an identical definition keeps its version.
 
         Raises:
-            BadInput: the pack, the model, a grant, a subscription or the pack's own configuration cannot be used. Unavailable.
+            BadInput: the pack, the model, a grant, a subscription or the configuration for the pack is invalid. Unavailable.
         """
         check_name(workspace, "workspace name")
         self.check(spec)
@@ -182,7 +182,9 @@ class AgentDirectory:
             if pointer is None:
                 return _Current()
             version = _version_of(pointer.value)
-            return _Current(await self._pointed_at(workspace, spec.name, version), version, pointer.revision)
+            return _Current(
+                await self._existing_version(workspace, spec.name, version), version, pointer.revision
+            )
 
         def decide(current: _Current) -> AgentSpec | None:
             if current.spec == spec.model_copy(update={"version": current.version}):
@@ -195,8 +197,8 @@ class AgentDirectory:
                 reached(Edge.GATEWAY_AGENT_BEFORE)
                 await self._bucket.create(f"{pointer_key}.{new.version}", new.model_dump_json().encode())
             except KeyExists:
-                # Another process wrote this version, and may have died before it became current: make it current first.
-                new = await self._pointed_at(workspace, spec.name, wanted.version)
+                # Another process wrote this version and may have died before it became current: make it current first.
+                new = await self._existing_version(workspace, spec.name, wanted.version)
             value = json.dumps({"version": new.version}).encode()
             try:
                 reached(Edge.GATEWAY_AGENT_POINTER_BEFORE)
@@ -212,23 +214,23 @@ class AgentDirectory:
             return _Current(new, new.version, revision)
 
         after = await Register(f"agent {spec.name!r}", load, write).change(decide)
-        assert after.spec is not None  # noqa: S101 - it was written, or was so before
+        assert after.spec is not None  # noqa: S101 - `decide` leaves a definition
         return after.spec
 
     async def bind(self, ref: SessionRef, agent: str) -> None:
-        """Let the session belong to ``agent`` (a name): it gets the events that the agent subscribes to."""
+        """Assign the session to the agent of this name: it receives the events to which the agent subscribes."""
         value = json.dumps({"agent": check_name(agent, "agent name")}).encode()
         await self._bucket.put(_session_key(ref), value)
 
     async def unbind(self, ref: SessionRef) -> None:
-        """Let the session get no more events."""
+        """Remove the session's agent: it receives no more events."""
         await self._bucket.delete(_session_key(ref))
 
     def check(self, spec: AgentSpec) -> None:
-        """See that a definition can be used.
+        """Check that a definition is valid.
 
         Raises:
-            BadInput: naming what cannot, and what could.
+            BadInput: it names the invalid part and the valid choices.
         """
         try:
             pack = self._load(spec.pack)
@@ -245,47 +247,47 @@ class AgentDirectory:
             _check_subscription(subscription)
         pack.check(spec)
 
-    # --- what is known
+    # --- the cached view
 
-    def _of(self, workspace: str) -> _Known:
-        return self._known.get(workspace) or _Known()
+    def _view(self, workspace: str) -> _WorkspaceView:
+        return self._views.get(workspace) or _WorkspaceView()
 
-    def _take(self, stored: Stored) -> None:
+    def _apply(self, stored: Stored) -> None:
         value = None if stored.headers.get("KV-Operation") in _DELETED else stored.payload
         try:
             self._enter(stored.subject.split(".", 2)[2], value)
         except Damaged:
-            # One entry that cannot be read is as one that is not there; the others count all the same.
+            # An unreadable entry counts as missing; it hides no other entry.
             self._enter(stored.subject.split(".", 2)[2], None)
 
     def _enter(self, key: str, value: bytes | None) -> None:
         match key.split("."):
             case ["agent", workspace, name]:
-                known = self._known.setdefault(workspace, _Known())
+                view = self._views.setdefault(workspace, _WorkspaceView())
                 if value is None:
-                    known.versions.pop(name, None)
+                    view.versions.pop(name, None)
                 else:
-                    known.versions[name] = _version_of(value)
+                    view.versions[name] = _version_of(value)
             case ["session", workspace, session]:
-                known = self._known.setdefault(workspace, _Known())
+                view = self._views.setdefault(workspace, _WorkspaceView())
                 if value is None:
-                    known.bindings.pop(session, None)
+                    view.bindings.pop(session, None)
                 else:
-                    known.bindings[session] = str(_object(value).get("agent", ""))
+                    view.bindings[session] = str(_object(value).get("agent", ""))
             case _:
-                # A version, which is read when it is asked for; or a key of a newer release.
+                # A version, which is read on demand, or a key of a newer release.
                 pass
 
-    async def _pointed_at(self, workspace: str, name: str, version: int) -> AgentSpec:
-        """A version that is known to be there.
+    async def _existing_version(self, workspace: str, name: str, version: int) -> AgentSpec:
+        """A version that is known to exist.
 
         Raises:
-            Unavailable: the server that answered has not seen it yet. Damaged.
+            Unavailable: the server that answered does not have it yet. Damaged.
         """
         try:
             return await self._version(workspace, name, version)
         except NotFound:
-            raise Unavailable(f"agent {name}@{version} is not to be had just now", hint="try again") from None
+            raise Unavailable(f"agent {name}@{version} is not available yet", hint="try again") from None
 
     async def _version(self, workspace: str, name: str, version: int) -> AgentSpec:
         cached = self._versions.get((workspace, name, version))
@@ -294,15 +296,13 @@ class AgentDirectory:
         entry = await self._bucket.get(f"agent.{workspace}.{name}.{version}")
         if entry is None:
             raise NotFound(
-                f"there is no agent {name}@{version}",
+                f"unknown agent {name}@{version}",
                 hint=f"`anchorwatch agents show {name}` shows its current version",
             )
         try:
             spec = AgentSpec.stored(json.loads(entry.value))
         except ValueError as error:
-            raise Damaged(
-                f"agent {name}@{version} is stored in a form that cannot be read: {error}"
-            ) from None
+            raise Damaged(f"the stored definition of agent {name}@{version} is invalid: {error}") from None
         self._versions[workspace, name, version] = spec
         return spec
 
@@ -317,31 +317,31 @@ def _object(value: bytes) -> dict[str, object]:
     except ValueError:
         content = None
     if not isinstance(content, dict):
-        raise Damaged("an entry of the bucket `agents` is no JSON object")
+        raise Damaged("an entry of the bucket `agents` is not a JSON object")
     return content
 
 
 def _version_of(value: bytes) -> int:
     version = _object(value).get("version")
     if not isinstance(version, int) or version < 1:
-        raise Damaged("an entry of the bucket `agents` names no version")
+        raise Damaged("an entry of the bucket `agents` has no valid version")
     return version
 
 
 def _check_subscription(filter_: str) -> None:
     tokens = filter_.split(".")
-    fine = all(token and not any(c.isspace() for c in token) for token in tokens)
-    wild = (
+    nonempty = all(token and not any(c.isspace() for c in token) for token in tokens)
+    wildcards = (
         all(token in ("*", ">") for token in tokens if "*" in token or ">" in token)
         and ">" not in tokens[:-1]
     )
-    if not (fine and wild):
+    if not (nonempty and wildcards):
         raise BadInput(
-            f"{filter_[:80]!r} is no event filter",
-            hint="tokens separated by dots, `*` for any one, `>` at the end for any rest; for example fleet.>",
+            f"{filter_[:80]!r} is not an event filter",
+            hint="separate tokens by dots; `*` matches one token, a final `>` matches the rest; for example fleet.>",
         )
 
 
-def subscribed(spec: AgentSpec, event: str) -> bool:
-    """Whether the agent wants the event ``<source>.<type…>``."""
+def is_subscribed(spec: AgentSpec, event: str) -> bool:
+    """Whether the agent subscribes to the event ``<source>.<type…>``."""
     return any(matches(filter_, event) for filter_ in spec.subscriptions)

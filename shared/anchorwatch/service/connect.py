@@ -1,4 +1,4 @@
-"""Connecting to the bus as the settings say."""
+"""The connection to the bus that the settings describe."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ async def connect(
     on_error: Callable[[str], None] | None = None,
     timeout_s: float = CONNECT_S_MAX,
 ) -> Bus:
-    """A connection as the settings' user, called ``name`` in the server's lists.
+    """A connection of the settings' user; ``name`` is its name in the server's connection list.
 
     Raises:
         Unavailable: no server answers.
         Denied: the server refuses the credentials.
     """
-    # The client library is slow to import, and only who connects needs it.
+    # The client library is slow to import, and only connections need it.
     from anchorwatch.bus import jetstream  # noqa: PLC0415
 
     password = settings.nats_password
@@ -41,5 +41,5 @@ async def connect(
 
 
 def inbox(user: str | None) -> str:
-    """Where a user's answers arrive: a prefix of its own, which no other user may listen to."""
+    """The inbox prefix of a user; no other user may subscribe to it."""
     return f"_INBOX_{user or 'anonymous'}"

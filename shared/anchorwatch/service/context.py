@@ -1,12 +1,16 @@
-"""What a service is given: a service is one coroutine function ``run(context)``, found by its entry point.
+"""The context of a service, and the identity of its process.
 
-``run`` returns when ``context.stopping`` is set and its work is put down; it may be killed at any moment instead.
+A service is one coroutine function ``run(context)``, found by its entry point. It finishes its work and returns once
+``context.stopping`` is set; it may be killed at any moment.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
+import socket
 import time
+import uuid
 from dataclasses import dataclass, field
 from random import Random
 from typing import Literal, Protocol
@@ -14,19 +18,23 @@ from typing import Literal, Protocol
 import structlog
 
 from anchorwatch.bus.port import Bus
+from anchorwatch.core.names import check_token
 from anchorwatch.journal.commit import Committer
 from anchorwatch.settings import Settings
 
+INSTANCE_CHARS_MAX = 63
+_NOT_IN_A_TOKEN = re.compile(r"[^A-Za-z0-9_-]+")
+
 
 class Clock(Protocol):
-    """Time as data."""
+    """The time of a process, which a simulation replaces."""
 
     def now_ms(self) -> int:
         """Unix time, milliseconds."""
         ...
 
     def elapsed_s(self) -> float:
-        """Seconds since some moment. No clock that is set changes it, so it is what a process waits by."""
+        """Monotonic seconds since an arbitrary moment; use it for waits."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
@@ -47,9 +55,9 @@ class WallClock:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a process is.
+    """The identity of a process.
 
-    ``instance`` survives a restart; ``incarnation`` is new each time: a restarted instance knows that its former
+    ``instance`` survives a restart; ``incarnation`` is new at each start. A restarted instance knows that its former
     incarnations are dead.
     """
 
@@ -59,20 +67,31 @@ class Identity:
 
     @property
     def execution_id(self) -> str:
-        """``instance:incarnation``, as the anchor and the records name the process."""
+        """``instance:incarnation``: the name of the process in the anchor and the records."""
         return f"{self.instance}:{self.incarnation}"
 
 
+def identify(service: str, instance: str | None) -> Identity:
+    """The identity of this process. The default of ``instance`` is made of the service and the host, so a restart keeps it.
+
+    Raises:
+        BadInput: ``instance`` is not valid in a subject.
+    """
+    default = f"{service}-{_NOT_IN_A_TOKEN.sub('-', socket.gethostname())}"[:INSTANCE_CHARS_MAX].rstrip("-")
+    name = check_token(instance, "instance") if instance else default
+    return Identity(service=service, instance=name, incarnation=uuid.uuid4().hex)
+
+
 class Peers(Protocol):
-    """What is known of the other processes of the same service."""
+    """The liveness of the other processes of the same service."""
 
     async def alive(self, instance: str, incarnation: str) -> Literal["alive", "dead", "gone", "unknown"]:
-        """Whether that process may still be at work; ``dead`` only where that is proved, ``gone`` where it is silent."""
+        """Whether that process may still be working: ``dead`` if its end is proved, ``gone`` if it is silent."""
         ...
 
 
 class NoPeers:
-    """Knows of nobody, and so proves nothing."""
+    """Knows no peers, so each answer is ``unknown``."""
 
     async def alive(self, instance: str, incarnation: str) -> Literal["alive", "dead", "gone", "unknown"]:  # noqa: ARG002
         return "unknown"
@@ -80,10 +99,10 @@ class NoPeers:
 
 @dataclass(frozen=True, slots=True)
 class ServiceContext:
-    """All that a service may use of the outside. ``ready`` is set by the service when it works.
+    """Every external dependency of a service. The service sets ``ready`` once it works.
 
-    ``committer`` is the process's one writer to the journal: commits that queue up in it go together. ``random`` spreads
-    retries; a simulation seeds it. ``crashes``: how many incarnations before this one, in a row, ended early without a word.
+    ``committer`` is the only journal writer of the process, and writes queued commits together. ``random`` spreads retries; a
+    simulation seeds it. ``crashes`` counts the consecutive earlier incarnations that ended early and did not record their end.
     """
 
     settings: Settings

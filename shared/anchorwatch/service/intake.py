@@ -1,8 +1,7 @@
-"""Where a service's work comes from: a durable consumer, read until the service is told to stop.
+"""A durable consumer that a service reads until it stops.
 
-A process that starts does not wait for its predecessor's unanswered messages to come back by themselves:
-`Intake.unfinished` reads them from the stream. They are delivered once more all the same, so handling must be safe to repeat; it
-has to be anyway.
+A new process does not wait until the unanswered messages of its predecessor are delivered again: `Intake.unfinished` reads them
+from the stream. They are still delivered again later, so their handling must be idempotent, as that of every message.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ class Intake:
         self._wait: asyncio.Timeout | None = None
         self._watch: asyncio.Task[None] | None = None
         self.times = 0
-        """How often it was attached."""
+        """The number of times the consumer was attached."""
 
     async def open(self) -> None:
-        """Attach; waits for the bus as long as it takes.
+        """Attach to the consumer; waits for the bus without a limit.
 
         Raises:
-            ConfigDiffers: the consumer exists in another form. Denied.
+            ConfigDiffers: the consumer exists with another configuration. Denied.
         """
         if self._watch is None:
             self._watch = asyncio.create_task(self._end_wait(), name=f"stop of {self._spec.durable}")
@@ -49,10 +48,10 @@ class Intake:
                 await asyncio.sleep(RETRY_S)
 
     async def unfinished(self) -> list[Stored]:
-        """What was handed out and never acked, oldest first, at most `UNFINISHED_MAX`; empty when that cannot be seen now.
+        """The delivered messages without an ack, oldest first, at most `UNFINISHED_MAX`; empty if they cannot be read now.
 
-        Empty too when this process's former selves ended again and again: one of these messages may be why, and only a
-        delivery is counted.
+        It is also empty after repeated crashes of this instance: one of the messages may be the cause, and only deliveries
+        are counted.
         """
         if self._crashes > CRASHES_MAX:
             return []
@@ -67,31 +66,31 @@ class Intake:
         state = await self._consumer.state()
         if not state.ack_pending:
             return []
-        found: list[Stored] = []
+        unfinished: list[Stored] = []
         for filter_ in self._spec.filters:
             start = state.ack_floor_sequence + 1
-            while start <= state.delivered_sequence and len(found) < UNFINISHED_MAX:
+            while start <= state.delivered_sequence and len(unfinished) < UNFINISHED_MAX:
                 page = await self._bus.range(self._spec.stream, filter_, start, limit=_PAGE)
-                found += [each for each in page.messages if each.sequence <= state.delivered_sequence]
+                unfinished += [each for each in page.messages if each.sequence <= state.delivered_sequence]
                 if not page.more:
                     break
                 start = page.messages[-1].sequence + 1
-        return sorted(found, key=lambda stored: stored.sequence)[:UNFINISHED_MAX]
+        return sorted(unfinished, key=lambda stored: stored.sequence)[:UNFINISHED_MAX]
 
     async def next(self, limit: int) -> list[Delivery]:
-        """The next messages; none after a while without any, and none when the service is to stop."""
+        """The next messages; empty after `FETCH_S` without any, and once the service stops."""
         await self.open()
         if self._consumer is None or self._stopping.is_set():
             return []
         try:
-            # Without a task of its own: every message passes here.
+            # No extra task: this path handles every message.
             async with asyncio.timeout(None) as self._wait:
                 return await self._consumer.fetch(limit, FETCH_S)
         except TimeoutError:
-            # The service is to stop. What had come meanwhile is still the consumer's.
+            # The service stops. The consumer keeps the messages that arrived meanwhile.
             return []
         except NotFound:
-            # Somebody deleted it; made anew, it begins at the start, which costs time and does nothing twice.
+            # A person deleted the consumer. A new one begins at the start of the stream, which costs time and repeats no effect.
             self._consumer = None
             return []
         finally:

@@ -1,8 +1,7 @@
-"""Nothing starts on a journal before its witnesses have compared its end with what they know.
+"""Before a planner or executor starts work on a journal, its witnesses compare the journal's end with the end that they know.
 
-They compare at the start and after each reconnect, since a server that was restarted may have cut the end off. The supervisor
-compares before any service starts. Where there is none, the memory service knows best how far the journal reached; so it is
-asked first, where there is one.
+They compare at the start and after each reconnect, since a restarted server may have cut the end off (INV-917). The supervisor
+compares before any service starts. Without a supervisor, the memory service knows the highest end, so this process asks it.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from anchorwatch.service.context import Clock
 from anchorwatch.topology.subjects import MEMORY_CONSUMER, RPC_MEMORY
 
 MEMORY_S_MAX = 5.0
-"""A memory that is away longer is not waited for: it holds the mesh once it is back."""
-ASK_S, AGAIN_S = 2.0, 0.2
+"""The wait for an unavailable memory service; it holds the mesh once it is back."""
+REQUEST_S_MAX, RETRY_S = 2.0, 0.2
 VERB = "checked"
 
 
 class JournalGuard:
-    """What planners and executors wait for before they start anything."""
+    """The check that planners and executors complete before they start work."""
 
     def __init__(self, bus: Bus, stream: str, clock: Clock, log: structlog.stdlib.BoundLogger) -> None:
         self._bus = bus
@@ -36,10 +35,10 @@ class JournalGuard:
         self._lock = asyncio.Lock()
 
     async def check(self) -> None:
-        """Return once the journal is compared on this connection; where it is shorter than it was, the mesh is held by then.
+        """Compare the end of the journal once for each connection, and hold the mesh if the journal lost its end.
 
         Raises:
-            Unavailable: that is not known.
+            Unavailable: the comparison is not complete.
         """
         if self._checked == self._bus.connections:
             return
@@ -57,10 +56,10 @@ class JournalGuard:
         deadline_s = self._clock.elapsed_s() + MEMORY_S_MAX
         while self._clock.elapsed_s() < deadline_s:
             try:
-                answer = json.loads(await self._bus.request(RPC_MEMORY.at(verb=VERB), b"{}", ASK_S))
+                answer = json.loads(await self._bus.request(RPC_MEMORY.at(verb=VERB), b"{}", REQUEST_S_MAX))
             except (Unavailable, ValueError):
                 answer = {"error": {}}
             if "error" not in answer:
                 return
-            await self._clock.sleep(AGAIN_S)
-        self._log.warning("memory has not confirmed the end of the journal", waited_s=MEMORY_S_MAX)
+            await self._clock.sleep(RETRY_S)
+        self._log.warning("journal_end.not_confirmed", service="memory", wait_s=MEMORY_S_MAX)

@@ -1,7 +1,7 @@
-"""Leadership for work that should be done once but may be done twice, such as probing.
+"""Leadership for work that should happen once but may happen twice, such as probing.
 
-A lease is never a fence: its holder may be stopped, and go on after another has taken it. What must happen once is
-fenced in the journal.
+A lease is never a fence: its holder may be suspended and resume after another process has taken the lease. The journal fences
+the work that must happen once.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ RENEWALS_PER_LEASE = 3
 
 
 def lease_key(name: str) -> str:
-    """Where the lease ``name`` stands."""
+    """The key of the lease ``name``."""
     return f"lease.{check_token(name, 'lease')}"
 
 
 class Leases:
-    """The leases that this process holds. It asks before each piece of work: ``if await leases.hold("probe-fleet"): …``."""
+    """The leases that this process holds. It checks before each unit of work: ``if await leases.hold("probe-fleet"): …``."""
 
     def __init__(
         self, bus: Bus, identity: Identity, lease_s: float, *, monotonic: Callable[[], float] = time.monotonic
@@ -35,35 +35,35 @@ class Leases:
         self._bus = bus
         self._identity = identity
         self._lease_s = lease_s
-        # The server counts whole seconds, at least one.
+        # The server's unit is one second.
         self._ttl_s = max(1, math.ceil(lease_s))
         self._monotonic = monotonic
         self._bucket: KeyValue | None = None
         self._held: dict[str, tuple[int, float]] = {}
 
     async def hold(self, name: str) -> bool:
-        """Whether this process leads ``name`` now: takes it when it is free, renews it when a third of it is over.
+        """Whether this process leads ``name`` now; acquires a free lease, and renews its own after a third of the term.
 
-        A holder that does not ask for a whole lease loses it. The bus away: nobody leads.
+        A holder that does not call this for a whole term loses the lease. While the bus is unavailable, no process leads.
         """
         held = self._held.get(name)
         if held is not None and self._monotonic() - held[1] < self._lease_s / RENEWALS_PER_LEASE:
             return True
-        asked_at = self._monotonic()
+        requested_at = self._monotonic()
         try:
-            revision = await self._take(lease_key(name))
+            revision = await self._acquire(lease_key(name))
         except AnchorWatchError:
-            # Another was first; or the bus is away, or refuses: in the next lease it may not.
+            # Another process was first, or the bus is unavailable. The next call tries again.
             revision = None
         if revision is None:
             self._held.pop(name, None)
             return False
-        # Counted from before the request, so that it ends here before it ends there.
-        self._held[name] = (revision, asked_at)
+        # Counted from before the request, so that the term ends here before it ends on the server.
+        self._held[name] = (revision, requested_at)
         return True
 
     async def release(self) -> None:
-        """Let all of them go, so that others need not wait."""
+        """Release all leases, so that other processes need not wait for their end."""
         held, self._held = self._held, {}
         for name, (revision, _) in held.items():
             with contextlib.suppress(AnchorWatchError):
@@ -72,10 +72,10 @@ class Leases:
     @property
     def _kv(self) -> KeyValue:
         if self._bucket is None:
-            raise Unavailable("no lease was ever taken")
+            raise Unavailable("this process holds no lease")
         return self._bucket
 
-    async def _take(self, key: str) -> int | None:
+    async def _acquire(self, key: str) -> int | None:
         if self._bucket is None:
             self._bucket = await self._bus.bucket(LEASES_BUCKET)
         entry = await self._bucket.get(key)
@@ -86,7 +86,7 @@ class Leases:
         return None
 
     def _is_mine(self, entry: Entry) -> bool:
-        """Held by this instance: by this process, or by a former one, which is dead."""
+        """Whether this instance holds the lease: this process, or a former incarnation, which is dead."""
         try:
             value = json.loads(entry.value)
             return (value["service"], value["instance"]) == (self._identity.service, self._identity.instance)

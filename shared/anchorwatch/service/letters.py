@@ -18,7 +18,7 @@ from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.core.letters import Address, DeadLetter, Fault, fault_of
 from anchorwatch.journal.letters import Filed, LetterJournal, find_message
 from anchorwatch.service.context import ServiceContext
-from anchorwatch.service.logs import without_secrets
+from anchorwatch.service.logs import redact
 
 KNOWN_MAX = 16_384
 ALONE_S_MAX = 5.0
@@ -57,7 +57,7 @@ class DeadLetters:
         if not machine.counts(error):
             return False
         fault = fault_of(error)
-        fault = replace(fault, text=without_secrets(fault.text))
+        fault = replace(fault, text=redact(fault.text))
         now_ms, spread = self._clock.now_ms(), self._random.random()
         try:
             filed = await self.journal.change(
@@ -79,7 +79,7 @@ class DeadLetters:
         Raises:
             Unavailable.
         """
-        fault = replace(fault, text=without_secrets(fault.text))
+        fault = replace(fault, text=redact(fault.text))
         now_ms = self._clock.now_ms()
         filed = await self.journal.change(
             address, lambda letter: machine.shown(letter, address, fault, now_ms), now_ms

@@ -1,4 +1,4 @@
-"""Logs of a service: one JSON object a line on stderr, with secrets hidden wherever they stand."""
+"""Logs of a service: one JSON object a line on stderr, with every secret redacted."""
 
 from __future__ import annotations
 
@@ -13,17 +13,26 @@ from structlog.typing import EventDict, WrappedLogger
 from anchorwatch.settings import Settings, secret_names
 
 HIDDEN = "[hidden]"
-# Shorter values are words of ordinary text: to hide them would hide the text, and they are no secrets anyway.
+# A shorter value occurs in ordinary text, which its redaction would hide.
 SECRET_CHARS_MIN = 6
 SECRET_KEYS = frozenset(
     {"authorization", "password", "secret", "token", "api_key", "model_key", "nats_password"}
 )
-# These tell at `info` what we tell ourselves, some of it with URLs that hold a key.
-TALKATIVE = ("httpx2", "httpcore2", "openai", "nats", "urllib3", "asyncio", "uvicorn.access", "uvicorn.error")
+# At `info`, these libraries repeat our own events, and some log URLs that contain a key.
+NOISY_LOGGERS = (
+    "httpx2",
+    "httpcore2",
+    "openai",
+    "nats",
+    "urllib3",
+    "asyncio",
+    "uvicorn.access",
+    "uvicorn.error",
+)
 
 
 class Redactor:
-    """Hides known secrets in rendered lines, tracebacks included, and whatever stands under a secret's name."""
+    """Hides known secrets in rendered lines, including tracebacks, and the values of fields with a secret's name."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets: list[str] = []
@@ -31,25 +40,25 @@ class Redactor:
             self.hide(secret)
 
     def hide(self, secret: str) -> None:
-        """Never show ``secret`` again."""
+        """Redact ``secret`` from now on."""
         if len(secret) >= SECRET_CHARS_MIN:
-            # As it stands within a JSON string. The longest first: one secret may contain another.
+            # In its form within a JSON string. The longest first: one secret may contain another.
             self._secrets = sorted({*self._secrets, json.dumps(secret)[1:-1]}, key=len, reverse=True)
 
-    def by_name(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    def redact_fields(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         for key in event:
             if key.lower() in SECRET_KEYS:
                 event[key] = HIDDEN
         return event
 
-    def by_value(self, line: str) -> str:
+    def redact_line(self, line: str) -> str:
         for secret in self._secrets:
             line = line.replace(secret, HIDDEN)
         return line
 
 
 class _Formatter(structlog.stdlib.ProcessorFormatter):
-    """Renders, then hides."""
+    """Renders a line, then redacts it."""
 
     def __init__(self, redactor: Redactor) -> None:
         shared: list[structlog.typing.Processor] = [
@@ -58,7 +67,7 @@ class _Formatter(structlog.stdlib.ProcessorFormatter):
             structlog.stdlib.add_logger_name,
             structlog.stdlib.ExtraAdder(),
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
-            redactor.by_name,
+            redactor.redact_fields,
         ]
         super().__init__(
             foreign_pre_chain=shared,
@@ -72,24 +81,24 @@ class _Formatter(structlog.stdlib.ProcessorFormatter):
         self._redactor = redactor
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._redactor.by_value(super().format(record))
+        return self._redactor.redact_line(super().format(record))
 
 
 _redactor = Redactor()
 
 
 def hide(secret: str) -> None:
-    """Never log ``secret``: for those that are no settings, such as a webhook's."""
+    """Redact a secret that is not a setting, such as that of a webhook."""
     _redactor.hide(secret)
 
 
-def without_secrets(text: str) -> str:
-    """``text`` with every known secret hidden: for what is kept elsewhere than in the log."""
-    return _redactor.by_value(text)
+def redact(text: str) -> str:
+    """``text`` without known secrets, for storage outside the log."""
+    return _redactor.redact_line(text)
 
 
 def configure(settings: Settings, **always: str) -> structlog.stdlib.BoundLogger:
-    """Send everything, also what libraries log, to stderr as JSON; returns a logger bound to ``always``."""
+    """Write every log, including those of libraries, to stderr as JSON; returns a logger bound to ``always``."""
     for name in secret_names():
         value = getattr(settings, name)
         if value is not None:
@@ -99,7 +108,7 @@ def configure(settings: Settings, **always: str) -> structlog.stdlib.BoundLogger
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(settings.log_level.upper())
-    for name in TALKATIVE:
+    for name in NOISY_LOGGERS:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
     structlog.configure(
         processors=[
@@ -108,7 +117,7 @@ def configure(settings: Settings, **always: str) -> structlog.stdlib.BoundLogger
             structlog.stdlib.add_log_level,
             structlog.stdlib.PositionalArgumentsFormatter(),
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
-            _redactor.by_name,
+            _redactor.redact_fields,
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         wrapper_class=structlog.stdlib.BoundLogger,

@@ -1,7 +1,7 @@
-"""Asking the observer how the world is: ``aw.rpc.observe.<workspace>.<agent>``, and the form of its answer.
+"""Requests to the observer, ``aw.rpc.observe.<workspace>.<agent>``, and the format of its answers.
 
-The answer is JSON: ``text``, ``facts``, ``at_ms``, ``digest``, ``age_max_s``, ``data``; or ``error``, a sentence, where it could
-not look. Nobody who asks is left without an answer: what cannot be seen is an observation in which everything is unknown.
+An answer is a JSON object: ``text``, ``facts``, ``at_ms``, ``digest``, ``age_max_s`` and ``data``; or ``error``, a sentence.
+`observe` always returns an observation: if the observer fails, every fact in it is unknown.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ async def observe(
     now_ms: int,
     names: Iterable[str] = (),
 ) -> Observation:
-    """What an agent's pack sees now. ``agent`` is its name; ``names``: facts that are unknown when nobody answers.
+    """The current observation of the agent named ``agent``. ``names`` are the facts that are unknown if the observer fails.
 
-    Never raises for an observer that is away, slow or odd.
+    It never raises for an observer that is unavailable, slow or faulty.
     """
     try:
         return await ask(bus, workspace, agent, timeout_s)
@@ -37,17 +37,17 @@ async def observe(
 
 
 async def ask(bus: Bus, workspace: str, agent: str, timeout_s: float = OBSERVE_TIMEOUT_S) -> Observation:
-    """What an agent's pack sees now.
+    """The current observation of the agent named ``agent``.
 
     Raises:
-        Unavailable: the observer is away, does not answer in time, could not look, or answers what cannot be read.
+        Unavailable: the observer is unavailable, slow or reports an error, or its answer is invalid.
     """
-    answer = await bus.request(RPC_OBSERVE.at(workspace=workspace, agent=agent), b"", timeout_s)
-    return read_answer(answer)
+    data = await bus.request(RPC_OBSERVE.at(workspace=workspace, agent=agent), b"", timeout_s)
+    return read_answer(data)
 
 
 def unavailable(reason: str, names: Iterable[str], now_ms: int) -> Observation:
-    """Nothing was seen. It has no digest, so no command can cite it."""
+    """An observation in which every fact is unknown. It has no digest, so no command can cite it."""
     return Observation(
         text=f"observation unavailable: {reason}",
         facts=dict.fromkeys(names, UNKNOWN),
@@ -57,8 +57,8 @@ def unavailable(reason: str, names: Iterable[str], now_ms: int) -> Observation:
     )
 
 
-def answer(observation: Observation) -> bytes:
-    """An observation as the observer's answer."""
+def encode_answer(observation: Observation) -> bytes:
+    """The observer's answer with an observation."""
     content = {
         "text": observation.text,
         "facts": dict(observation.facts),
@@ -70,8 +70,8 @@ def answer(observation: Observation) -> bytes:
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def answer_error(reason: str) -> bytes:
-    """The answer of an observer that could not look."""
+def encode_error(reason: str) -> bytes:
+    """The observer's answer with an error."""
     return json.dumps({"error": reason}).encode()
 
 
@@ -79,7 +79,7 @@ def read_answer(data: bytes) -> Observation:
     """Read the observer's answer.
 
     Raises:
-        Unavailable: it could not look, or the answer is none.
+        Unavailable: the answer is an error, or is invalid.
     """
     try:
         content = json.loads(data)
@@ -94,4 +94,4 @@ def read_answer(data: bytes) -> Observation:
             data=content["data"],
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise Unavailable(f"the observer's answer cannot be read: {error!r}"[:300]) from None
+        raise Unavailable(f"invalid answer of the observer: {error!r}"[:300]) from None

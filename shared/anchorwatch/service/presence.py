@@ -1,13 +1,11 @@
-"""Who is there: each process keeps an entry in the bucket ``leases``, and judges others by whether theirs still moves.
+"""Presence: each process renews an entry in the bucket ``leases``, and judges others by the renewals of theirs.
 
-An entry stands under ``presence.<service>.<instance>`` and names one incarnation, and those that it replaced. It is
-renewed by compare-and-set, three times a lease, so an incarnation that was replaced cannot bring its entry back: it
-finds out, and ends.
+The entry ``presence.<service>.<instance>`` names one incarnation and the incarnations that it replaced. A process renews it by
+compare-and-set, three times a lease. A replaced incarnation therefore cannot restore its entry: it detects this, and ends.
 
-No clock is compared with another machine's: what counts is how long *this* process has seen an incarnation not renew,
-while its own entry could be renewed. When the bus was away, nobody could renew, so the time before says nothing. And
-what a key holds may be read late: that another incarnation stands there proves nothing, unless it names this one as
-replaced.
+Clocks of two machines are never compared. What counts is how long *this* process has seen no renewal of an incarnation while
+its own renewals succeeded. While the bus is unavailable no process can renew, so that time does not count. A read may return
+an old value: another incarnation in the entry proves nothing, unless its entry names this one as replaced.
 """
 
 from __future__ import annotations
@@ -29,25 +27,25 @@ from anchorwatch.service.context import Identity
 from anchorwatch.topology.streams import LEASES_BUCKET
 
 BEATS_PER_LEASE = 3
-# Long after anyone could care; it only clears away the names of containers that never come back.
+# It only removes the names of containers that never return.
 ENTRY_TTL_S = 24 * 3600
 REPLACED_MAX = 16
-"""Former incarnations that an entry names; older ones are dead by not having renewed."""
+"""The number of former incarnations in an entry; older ones are judged by their missing renewals."""
 WATCHED_MAX = 256
 HEALTHY_BEATS = 30
-"""An incarnation that lived for so many beats (ten leases) did not end because of what it began with."""
+"""After this many beats (ten leases), the end of an incarnation is not counted as a crash at its start."""
 
-Verdict = Literal["alive", "dead", "gone", "unknown"]
+Liveness = Literal["alive", "dead", "gone", "unknown"]
 
 
 def presence_key(service: str, instance: str) -> str:
-    """Where an instance's entry stands."""
+    """The key of an instance's entry."""
     return f"presence.{service}.{instance}"
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
-    """What an entry says. ``revision`` 0: there is no entry. ``crashes``: as `Presence` has it, if this incarnation ended now."""
+class PresenceEntry:
+    """An entry; ``revision`` is 0 if there is none. ``crashes`` is the count for the next incarnation, if this one ended now."""
 
     revision: int = 0
     incarnation: str = ""
@@ -56,8 +54,8 @@ class Present:
     crashes: int = 0
 
     @classmethod
-    def of(cls, entry: Entry | None) -> Present:
-        """Read an entry; one that cannot be read says nothing of anyone."""
+    def of(cls, entry: Entry | None) -> PresenceEntry:
+        """Read an entry; an unreadable one names no incarnation."""
         if entry is None:
             return cls()
         try:
@@ -75,17 +73,17 @@ class Present:
 
 @dataclass(slots=True)
 class _Watch:
-    """Another process: its entry's last revision (0: it has none), and since when that has stood still."""
+    """Another process: the last revision of its entry (0 if none), and since when it is unchanged."""
 
     revision: int
     since: float
 
 
 class Presence:
-    """This process's entry, and its view of the others of its service.
+    """The entry of this process, and its view of the other processes of the service.
 
-    ``replaced`` is set when another process took this instance's name: it must end then. ``crashes``: how many former
-    incarnations of this instance, the last ones in a row, ended soon and without a word.
+    ``replaced`` is set once another process has this instance's name; this process must then end. ``crashes`` counts the
+    consecutive earlier incarnations that ended early and did not record their end.
     """
 
     def __init__(
@@ -113,22 +111,22 @@ class Presence:
         self._bucket: KeyValue | None = None
         self._task: asyncio.Task[None] | None = None
         self._watched: dict[tuple[str, str], _Watch] = {}
-        # Since when every renewal of our own has gone through in time; None while they do not.
+        # Since when each of our own renewals succeeded in time; None while they fail.
         self._steady_since: float | None = None
         self._renewed_at = 0.0
 
     async def start(self) -> None:
-        """Take the entry, and keep it. The former incarnation of this instance counts as dead from here on.
+        """Write the entry, and renew it. The former incarnation of this instance counts as dead from now on.
 
         Raises:
-            Unavailable: the bus is away.
+            Unavailable.
         """
         self._bucket = await self._bus.bucket(LEASES_BUCKET)
-        await self._take()
-        self._task = asyncio.create_task(self._keep(), name="presence")
+        await self._acquire()
+        self._task = asyncio.create_task(self._renew_forever(), name="presence")
 
     async def stop(self) -> None:
-        """Say that this incarnation ended, so that nobody has to wait for its lease."""
+        """Record the end of this incarnation, so that no process waits for its lease."""
         if self._task is None:
             return
         self._task.cancel()
@@ -139,25 +137,25 @@ class Presence:
             with contextlib.suppress(AnchorWatchError):
                 await self._kv.update(self._key, self._value(ended=True), self._revision, ENTRY_TTL_S)
 
-    async def alive(self, instance: str, incarnation: str) -> Verdict:
-        """Whether that process of this service may still be at work.
+    async def alive(self, instance: str, incarnation: str) -> Liveness:
+        """Whether that process of this service may still be working.
 
-        ``dead`` is proved: it was replaced, or it said that it ended. ``gone``: it has not renewed for
-        a lease, while renewing was possible; it may only be stopped, and go on. Whoever was never asked
-        about is ``alive`` for that long. ``unknown``: the bus is away.
+        ``dead`` is proved: it was replaced, or it recorded its end. ``gone``: it has not renewed for a lease while renewals were
+        possible; it may be suspended, and resume. A process is ``alive`` for one lease after the first call about it.
+        ``unknown``: the bus is unavailable.
         """
         if instance == self._identity.instance:
             return await self._of_this_name(incarnation)
         try:
-            present = await self._look(instance, incarnation)
+            present = await self._observe(instance, incarnation)
         except AnchorWatchError:
             return "unknown"
         if incarnation in present.replaced or (present.ended and present.incarnation == incarnation):
             return "dead"
-        return "gone" if self._stood_still(instance, incarnation) else "alive"
+        return "gone" if self._is_silent(instance, incarnation) else "alive"
 
-    async def _of_this_name(self, incarnation: str) -> Verdict:
-        """A former incarnation is dead. But this process may be the former one by now: only the entry tells, by a write."""
+    async def _of_this_name(self, incarnation: str) -> Liveness:
+        """A former incarnation is dead. This process may be the former one itself, which only a write of the entry shows."""
         if incarnation == self._identity.incarnation:
             return "alive"
         if incarnation in self._former:
@@ -176,71 +174,71 @@ class Presence:
             raise Unavailable("presence was not started")
         return self._bucket
 
-    async def _look(self, instance: str, incarnation: str) -> Present:
-        present = Present.of(await self._kv.get(presence_key(self._identity.service, instance)))
+    async def _observe(self, instance: str, incarnation: str) -> PresenceEntry:
+        present = PresenceEntry.of(await self._kv.get(presence_key(self._identity.service, instance)))
         revision = present.revision if present.incarnation == incarnation else 0
         watch = self._watched.get((instance, incarnation))
         if watch is None or watch.revision != revision:
             self._watched.pop((instance, incarnation), None)
             self._watched[instance, incarnation] = _Watch(revision, self._monotonic())
         while len(self._watched) > WATCHED_MAX:
-            # The one that has stood still longest: dead, or asked about long ago.
+            # The one that is unchanged for longest: dead, or last queried long ago.
             del self._watched[next(iter(self._watched))]
         return present
 
-    def _stood_still(self, instance: str, incarnation: str) -> bool:
+    def _is_silent(self, instance: str, incarnation: str) -> bool:
         if self._steady_since is None:
             return False
         since = max(self._watched[instance, incarnation].since, self._steady_since)
         return self._monotonic() - since >= self._lease_s
 
-    async def _keep(self) -> None:
+    async def _renew_forever(self) -> None:
         pause_s = self._interval_s
         while not self.replaced.is_set():
             await self._sleep(pause_s)
             pause_s = self._interval_s
             try:
-                # One answer that is lost must not cost the lease.
+                # One lost answer must not cost the lease.
                 async with asyncio.timeout(self._interval_s):
                     await self._renew()
                     for instance, incarnation in tuple(self._watched):
-                        await self._look(instance, incarnation)
+                        await self._observe(instance, incarnation)
             except AnchorWatchError:
-                # Away, or refusing us for now: whoever stops renewing for good counts as gone, and would not know it.
+                # Retry for ever: a process that stops renewing counts as gone, and would not know it.
                 self._steady_since = None
             except TimeoutError:
                 self._steady_since = None
                 pause_s = 0.0
 
-    async def _take(self) -> None:
-        """Write the entry, whoever had it before."""
+    async def _acquire(self) -> None:
+        """Write the entry over that of any other incarnation."""
         while True:
             with contextlib.suppress(KeyExists):
-                present = Present.of(await self._kv.get(self._key))
+                present = PresenceEntry.of(await self._kv.get(self._key))
                 if present.incarnation != self._identity.incarnation:
                     self.crashes = 0 if present.ended else present.crashes
                 await self._write_over(present)
                 return
-            # Read late, or another process is at the same: look again.
+            # The read was old, or another process writes too: read again.
             await self._sleep(self._interval_s / 10)
 
     async def _renew(self) -> bool:
-        """Write the entry once more; whether it was this process's to write."""
+        """Renew the entry; False if this process could not."""
         try:
             await self._write(self._revision)
         except KeyExists:
-            present = Present.of(await self._kv.get(self._key))
+            present = PresenceEntry.of(await self._kv.get(self._key))
             if self._identity.incarnation in present.replaced:
                 self.replaced.set()
                 return False
-            # Our own write, whose answer was lost; an entry that is gone; or one that was read late: go on from there.
+            # Our own write whose answer was lost, a removed entry, or an old read: continue from the entry.
             try:
                 await self._write_over(present)
             except KeyExists:
                 return False
         return True
 
-    async def _write_over(self, present: Present) -> None:
+    async def _write_over(self, present: PresenceEntry) -> None:
         if present.incarnation not in ("", self._identity.incarnation, *self._former):
             self._former = (*present.replaced, *self._former, present.incarnation)[-REPLACED_MAX:]
         await self._write(present.revision)
@@ -251,7 +249,7 @@ class Presence:
         else:
             self._revision = await self._kv.update(self._key, self._value(), revision, ENTRY_TTL_S)
         now = self._monotonic()
-        # A beat that came late (this process was stopped, or the bus away) leaves a gap in what was seen.
+        # A late beat (this process was suspended, or the bus unavailable) leaves a gap in the observations.
         if self._steady_since is None or now - self._renewed_at > 2 * self._interval_s:
             self._steady_since = now
         self._renewed_at = now

@@ -1,4 +1,4 @@
-"""The limits of an agent's sessions: what its definition says, else the settings."""
+"""The limits of an agent's sessions: from its definition, else from the settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MS = 1000
 
 
 def rate_of(agent: AgentSpec, settings: Settings) -> Rate:
-    """How often a session of the agent may begin a turn by itself."""
+    """The limit on automatic turns of one session of the agent."""
     limits = agent.limits
     heartbeat_s = agent.heartbeat_s or settings.heartbeat_s
     interval_s = settings.min_interval_s if limits.min_interval_s is None else limits.min_interval_s
@@ -23,7 +23,7 @@ def rate_of(agent: AgentSpec, settings: Settings) -> Rate:
 
 
 def shared_rate_of(agent: AgentSpec, settings: Settings) -> Rate | None:
-    """How often all sessions of the agent together may; None: there is no bound."""
+    """The limit on automatic turns of all sessions of the agent together; None if there is none."""
     turns_per_hour = agent.limits.agent_turns_per_hour
     if turns_per_hour is None:
         return None
@@ -31,5 +31,5 @@ def shared_rate_of(agent: AgentSpec, settings: Settings) -> Rate | None:
 
 
 def waiting_max_of(agent: AgentSpec, settings: Settings) -> int:
-    """How many inputs may wait in a session of the agent while it is held."""
+    """The maximum number of inputs that may wait in a held session of the agent."""
     return limits.waiting_max if (limits := agent.limits).waiting_max is not None else settings.waiting_max

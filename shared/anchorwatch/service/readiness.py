@@ -1,7 +1,6 @@
-"""Tells whoever started this process that it works now.
+"""Notifies the parent that this process is ready.
 
-The supervisor gives the number of an open pipe in ``ANCHORWATCH_READY_FD``; systemd and its like give a socket in
-``NOTIFY_SOCKET``. With neither, nobody is told.
+The supervisor passes the number of an open pipe in ``ANCHORWATCH_READY_FD``; systemd passes a socket in ``NOTIFY_SOCKET``.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ READY = b"READY=1\n"
 
 
 class Readiness:
-    """Takes the pipe out of the environment, so that nothing this process starts inherits it."""
+    """Removes the pipe from the environment, so that no child inherits it."""
 
     def __init__(self) -> None:
         number = os.environ.pop(READY_FD, "")
         self._fd = int(number) if number.isdecimal() else None
         if self._fd is not None:
             try:
-                os.set_inheritable(self._fd, False)  # noqa: FBT003 - the function names no arguments
+                os.set_inheritable(self._fd, False)  # noqa: FBT003 - the function has no keyword arguments
             except OSError:
                 self._fd = None
         self._socket = os.environ.pop(NOTIFY_SOCKET, "")
 
     def announce(self) -> None:
-        """Say that it is ready. Whoever listened may be gone: that is not this process's trouble."""
+        """Send the notification. An error is ignored: the receiver may have ended."""
         if self._fd is not None:
             with contextlib.suppress(OSError):
                 os.write(self._fd, READY)

@@ -1,6 +1,6 @@
 """Runs one service: ``anchorwatch serve SERVICE``.
 
-Settings, logs, the bus, the streams, presence; then the service's own ``run(context)``, until SIGTERM or SIGINT.
+It prepares settings, logs, bus, streams and presence, then calls the service's ``run(context)`` until SIGTERM or SIGINT.
 """
 
 from __future__ import annotations
@@ -22,51 +22,59 @@ from anchorwatch.core.errors import AnchorWatchError, BadSettings, NotFound, Una
 from anchorwatch.journal.commit import Committer
 from anchorwatch.service import failpoints, logs
 from anchorwatch.service.connect import connect
-from anchorwatch.service.context import Identity, ServiceContext, WallClock
-from anchorwatch.service.identity import identify
-from anchorwatch.service.loops import new_event_loop
-from anchorwatch.service.made import ensure_topology
+from anchorwatch.service.context import Identity, ServiceContext, WallClock, identify
 from anchorwatch.service.presence import Presence
+from anchorwatch.service.provisioning import ensure_topology
 from anchorwatch.service.readiness import Readiness
 from anchorwatch.settings import Settings, load
 from anchorwatch.topology.streams import journal_stream
 
 GROUP = "anchorwatch.services"
-# The supervisor waits a little longer before it kills.
+# Less than the supervisor waits before it kills.
 DRAIN_S_MAX = 7.0
 CLOSE_S_MAX = 1.0
 BUS_RETRY_S = 0.25
-NOT_THERE = (Unavailable, StreamMissing)
-"""While a service starts: the bus is away; or, in a cluster, a server has not heard yet of a stream that was just made."""
+NOT_READY = (Unavailable, StreamMissing)
+"""During a start: the bus is unavailable, or a server of a cluster does not know a newly created stream yet."""
 CONNECT_S_MAX = 2.0
 NEW_OBJECTS = 10_000
-"""So many are made before Python looks for dead cycles among them. Services leave hardly any, and a planner knows a great many
-objects that live long: at Python's own 700, the looking is a sixth of what it does (docs/performance.md)."""
+"""The threshold of the cycle collector. Services leave few cycles, and a planner has many long-lived objects: with Python's
+default of 700, the collector takes a sixth of its time (docs/performance.md)."""
 CRASHED = 70
-"""EX_SOFTWARE: the service ended by itself."""
+"""EX_SOFTWARE: the service ended without a stop request."""
 
 Run = Callable[[ServiceContext], Awaitable[None]]
 
+new_event_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+"""Creates the event loop of the process: that of libuv if it is installed, since the loop is most of a turn's cost
+(docs/performance.md)."""
+try:
+    import uvloop
+except ImportError:
+    pass
+else:
+    new_event_loop = uvloop.new_event_loop
+
 
 def names() -> list[str]:
-    """All installed services, those that packs bring included."""
+    """All installed services, including those of packs."""
     return sorted({entry.name for entry in entry_points(group=GROUP)})
 
 
 def find(service: str) -> Run:
-    """The service of that name.
+    """The installed service ``service``.
 
     Raises:
-        NotFound: it is not installed; the hint lists those that are.
+        NotFound: it is not installed; the hint lists the installed services.
     """
     for entry in entry_points(group=GROUP):
         if entry.name == service:
             return cast("Run", entry.load())
-    raise NotFound(f"there is no service {service!r}", hint=f"installed: {', '.join(names()) or 'none'}")
+    raise NotFound(f"unknown service {service!r}", hint=f"installed: {', '.join(names()) or 'none'}")
 
 
 def main(service: str, run: Run | None = None) -> int:
-    """Run ``service`` until it is told to stop; returns the exit code. ``run``: in place of the installed one."""
+    """Run ``service`` until a stop signal; returns the exit code. ``run`` replaces the installed service."""
     readiness = Readiness()
     try:
         settings = load()
@@ -82,27 +90,27 @@ def main(service: str, run: Run | None = None) -> int:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(_Process(settings, identity, run, log, readiness).serve())
     except AnchorWatchError as error:
-        log.error("cannot start", reason=str(error), code=error.code)  # noqa: TRY400 - its text says it all
+        log.error("service.start_failed", reason=str(error), code=error.code)  # noqa: TRY400 - the text suffices
         return error.exit_code
     except Exception:
-        log.exception("crashed")
+        log.exception("service.crashed")
         return CRASHED
 
 
-async def work_of(run: Run, context: ServiceContext) -> None:
-    """The service's own work; begun anew where the bus goes away before it was ready, which is no fault of its own."""
+async def run_service(run: Run, context: ServiceContext) -> None:
+    """Call ``run``, and call it again if the bus becomes unavailable before the service is ready."""
     while True:
         try:
             return await run(context)
-        except (*NOT_THERE, ExceptionGroup) as error:
-            if context.ready.is_set() or context.stopping.is_set() or not _only_not_there(error):
+        except (*NOT_READY, ExceptionGroup) as error:
+            if context.ready.is_set() or context.stopping.is_set() or not _is_only_not_ready(error):
                 raise
-            context.log.warning("waiting for the bus", url=context.settings.nats_url, reason=str(error))
+            context.log.warning("bus.waiting", url=context.settings.nats_url, reason=str(error))
         await asyncio.sleep(BUS_RETRY_S)
 
 
 class _Process:
-    """One service at work."""
+    """The process of one service."""
 
     def __init__(
         self,
@@ -140,7 +148,7 @@ class _Process:
                     await bus.close()
 
     async def _start(self) -> tuple[Bus, Presence]:
-        """Connect, make or check the streams, and be present. Waits for the bus as long as it takes."""
+        """Connect, create or check the streams, and write the presence. Waits for the bus without a limit."""
         waiting_for = ""
         while True:
             bus = None
@@ -152,16 +160,16 @@ class _Process:
                 presence = Presence(bus, self._identity, self._settings.lease_s)
                 await presence.start()
                 return bus, presence
-            except NOT_THERE as error:
+            except NOT_READY as error:
                 if bus is not None:
                     await bus.close()
                 if waiting_for != error.code:
-                    self._log.warning("waiting for the bus", url=self._settings.nats_url, reason=str(error))
+                    self._log.warning("bus.waiting", url=self._settings.nats_url, reason=str(error))
                     waiting_for = error.code
             await asyncio.sleep(BUS_RETRY_S)
 
     def _bus_error(self, text: str) -> None:
-        self._log.warning("bus", reason=text)
+        self._log.warning("bus.error", reason=text)
 
     async def _work(self, bus: Bus, presence: Presence, stop: asyncio.Task[bool]) -> int:
         context = ServiceContext(
@@ -175,30 +183,30 @@ class _Process:
             crashes=presence.crashes,
             stopping=self._stopping,
         )
-        self._log.info("started", incarnation=self._identity.incarnation)
-        work = asyncio.create_task(work_of(self._run, context), name="work")
-        told = asyncio.create_task(self._tell_ready(context), name="ready")
+        self._log.info("service.started", incarnation=self._identity.incarnation)
+        work = asyncio.create_task(run_service(self._run, context), name="work")
+        announce = asyncio.create_task(self._announce_ready(context), name="ready")
         replaced = asyncio.create_task(presence.replaced.wait(), name="replaced")
         await asyncio.wait({work, stop, replaced}, return_when=asyncio.FIRST_COMPLETED)
-        told.cancel()
+        announce.cancel()
         if work.done() or stop.done():
             replaced.cancel()
             return await self._drain(work)
         self._log.error(
-            "another process took this instance's name", hint="give each its own ANCHORWATCH_INSTANCE"
+            "instance.replaced",
+            reason="another process has this name; give each its own ANCHORWATCH_INSTANCE",
         )
         self._stopping.set()
         await self._drain(work)
         return CRASHED
 
     async def _drain(self, work: asyncio.Future[None]) -> int:
-        """Let the service put its work down, for a bounded time."""
+        """Wait a bounded time until the service has finished its work."""
         stopping = self._stopping.is_set()
         await asyncio.wait({work}, timeout=DRAIN_S_MAX)
         if not work.done():
             self._log.warning(
-                "did not put its work down in time; what is unfinished will be redelivered",
-                seconds=DRAIN_S_MAX,
+                "service.drain_timeout", wait_s=DRAIN_S_MAX, reason="unfinished work will be delivered again"
             )
             work.cancel()
             await asyncio.wait({work}, timeout=CLOSE_S_MAX)
@@ -206,21 +214,21 @@ class _Process:
         if not work.cancelled() and (error := work.exception()) is not None:
             if isinstance(error, BadSettings):
                 raise error
-            self._log.error("crashed", exc_info=error)
+            self._log.error("service.crashed", exc_info=error)
             return CRASHED
         if not stopping:
-            self._log.error("ended without being told to")
+            self._log.error("service.ended_without_stop")
             return CRASHED
-        self._log.info("stopped")
+        self._log.info("service.stopped")
         return 0
 
-    async def _tell_ready(self, context: ServiceContext) -> None:
+    async def _announce_ready(self, context: ServiceContext) -> None:
         await context.ready.wait()
-        self._log.info("ready")
+        self._log.info("service.ready")
         self._readiness.announce()
 
 
-def _only_not_there(error: Exception) -> bool:
-    return isinstance(error, NOT_THERE) or (
-        isinstance(error, ExceptionGroup) and error.split(NOT_THERE)[1] is None
+def _is_only_not_ready(error: Exception) -> bool:
+    return isinstance(error, NOT_READY) or (
+        isinstance(error, ExceptionGroup) and error.split(NOT_READY)[1] is None
     )

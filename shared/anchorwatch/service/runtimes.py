@@ -1,4 +1,4 @@
-"""The live halves of packs: one for each version of an agent that this process works for."""
+"""The connected runtimes of packs: one for each agent version that this process serves."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ CLOSE_S_MAX = 2.0
 
 
 def pack_prefix(pack: str) -> str:
-    """How the names of a pack's own settings begin in the environment."""
+    """The prefix of a pack's settings in the environment."""
     return f"{PREFIX}{pack.upper().replace('-', '_')}_"
 
 
 def pack_settings(pack: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """A pack's own settings: ``ANCHORWATCH_<PACK>_<NAME>`` in the environment is its setting ``name``."""
+    """The settings of a pack: the variable ``ANCHORWATCH_<PACK>_<NAME>`` is its setting ``name``."""
     prefix = pack_prefix(pack)
     return {key[len(prefix) :].lower(): value for key, value in environment.items() if key.startswith(prefix)}
 
 
-class Runtimes:
-    """Connects when it is first asked, and keeps the connection. ``load`` finds a pack by name."""
+class PackRuntimes:
+    """Connects each runtime at its first use, and keeps it. ``load`` returns a pack by its name."""
 
     def __init__(self, bus: Bus, load: Callable[[str], Pack] = registry.load) -> None:
         self._bus = bus
@@ -37,7 +37,7 @@ class Runtimes:
         self._connecting: dict[tuple[str, str], asyncio.Lock] = {}
 
     async def get(self, workspace: str, agent: AgentSpec) -> PackRuntime:
-        """The runtime of this version of the agent; whatever ``connect`` raises when it cannot be had."""
+        """The runtime for this version of the agent. Raises any error of the pack's ``connect``."""
         key = (workspace, agent.at_version)
         async with self._connecting.setdefault(key, asyncio.Lock()):
             if key not in self._connected:
@@ -47,10 +47,10 @@ class Runtimes:
             return self._connected[key]
 
     async def close(self) -> None:
-        """Close all of them; one that fails or hangs keeps no other open."""
+        """Close all runtimes; a failing or hanging one does not affect the others."""
         connected, self._connected = self._connected, {}
         for runtime in connected.values():
-            # A pack may raise anything, and this process is about to end.
+            # A pack may raise any error, and this process is about to end.
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(CLOSE_S_MAX):
                     await runtime.close()

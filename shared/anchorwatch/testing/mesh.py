@@ -30,7 +30,7 @@ from anchorwatch.journal.mapping import input_body
 from anchorwatch.journal.orders import Asked, Done, OrderJournal, canary
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.service.agents import AgentDirectory
-from anchorwatch.service.made import ensure_topology
+from anchorwatch.service.provisioning import ensure_topology
 from anchorwatch.service.runner import find
 from anchorwatch.settings import Settings
 from anchorwatch.testing.bus import Faults, SimServer

@@ -20,7 +20,7 @@ from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.journal.commit import Committer
 from anchorwatch.service.context import Identity, ServiceContext
 from anchorwatch.service.presence import Presence
-from anchorwatch.service.runner import BUS_RETRY_S, DRAIN_S_MAX, work_of
+from anchorwatch.service.runner import BUS_RETRY_S, DRAIN_S_MAX, run_service
 from anchorwatch.settings import Settings
 from anchorwatch.testing.bus import SimBus, SimServer
 from anchorwatch.testing.bus.loop import SimTask, in_order
@@ -232,7 +232,7 @@ async def _start_presence(presence: Presence) -> None:
 
 
 async def _work(run: Run, context: ServiceContext, presence: Presence) -> None:
-    work = asyncio.ensure_future(work_of(run, context))
+    work = asyncio.ensure_future(run_service(run, context))
     replaced = asyncio.ensure_future(presence.replaced.wait())
     try:
         await asyncio.wait({work, replaced}, return_when=asyncio.FIRST_COMPLETED)

@@ -17,7 +17,7 @@ from anchorwatch.executor import PoolRunner
 from anchorwatch.journal.commit import Committer
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import Identity, ServiceContext, WallClock
-from anchorwatch.service.runtimes import Runtimes
+from anchorwatch.service.runtimes import PackRuntimes
 from anchorwatch.settings import Settings
 from anchorwatch.topology.streams import journal_stream
 
@@ -65,7 +65,7 @@ class Executors:
             peers=self.peers,
         )
         agents = await AgentDirectory.open(context.bus, load)
-        runtimes = Runtimes(context.bus, load)
+        runtimes = PackRuntimes(context.bus, load)
         runner = PoolRunner(context, pool, agents, runtimes.get, concurrency=8, load_pack=load)
         task = asyncio.create_task(runner.run(), name=instance)
         self.running[instance] = (task, context)

@@ -14,7 +14,7 @@ from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.orders import Asked
 from anchorwatch.journal.switches import Switch, SwitchJournal
 from anchorwatch.service.agents import AgentDirectory
-from anchorwatch.service.observations import answer
+from anchorwatch.service.observations import encode_answer
 from anchorwatch.topology.streams import journal_stream
 from anchorwatch.topology.subjects import RPC_OBSERVE, SessionSubjects
 
@@ -30,7 +30,7 @@ async def see(bus: Bus, **facts: bool | None) -> None:
     """Answer as the observer would."""
 
     async def observed(_subject: str, _payload: bytes) -> bytes:
-        return answer(Observation("seen", facts, now_ms(), "d2"))
+        return encode_answer(Observation("seen", facts, now_ms(), "d2"))
 
     await bus.subscribe(RPC_OBSERVE.filter(), observed, queue="observer")
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import httpx2
 import pytest
 from anchorwatch.bus import jetstream
-from anchorwatch.service.made import ensure_topology
+from anchorwatch.service.provisioning import ensure_topology
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

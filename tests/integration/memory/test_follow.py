@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from anchorwatch.bus import jetstream
 from anchorwatch.bus.port import Bus, Message
-from anchorwatch.service.made import ensure_topology
+from anchorwatch.service.provisioning import ensure_topology
 from anchorwatch_memory.store import Store
 
 from tests.support.in_process import Services, services_on

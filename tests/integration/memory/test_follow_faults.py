@@ -12,7 +12,7 @@ import pytest
 import structlog
 from anchorwatch.bus.port import Message
 from anchorwatch.core.agents import AgentSpec
-from anchorwatch.service.made import ensure_topology
+from anchorwatch.service.provisioning import ensure_topology
 from anchorwatch.testing.bus import FaultKind, Faults, SimServer
 from anchorwatch.testing.bus.loop import run
 from anchorwatch.testing.mesh import SimMesh

@@ -20,7 +20,7 @@ async def run(context: ServiceContext) -> None:
     if how == "crashes":
         raise ValueError(f"with {context.settings.nats_url} in its text, and s3cret-model-key")
     if how == "refuses":
-        raise BadSettings("ops.toml has no channel", hint="mend it")
+        raise BadSettings("ops.toml has no channel", hint="add one")
     if how == "returns":
         return
     if how == "stumbles" and misfortunes:

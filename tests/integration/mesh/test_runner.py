@@ -65,11 +65,11 @@ def wait_for(process: subprocess.Popen[str], event: str) -> list[dict[str, Any]]
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_service_runs_until_a_stop_signal(start: Start, how: signal.Signals) -> None:
     process = start(ANCHORWATCH_INSTANCE="executor-7")
-    started = wait_for(process, "ready")
+    started = wait_for(process, "service.ready")
     process.send_signal(how)
     ended = log_of(process)
     assert process.returncode == 0
-    assert ended[-1]["event"] == "stopped"
+    assert ended[-1]["event"] == "service.stopped"
     assert {line["instance"] for line in started + ended} == {"executor-7"}
     assert all({"at", "level", "event", "service"} <= set(line) for line in started + ended)
 
@@ -77,7 +77,7 @@ def test_service_runs_until_a_stop_signal(start: Start, how: signal.Signals) -> 
 async def test_presence_exists_while_running_and_records_the_end(start: Start, bus: Bus) -> None:
     bucket = await bus.bucket("leases")
     process = start(ANCHORWATCH_INSTANCE="executor-7")
-    wait_for(process, "ready")
+    wait_for(process, "service.ready")
     entry = await bucket.get("presence.executor.executor-7")
     assert entry is not None
     assert json.loads(entry.value)["pid"] == process.pid
@@ -116,7 +116,7 @@ def test_crash_is_exit_70_with_a_traceback_without_secrets(start: Start) -> None
     process = start(how="crashes", ANCHORWATCH_MODEL_KEY="s3cret-model-key")
     log = log_of(process)
     assert process.returncode == 70
-    assert log[-1]["event"] == "crashed"
+    assert log[-1]["event"] == "service.crashed"
     assert "Traceback" in log[-1]["exception"]
     assert "in its text, and [hidden]" in log[-1]["exception"]
 
@@ -125,7 +125,10 @@ def test_invalid_configuration_is_one_log_line_and_no_crash(start: Start) -> Non
     process = start(how="refuses")
     log = log_of(process)
     assert process.returncode == 2
-    assert (log[-1]["event"], log[-1]["reason"]) == ("cannot start", "ops.toml has no channel (mend it)")
+    assert (log[-1]["event"], log[-1]["reason"]) == (
+        "service.start_failed",
+        "ops.toml has no channel (add one)",
+    )
     assert "exception" not in log[-1]
 
 
@@ -139,30 +142,30 @@ def test_log_hides_secrets_by_value_and_by_name(start: Start) -> None:
 
 def test_service_that_returns_has_crashed(start: Start) -> None:
     process = start(how="returns")
-    assert log_of(process)[-1]["event"] == "ended without being told to"
+    assert log_of(process)[-1]["event"] == "service.ended_without_stop"
     assert process.returncode == 70
 
 
 def test_service_that_does_not_drain_ends_after_the_limit(start: Start) -> None:
     process = start(how="stubborn")
-    wait_for(process, "ready")
+    wait_for(process, "service.ready")
     process.terminate()
-    assert "did not put its work down in time" in log_of(process)[-1]["event"]
+    assert log_of(process)[-1]["event"] == "service.drain_timeout"
     assert process.returncode == 0
 
 
 def test_service_waits_for_a_bus_that_starts_later(start: Start, server: NatsServer) -> None:
     server.kill9()
     process = start()
-    wait_for(process, "waiting for the bus")
+    wait_for(process, "bus.waiting")
     server.start()
-    wait_for(process, "ready")
+    wait_for(process, "service.ready")
 
 
 def test_service_start_survives_bus_failures(start: Start) -> None:
     process = start(how="stumbles")
-    lines = wait_for(process, "ready")
-    assert [line["event"] for line in lines].count("waiting for the bus") == 3
+    lines = wait_for(process, "service.ready")
+    assert [line["event"] for line in lines].count("bus.waiting") == 3
     process.terminate()
     log_of(process)
     assert process.returncode == 0
@@ -170,7 +173,7 @@ def test_service_start_survives_bus_failures(start: Start) -> None:
 
 def test_service_can_be_stopped_while_it_waits_for_the_bus(start: Start) -> None:
     process = start(ANCHORWATCH_NATS_URL=f"nats://127.0.0.1:{free_ports(1)[0]}")
-    wait_for(process, "waiting for the bus")
+    wait_for(process, "bus.waiting")
     process.terminate()
     process.communicate(timeout=ENDS_S_MAX)
     assert process.returncode == 0
@@ -186,10 +189,10 @@ def test_invalid_settings_are_one_line_and_exit_2(start: Start) -> None:
 
 def test_process_ends_when_another_takes_its_name(start: Start) -> None:
     first = start(ANCHORWATCH_INSTANCE="executor-7")
-    wait_for(first, "ready")
+    wait_for(first, "service.ready")
     second = start(ANCHORWATCH_INSTANCE="executor-7")
-    wait_for(second, "ready")
-    assert "another process took this instance's name" in [line["event"] for line in log_of(first)]
+    wait_for(second, "service.ready")
+    assert "instance.replaced" in [line["event"] for line in log_of(first)]
     assert first.returncode == 70
     assert second.poll() is None
 
@@ -204,7 +207,7 @@ def test_unknown_service_is_exit_4_with_the_known_ones() -> None:
 
 def test_service_survives_a_killed_server(start: Start, server: NatsServer) -> None:
     process = start()
-    wait_for(process, "ready")
+    wait_for(process, "service.ready")
     server.restart()
     process.terminate()
     process.communicate(timeout=ENDS_S_MAX)

@@ -11,7 +11,7 @@ import pytest
 from anchorwatch.bus import jetstream
 from anchorwatch.bus.port import Message, StreamMissing
 from anchorwatch.mesh.store_copy import StoreCopy
-from anchorwatch.service.made import ensure_topology
+from anchorwatch.service.provisioning import ensure_topology
 from anchorwatch.topology.streams import EVENTS, journal_stream
 
 from tests.support.nats_server import NatsServer, running_server

@@ -13,7 +13,7 @@ import pytest
 from anchorwatch.bus import jetstream
 from anchorwatch.bus.port import Bus, Message
 from anchorwatch.core.errors import OtherStoreFormat
-from anchorwatch.service.made import ensure_topology
+from anchorwatch.service.provisioning import ensure_topology
 from anchorwatch.topology.streams import FORMAT_KEY, JOURNAL_SPEC, MADE_AS, SHARDS_KEY, journal_stream
 
 from tests.integration.mesh.meshes import SmallMesh

@@ -21,21 +21,19 @@ async def directory(bus: Bus) -> AgentDirectory:
     return await AgentDirectory.open(bus, load)
 
 
-async def test_an_applied_agent_is_version_one_and_found_by_name_and_version(
-    directory: AgentDirectory, tmp_path: Path
-) -> None:
+async def test_applied_agent_is_version_one(directory: AgentDirectory, tmp_path: Path) -> None:
     applied = await directory.apply(WS, bench_agent(tmp_path))
     assert applied.version == 1
     assert await directory.get(WS, "keeper") == applied
     assert await directory.get(WS, "keeper@1") == applied
 
 
-async def test_an_identical_definition_keeps_its_version(directory: AgentDirectory, tmp_path: Path) -> None:
+async def test_identical_definition_keeps_its_version(directory: AgentDirectory, tmp_path: Path) -> None:
     first = await directory.apply(WS, bench_agent(tmp_path))
     assert await directory.apply(WS, bench_agent(tmp_path, version=7)) == first
 
 
-async def test_an_older_version_stays_what_it_was(directory: AgentDirectory, tmp_path: Path) -> None:
+async def test_older_version_never_changes(directory: AgentDirectory, tmp_path: Path) -> None:
     first = await directory.apply(WS, bench_agent(tmp_path))
     second = await directory.apply(WS, bench_agent(tmp_path, description="new"))
     assert second.version == 2
@@ -43,7 +41,7 @@ async def test_an_older_version_stays_what_it_was(directory: AgentDirectory, tmp
     assert (await directory.get(WS, "keeper")).description == "new"
 
 
-async def test_what_one_process_writes_another_reads_at_once(bus: Bus, tmp_path: Path) -> None:
+async def test_write_of_one_process_is_visible_to_another_at_once(bus: Bus, tmp_path: Path) -> None:
     mine, theirs = await AgentDirectory.open(bus, load), await AgentDirectory.open(bus, load)
     assert await theirs.all(WS) == []
     applied = await mine.apply(WS, bench_agent(tmp_path))
@@ -53,7 +51,7 @@ async def test_what_one_process_writes_another_reads_at_once(bus: Bus, tmp_path:
     assert await theirs.workspaces() == [WS]
 
 
-async def test_an_unbound_session_is_gone(directory: AgentDirectory) -> None:
+async def test_unbound_session_is_removed(directory: AgentDirectory) -> None:
     for session in ("a", "b"):
         await directory.bind(SessionRef(WS, session), "keeper")
     assert await directory.bindings(WS) == {"a": "keeper", "b": "keeper"}
@@ -69,7 +67,7 @@ async def test_workspaces_do_not_see_each_other(directory: AgentDirectory, tmp_p
         await directory.get("two", "keeper")
 
 
-async def test_many_writers_make_versions_without_gaps(bus: Bus, tmp_path: Path) -> None:
+async def test_concurrent_writers_create_versions_without_gaps(bus: Bus, tmp_path: Path) -> None:
     directories = [await AgentDirectory.open(bus, load) for _ in range(4)]
     specs = [bench_agent(tmp_path, description=f"d{index}") for index in range(4)]
     applied = await asyncio.gather(*(d.apply(WS, s) for d, s in zip(directories, specs, strict=True)))
@@ -77,7 +75,7 @@ async def test_many_writers_make_versions_without_gaps(bus: Bus, tmp_path: Path)
     assert (await directories[0].get(WS, "keeper")).version == 4
 
 
-async def test_a_version_whose_writer_died_before_it_counted_is_taken_up(
+async def test_version_of_a_dead_writer_becomes_current(
     bus: Bus, directory: AgentDirectory, tmp_path: Path
 ) -> None:
     orphan = bench_agent(tmp_path, description="orphan")
@@ -88,9 +86,7 @@ async def test_a_version_whose_writer_died_before_it_counted_is_taken_up(
     assert (await directory.get(WS, "keeper@1")).description == "orphan"
 
 
-async def test_an_entry_that_cannot_be_read_hides_no_other(
-    bus: Bus, directory: AgentDirectory, tmp_path: Path
-) -> None:
+async def test_unreadable_entry_hides_no_other(bus: Bus, directory: AgentDirectory, tmp_path: Path) -> None:
     bucket = await bus.bucket("agents")
     await bucket.put(f"agent.{WS}.broken", b"\xff")
     await bucket.put(f"session.{WS}.broken", b"[]")
@@ -104,26 +100,26 @@ async def test_an_entry_that_cannot_be_read_hides_no_other(
     [
         ({"pack": "none"}, "no pack 'none'"),
         ({"grants": ("look", "explode")}, "no tool 'explode'"),
-        ({"subscriptions": ("a..b",)}, "'a..b' is no event filter"),
-        ({"subscriptions": ("a.>.b",)}, "no event filter"),
-        ({"subscriptions": ("a*",)}, "no event filter"),
-        ({"subscriptions": ("",)}, "no event filter"),
+        ({"subscriptions": ("a..b",)}, "'a..b' is not an event filter"),
+        ({"subscriptions": ("a.>.b",)}, "not an event filter"),
+        ({"subscriptions": ("a*",)}, "not an event filter"),
+        ({"subscriptions": ("",)}, "not an event filter"),
     ],
 )
-async def test_what_cannot_be_used_is_refused_with_the_reason(
+async def test_invalid_definition_is_refused_with_the_reason(
     directory: AgentDirectory, tmp_path: Path, changes: dict[str, object], says: str
 ) -> None:
     with pytest.raises(BadInput, match=says.replace(".", r"\.").replace("*", r"\*")):
         await directory.apply(WS, bench_agent(tmp_path, **changes))
 
 
-async def test_the_packs_own_check_is_run(directory: AgentDirectory, tmp_path: Path) -> None:
+async def test_check_of_the_pack_runs(directory: AgentDirectory, tmp_path: Path) -> None:
     spec = bench_agent(tmp_path).model_copy(update={"config": {}})
     with pytest.raises(BadInput, match="needs a directory"):
         await directory.apply(WS, spec)
 
 
-async def test_who_asks_often_may_be_told_what_was_so_a_moment_ago(
+async def test_read_may_return_a_version_within_its_maximum_age(
     directory: AgentDirectory, bus: Bus, tmp_path: Path
 ) -> None:
     await directory.apply(WS, bench_agent(tmp_path))

@@ -1,4 +1,4 @@
-"""No consumer of the mesh gives up on a message by itself: the server would strand it, and tell nobody."""
+"""No consumer of the mesh has a delivery limit: the server would strand the message without a notification."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from tests.support.nats_server import NatsServer
 SERVICES = ("observer", "planner", "executor", "memory", "notifier", "gateway")
 
 
-async def test_every_consumer_of_every_service_delivers_without_end(
-    server: NatsServer, bus: Bus, tmp_path: Path
-) -> None:
+async def test_every_consumer_delivers_without_a_limit(server: NatsServer, bus: Bus, tmp_path: Path) -> None:
     async with services_on(server.url, tmp_path) as services:
         for service in SERVICES:
             await services.start(service, port=0, token="a token for tests")

@@ -27,6 +27,12 @@ def test_plan_kills_at_every_edge_and_every_process() -> None:
 
 
 def test_last_log_line_names_the_edge_of_a_death() -> None:
-    assert edge_of('{"event": "failpoint", "edge": "planner.step.after"}') is Edge.PLANNER_STEP_AFTER
-    for line in ('{"event": "ready"}', '{"event": "failpoint", "edge": "of.time"}', "", "[]", "Killed"):
+    assert edge_of('{"event": "failpoint.reached", "edge": "planner.step.after"}') is Edge.PLANNER_STEP_AFTER
+    for line in (
+        '{"event": "ready"}',
+        '{"event": "failpoint.reached", "edge": "of.time"}',
+        "",
+        "[]",
+        "Killed",
+    ):
         assert edge_of(line) is None

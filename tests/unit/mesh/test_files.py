@@ -91,8 +91,8 @@ def test_saved_state_ignores_fields_of_another_version(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("line", "reason"), [
-    ('{"event": "cannot start", "reason": "no channel (mend it)", "level": "error"}', "no channel (mend it)"),
-    ('{"event": "crashed", "exception": "Traceback"}', '{"event": "crashed", "exception": "Traceback"}'),
+    ('{"event": "service.start_failed", "reason": "no channel (add one)", "level": "error"}', "no channel (add one)"),
+    ('{"event": "service.crashed", "exception": "Traceback"}', '{"event": "service.crashed", "exception": "Traceback"}'),
     ("Segmentation fault", "Segmentation fault"),
     ("[1]", "[1]"),
     ("", ""),

@@ -1,4 +1,4 @@
-"""A process dies or stops at the edge that its environment names, and at no other."""
+"""A process dies or stops only at the edge that its environment names."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def steps(output: str) -> list[str]:
     return [line for line in output.splitlines() if line.startswith("step")]
 
 
-def test_an_edge_is_named_by_service_act_and_moment() -> None:
+def test_edge_name_has_service_act_and_moment() -> None:
     for edge in Edge:
         assert re.fullmatch(r"[a-z]+\.[a-z_]+\.(before|after)", edge)
         assert edge.name == edge.value.replace(".", "_").upper()
 
 
-def test_around_an_act_both_edges_are_reached() -> None:
+def test_around_reaches_both_edges() -> None:
     seen: list[Edge | str] = []
     edges.install(seen.append)
     with edges.around(Edge.PLANNER_STEP_BEFORE):
@@ -62,7 +62,7 @@ def test_around_an_act_both_edges_are_reached() -> None:
     assert seen == [Edge.PLANNER_STEP_BEFORE, "act", Edge.PLANNER_STEP_AFTER]
 
 
-def test_an_act_that_fails_does_not_reach_its_edge_after() -> None:
+def test_failing_act_does_not_reach_its_edge_after() -> None:
     seen: list[Edge] = []
     edges.install(seen.append)
     with pytest.raises(ZeroDivisionError), edges.around(Edge.PLANNER_STEP_BEFORE):
@@ -71,12 +71,12 @@ def test_an_act_that_fails_does_not_reach_its_edge_after() -> None:
 
 
 @pytest.mark.parametrize("edge", [Edge.PLANNER_STEP_AFTER, Edge.PLANNER_ACK_BEFORE])
-def test_around_needs_an_edge_before_with_one_after(edge: Edge) -> None:
+def test_around_requires_a_pair_of_edges(edge: Edge) -> None:
     with pytest.raises(KeyError), edges.around(edge):
         pass
 
 
-def test_without_a_hook_an_edge_is_passed() -> None:
+def test_edge_without_a_hook_has_no_effect() -> None:
     seen: list[Edge] = []
     edges.install(seen.append)
     edges.reached(Edge.PLANNER_STEP_BEFORE)
@@ -85,14 +85,14 @@ def test_without_a_hook_an_edge_is_passed() -> None:
     assert seen == [Edge.PLANNER_STEP_BEFORE]
 
 
-def test_a_process_kills_itself_at_the_nth_reach() -> None:
+def test_process_kills_itself_at_the_nth_reach() -> None:
     with start("planner.step.after=kill@2", "-c", PROGRAM) as process:
         output, _ = process.communicate(timeout=30)
     assert process.returncode == -signal.SIGKILL
     assert steps(output) == ["step 0", "step 1"]
 
 
-def test_a_process_that_stops_itself_goes_on_when_it_is_told_to() -> None:
+def test_process_that_stops_itself_resumes_on_sigcont() -> None:
     with start("planner.step.before=stop", "-c", PROGRAM) as process:
         _, status = os.waitpid(process.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
@@ -117,13 +117,13 @@ def test_each_failpoint_counts_its_own_edge() -> None:
     assert sent == [signal.SIGKILL, signal.SIGSTOP]
 
 
-def test_a_failpoint_may_stand_for_a_defect() -> None:
+def test_failpoint_can_simulate_a_defect() -> None:
     sent: list[int] = []
     reach = failpoints.hook(
         failpoints.parse("executor.claim.before=fail@2"), LOG, lambda _, number: sent.append(number)
     )
     reach(Edge.EXECUTOR_CLAIM_BEFORE)
-    with pytest.raises(failpoints.Injected, match=r"a failpoint at executor\.claim\.before"):
+    with pytest.raises(failpoints.InjectedFault, match=r"a failpoint at executor\.claim\.before"):
         reach(Edge.EXECUTOR_CLAIM_BEFORE)
     reach(Edge.EXECUTOR_CLAIM_BEFORE)
     assert sent == []
@@ -138,22 +138,22 @@ def test_without_the_variable_nothing_is_installed() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("planner.stop.before=kill", "there is no edge 'planner.stop.before'"),
-        ("planner.step.before=sleep", "there is no action 'sleep'"),
-        ("planner.step.before", "is no failpoint"),
-        ("planner.step.before=kill@0", "is no failpoint"),
-        ("planner.step.before=kill@x", "is no failpoint"),
+        ("planner.stop.before=kill", "unknown edge 'planner.stop.before'"),
+        ("planner.step.before=sleep", "unknown action 'sleep'"),
+        ("planner.step.before", "is not a failpoint"),
+        ("planner.step.before=kill@0", "is not a failpoint"),
+        ("planner.step.before=kill@x", "is not a failpoint"),
     ],
 )
-def test_what_is_no_failpoint_is_named(text: str, says: str) -> None:
+def test_invalid_failpoint_is_named(text: str, says: str) -> None:
     with pytest.raises(BadSettings, match=re.escape(says)) as caught:
         failpoints.parse(f"executor.claim.before=kill;{text}")
     assert caught.value.hint
 
 
-def test_a_service_does_not_start_with_a_failpoint_that_is_none(tmp_path: Path) -> None:
+def test_service_does_not_start_with_an_invalid_failpoint(tmp_path: Path) -> None:
     program = "import sys; from anchorwatch.service.runner import main; sys.exit(main('executor'))"
     with start("no.such.edge=kill", "-c", f"import os; os.chdir({str(tmp_path)!r}); {program}") as process:
         _, errors = process.communicate(timeout=30)
     assert process.returncode == BadSettings.exit_code
-    assert "there is no edge 'no.such.edge'" in errors
+    assert "unknown edge 'no.such.edge'" in errors

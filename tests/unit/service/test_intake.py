@@ -1,4 +1,4 @@
-"""Where a service's work comes from, until it is told to stop. In virtual time, on the bus in memory."""
+"""The intake of a service until it stops, in virtual time on the simulated bus."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def test_what_is_there_comes_at_once_and_nothing_after_a_while() -> None:
+def test_fetch_returns_messages_at_once_or_none_after_a_limit() -> None:
     async def main() -> None:
         scene = Scene()
         await scene.publish(3)
@@ -66,7 +66,7 @@ def test_what_is_there_comes_at_once_and_nothing_after_a_while() -> None:
     simulate(main())
 
 
-def test_a_service_that_is_to_stop_waits_no_longer_and_asks_no_more() -> None:
+def test_stop_ends_the_wait_and_further_fetches() -> None:
     async def main() -> None:
         scene = Scene()
         waiting = asyncio.create_task(scene.intake.next(1))
@@ -84,7 +84,7 @@ def test_a_service_that_is_to_stop_waits_no_longer_and_asks_no_more() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_comes_as_the_service_is_told_to_stop_is_handed_over_or_comes_again(seed: int) -> None:
+def test_message_during_a_stop_is_returned_or_redelivered(seed: int) -> None:
     async def main() -> None:
         scene = Scene(seed, latency_s=(0.0, 0.004))
         taken: list[int] = []
@@ -106,7 +106,7 @@ def test_what_comes_as_the_service_is_told_to_stop_is_handed_over_or_comes_again
     simulate(main(), seed)
 
 
-def test_one_that_is_cancelled_ends_so_and_not_as_one_that_is_told_to_stop() -> None:
+def test_cancelled_fetch_raises_and_is_not_a_stop() -> None:
     async def main() -> None:
         scene = Scene()
         waiting = asyncio.create_task(scene.intake.next(1))
@@ -114,7 +114,7 @@ def test_one_that_is_cancelled_ends_so_and_not_as_one_that_is_told_to_stop() -> 
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        # What it waited for is not left behind: a stop ends the next wait, and nothing else.
+        # The cancelled wait is forgotten: a stop ends only the next wait.
         again = asyncio.create_task(scene.intake.next(1))
         await scene.publish(1)
         assert [each.stored.sequence for each in await again] == [1]
@@ -125,7 +125,7 @@ def test_one_that_is_cancelled_ends_so_and_not_as_one_that_is_told_to_stop() -> 
     simulate(main())
 
 
-def test_a_consumer_that_somebody_deleted_is_made_anew() -> None:
+def test_deleted_consumer_is_created_again() -> None:
     async def main() -> None:
         scene = Scene()
         await scene.publish(1)

@@ -1,4 +1,4 @@
-"""One leader at a time, as long as it asks. In virtual time, on the bus in memory."""
+"""A lease has one leader at a time, which renews it by use; in virtual time on the simulated bus."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Mesh:
         return Leases(bus, identity, LEASE_S, monotonic=asyncio.get_running_loop().time), bus
 
 
-def test_one_leads_while_it_asks_and_the_other_does_not() -> None:
+def test_one_process_leads_while_it_renews() -> None:
     async def main() -> None:
         mesh = Mesh()
         (first, _), (second, _) = mesh.process("observer-1"), mesh.process("observer-2")
@@ -40,7 +40,7 @@ def test_one_leads_while_it_asks_and_the_other_does_not() -> None:
     run(main())
 
 
-def test_while_the_bucket_is_not_there_nobody_leads() -> None:
+def test_no_process_leads_without_the_bucket() -> None:
     async def main() -> None:
         mesh = Mesh()
         first, _ = mesh.process("observer-1")
@@ -52,7 +52,7 @@ def test_while_the_bucket_is_not_there_nobody_leads() -> None:
     run(main())
 
 
-def test_the_other_takes_over_when_the_leader_dies() -> None:
+def test_second_process_takes_over_from_a_dead_leader() -> None:
     async def main() -> None:
         mesh = Mesh()
         (first, bus), (second, _) = mesh.process("observer-1"), mesh.process("observer-2")
@@ -67,7 +67,7 @@ def test_the_other_takes_over_when_the_leader_dies() -> None:
     run(main())
 
 
-def test_a_leader_that_did_not_ask_for_a_lease_finds_that_it_lost() -> None:
+def test_leader_that_does_not_renew_loses_the_lease() -> None:
     async def main() -> None:
         mesh = Mesh()
         (first, _), (second, _) = mesh.process("observer-1"), mesh.process("observer-2")
@@ -79,7 +79,7 @@ def test_a_leader_that_did_not_ask_for_a_lease_finds_that_it_lost() -> None:
     run(main())
 
 
-def test_a_restarted_leader_goes_on_at_once() -> None:
+def test_restarted_leader_resumes_at_once() -> None:
     async def main() -> None:
         mesh = Mesh()
         first, bus = mesh.process("observer-1", "a")
@@ -91,7 +91,7 @@ def test_a_restarted_leader_goes_on_at_once() -> None:
     run(main())
 
 
-def test_nobody_leads_while_the_bus_is_away() -> None:
+def test_no_process_leads_without_the_bus() -> None:
     async def main() -> None:
         mesh = Mesh()
         first, _ = mesh.process("observer-1")
@@ -103,7 +103,7 @@ def test_nobody_leads_while_the_bus_is_away() -> None:
     run(main())
 
 
-def test_what_is_released_is_free() -> None:
+def test_released_lease_is_free() -> None:
     async def main() -> None:
         mesh = Mesh()
         (first, _), (second, _) = mesh.process("observer-1"), mesh.process("observer-2")

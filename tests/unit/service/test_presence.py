@@ -1,4 +1,4 @@
-"""Who is proved dead, and who only looks so. In virtual time, on the bus in memory."""
+"""Which processes are proved dead, and which are only silent; in virtual time on the simulated bus."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def simulate(main: Coroutine[Any, Any, None], seed: int = 0) -> None:
     run(main, seed)
 
 
-def test_a_process_that_renews_is_alive_however_long() -> None:
+def test_process_that_renews_stays_alive() -> None:
     async def main() -> None:
         mesh = Mesh()
         await mesh.start("executor-1", "a")
@@ -55,7 +55,7 @@ def test_a_process_that_renews_is_alive_however_long() -> None:
     simulate(main())
 
 
-def test_a_bucket_that_is_not_there_for_a_while_costs_nobody_his_presence_for_good() -> None:
+def test_presence_recovers_from_a_missing_bucket() -> None:
     """A server of a cluster may say so, which has not heard of it yet."""
 
     async def main() -> None:
@@ -73,7 +73,7 @@ def test_a_bucket_that_is_not_there_for_a_while_costs_nobody_his_presence_for_go
     simulate(main())
 
 
-def test_a_killed_one_is_gone_a_lease_after_it_was_asked_about_and_not_before() -> None:
+def test_killed_process_is_gone_one_lease_after_the_query() -> None:
     async def main() -> None:
         mesh = Mesh()
         await mesh.start("executor-1", "a")
@@ -89,7 +89,7 @@ def test_a_killed_one_is_gone_a_lease_after_it_was_asked_about_and_not_before() 
     simulate(main())
 
 
-def test_a_replaced_one_is_dead_at_once_and_its_replacement_is_not() -> None:
+def test_replaced_incarnation_is_dead_at_once() -> None:
     async def main() -> None:
         mesh = Mesh()
         await mesh.start("executor-1", "a")
@@ -104,7 +104,7 @@ def test_a_replaced_one_is_dead_at_once_and_its_replacement_is_not() -> None:
     simulate(main())
 
 
-def test_a_replaced_one_that_goes_on_does_not_take_its_replacement_for_its_former_self() -> None:
+def test_replaced_incarnation_does_not_call_its_successor_dead() -> None:
     async def main() -> None:
         mesh = Mesh()
         old = await mesh.start("executor-1", "a")
@@ -112,7 +112,7 @@ def test_a_replaced_one_that_goes_on_does_not_take_its_replacement_for_its_forme
         assert await new.alive("executor-1", "a") == "dead"
         assert await old.alive("executor-1", "b") == "alive"
         assert old.replaced.is_set()
-        # One that no entry names any more is a former one, as far as whoever has the name now can be sure of that.
+        # The present holder of the name treats an incarnation that no entry names as a former one.
         assert await new.alive("executor-1", "long ago") == "dead"
         mesh.server.stop()
         assert await new.alive("executor-1", "another") == "unknown"
@@ -120,7 +120,7 @@ def test_a_replaced_one_that_goes_on_does_not_take_its_replacement_for_its_forme
     simulate(main())
 
 
-def test_one_that_ended_in_order_is_dead_at_once() -> None:
+def test_process_that_recorded_its_end_is_dead_at_once() -> None:
     async def main() -> None:
         mesh = Mesh()
         first = await mesh.start("executor-1", "a")
@@ -131,7 +131,7 @@ def test_one_that_ended_in_order_is_dead_at_once() -> None:
     simulate(main())
 
 
-def test_one_that_never_was_is_gone_only_after_a_lease() -> None:
+def test_unknown_process_is_gone_only_after_a_lease() -> None:
     async def main() -> None:
         other = await Mesh().start("executor-2", "b")
         assert await other.alive("executor-9", "x") == "alive"
@@ -141,7 +141,7 @@ def test_one_that_never_was_is_gone_only_after_a_lease() -> None:
     simulate(main())
 
 
-def test_the_bus_away_says_nothing_and_the_time_away_does_not_count() -> None:
+def test_time_without_the_bus_proves_nothing() -> None:
     async def main() -> None:
         mesh = Mesh()
         await mesh.start("executor-1", "a")
@@ -151,7 +151,7 @@ def test_the_bus_away_says_nothing_and_the_time_away_does_not_count() -> None:
         assert await other.alive("executor-1", "a") == "unknown"
         await asyncio.sleep(10 * LEASE_S)
         mesh.server.start()
-        # Whoever could not renew meanwhile is not dead for that, at any moment from here on.
+        # A process that could not renew meanwhile is never judged dead for that.
         for _ in range(40):
             assert await other.alive("executor-1", "a") == "alive"
             await asyncio.sleep(0.3)
@@ -159,7 +159,7 @@ def test_the_bus_away_says_nothing_and_the_time_away_does_not_count() -> None:
     simulate(main())
 
 
-def test_one_that_died_while_the_bus_was_away_is_found_out_a_lease_after_its_return() -> None:
+def test_death_without_the_bus_is_noticed_a_lease_later() -> None:
     async def main() -> None:
         mesh = Mesh()
         await mesh.start("executor-1", "a")
@@ -176,7 +176,7 @@ def test_one_that_died_while_the_bus_was_away_is_found_out_a_lease_after_its_ret
     simulate(main())
 
 
-def test_a_replaced_process_finds_out_and_leaves_the_entry_alone() -> None:
+def test_replaced_process_detects_it_and_leaves_the_entry() -> None:
     async def main() -> None:
         mesh = Mesh()
         stopped = await mesh.start("executor-1", "a")
@@ -192,7 +192,7 @@ def test_a_replaced_process_finds_out_and_leaves_the_entry_alone() -> None:
     simulate(main())
 
 
-def test_a_lost_entry_is_written_again_by_its_owner() -> None:
+def test_owner_rewrites_a_lost_entry() -> None:
     async def main() -> None:
         mesh = Mesh()
         first = await mesh.start("executor-1", "a")
@@ -207,7 +207,7 @@ def test_a_lost_entry_is_written_again_by_its_owner() -> None:
     simulate(main())
 
 
-def test_more_former_incarnations_than_an_entry_names_are_gone_after_a_lease() -> None:
+def test_unlisted_former_incarnation_is_gone_after_a_lease() -> None:
     async def main() -> None:
         mesh = Mesh()
         for number in range(REPLACED_MAX + 4):
@@ -225,7 +225,7 @@ def test_more_former_incarnations_than_an_entry_names_are_gone_after_a_lease() -
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_reads_that_come_late_kill_nobody(seed: int) -> None:
+def test_late_reads_prove_no_process_dead(seed: int) -> None:
     """A stale read may show the incarnation before: that must neither prove the present one dead nor end it."""
 
     async def main() -> None:
@@ -244,7 +244,7 @@ def test_reads_that_come_late_kill_nobody(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_lost_answers_end_nobody(seed: int) -> None:
+def test_lost_answers_end_no_process(seed: int) -> None:
     async def main() -> None:
         mesh = Mesh(Faults(rates={FaultKind.LOST_ACK: 0.3}))
         mesh.server.faults.enabled = False

@@ -13,7 +13,7 @@ from anchorwatch.cli.api import Api
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.names import SessionRef
 from anchorwatch.packs.port import Stimulus
-from anchorwatch.service.agents import subscribed
+from anchorwatch.service.agents import is_subscribed
 from anchorwatch.testing.crash_test.collecting import Acknowledged
 from anchorwatch.testing.crash_test.mesh import CrashMesh
 from anchorwatch.testing.live import Follower
@@ -67,7 +67,7 @@ class Actor:
             "id": key,
         }
         stored = await self._request(lambda api: api.post("/api/events", event, key=key))
-        if subscribed(self.spec, f"{stimulus.source}.{stimulus.type}"):
+        if is_subscribed(self.spec, f"{stimulus.source}.{stimulus.type}"):
             self.acknowledged.event(stimulus.source, key)
         return int(stored["sequence"])
 

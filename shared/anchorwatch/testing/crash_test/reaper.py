@@ -108,6 +108,6 @@ def edge_of(line: str) -> Edge | None:
     """The edge that a process named with its last words; None when it died without any."""
     try:
         said = json.loads(line)
-        return Edge(said["edge"]) if said.get("event") == "failpoint" else None
+        return Edge(said["edge"]) if said.get("event") == "failpoint.reached" else None
     except (ValueError, KeyError, AttributeError):
         return None
