@@ -37,7 +37,7 @@ _EXECUTORS = (
         _PIPELINE,
         "if effect.approval is not None and not effect.approval.approved and effect.gate is not None:",
         "if False:",
-        "tests/integration/executor/test_refusals.py::test_what_a_person_rejected_is_not_begun_where_a_claim_may_have_been_lost",
+        "tests/integration/executor/test_refusals.py::test_rejected_command_does_not_run_after_a_lost_claim",
     ),
     _one(
         "a delivery that the server counts as the first is taken for it",

@@ -1,6 +1,6 @@
-"""Reads an event as whoever published it meant it. Pure; never raises.
+"""Parses an event: a CloudEvent (structured JSON, or binary with ``ce-`` headers), plain JSON, or any bytes.
 
-It may be a CloudEvent (structured JSON, or binary with ``ce-`` headers), plain JSON, or any bytes.
+The functions are pure and never raise.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _CE = "ce-"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event as the mesh takes it.
+    """A parsed event.
 
-    ``name`` is ``<source>.<type…>``, which subscriptions are matched with. ``input_id`` derives from the event's own id, so that
-    a redelivery is the same input. ``body_sha256`` tells an event that was published again from another under the same id.
+    ``name`` is ``<source>.<type…>``, which subscriptions match. ``input_id`` derives from the event's own id, so a redelivery is
+    the same input. ``body_sha256`` distinguishes a repeated event from another event with the same id.
     """
 
     workspace: str
@@ -47,14 +47,14 @@ class Event:
 
     @property
     def text(self) -> str:
-        """The event in few words, for the model."""
+        """The event's data for the model, clipped to `TEXT_CHARS_MAX`."""
         whole = self.data if isinstance(self.data, str) else _compact(self.data)
         clipped = whole if len(whole) <= TEXT_CHARS_MAX else f"{whole[: TEXT_CHARS_MAX - 1]}…"
         return f"{clipped} ({self.note})" if self.note else clipped
 
 
 def read_event(stored: Stored) -> Event | None:
-    """The event; None where the subject names no workspace or no source that there can be."""
+    """The event; None if the subject has no valid workspace or no source."""
     tokens = stored.subject.split(".")[2:]
     try:
         workspace, source = check_name(tokens[0], "workspace name"), tokens[1]
@@ -76,7 +76,7 @@ def read_event(stored: Stored) -> Event | None:
 
 
 def _parse(payload: bytes, headers: Mapping[str, str]) -> tuple[Any, Mapping[str, Any]]:
-    """(data, attributes): those of a CloudEvent, or the priority that plain JSON may carry."""
+    """The data and the attributes: of a CloudEvent, or the priority in plain JSON."""
     content = _content(payload)
     if f"{_CE}specversion" in headers:
         attributes = {
@@ -105,9 +105,9 @@ def _identity(stored: Stored, attributes: Mapping[str, Any]) -> str:
         return input_id("ev", "cloudevent", str(source), event_id)
     message_id = stored.headers.get(MESSAGE_ID_HEADER)
     if message_id:
-        # Publishers that do not know of each other count from 1, each on its own subject.
+        # Independent publishers may use the same message ids on their own subjects.
         return input_id("ev", "message", stored.subject, message_id)
-    # The time as well: a stream that was made anew counts from 1 again.
+    # With the time: a recreated stream counts from 1 again.
     return input_id("ev", "sequence", str(stored.sequence), str(stored.time_ms))
 
 
@@ -118,7 +118,7 @@ def _priority(value: object) -> tuple[Priority, str]:
         key = value.upper() if isinstance(value, str) else value
         if key in _PRIORITIES:
             return _PRIORITIES[key], ""
-    return 1, f"its priority {str(value)[:40]!r} is none of P0, P1, P2; taken as P1"
+    return 1, f"unknown priority {str(value)[:40]!r}, treated as P1 (known: P0, P1, P2)"
 
 
 def _compact(data: Any) -> str:  # noqa: ANN401 - JSON is of any type

@@ -1,6 +1,6 @@
-"""Looks at the world by itself, every few seconds, and publishes what changed.
+"""Observes for each agent every ``probe_interval_s``, and publishes the changes as events.
 
-For each agent one observer of all does it, under a lease.
+One observer probes for an agent at a time, under a lease.
 """
 
 from __future__ import annotations
@@ -24,70 +24,74 @@ from anchorwatch.service.leases import Leases
 from anchorwatch.service.runtimes import PackRuntimes
 from anchorwatch.topology import subjects
 
-from anchorwatch_observer.looking import Lookout
+from anchorwatch_observer.looking import Observations
 
 
-class Probes:
-    """A probe for every agent that has sessions."""
+class Prober:
+    """Runs a probe for each agent that has sessions."""
 
     def __init__(
-        self, context: ServiceContext, agents: AgentDirectory, runtimes: PackRuntimes, lookout: Lookout
+        self,
+        context: ServiceContext,
+        agents: AgentDirectory,
+        runtimes: PackRuntimes,
+        observations: Observations,
     ) -> None:
         self._context = context
         self._agents = agents
         self._runtimes = runtimes
-        self._lookout = lookout
+        self._observations = observations
         monotonic = asyncio.get_running_loop().time
         self._leases = Leases(context.bus, context.identity, context.settings.lease_s, monotonic=monotonic)
-        self._watching: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._probes: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Until ``context.stopping``."""
+        """Probe until ``context.stopping``."""
         try:
             while not self._context.stopping.is_set():
                 try:
-                    self._watch(await self._bound())
+                    self._start_and_stop(await self._agents_with_sessions())
                 except AnchorWatchError as error:
-                    self._context.log.warning("no new probe is begun", reason=error.message)
+                    self._context.log.warning("probes.update_failed", reason=error.message)
                 await self._pause()
         finally:
-            for task in self._watching.values():
+            for task in self._probes.values():
                 task.cancel()
-            await asyncio.gather(*self._watching.values(), return_exceptions=True)
+            await asyncio.gather(*self._probes.values(), return_exceptions=True)
             await self._leases.release()
 
-    async def _bound(self) -> set[tuple[str, str]]:
+    async def _agents_with_sessions(self) -> set[tuple[str, str]]:
         return {
             (workspace, agent.name)
             for workspace in await self._agents.workspaces()
             for agent, _ in await self._agents.subscribers(workspace)
         }
 
-    def _watch(self, wanted: set[tuple[str, str]]) -> None:
-        for key in set(self._watching) - wanted:
-            self._watching.pop(key).cancel()
-        for key in wanted - set(self._watching):
-            self._watching[key] = asyncio.create_task(self._probe(*key), name=f"probe {'/'.join(key)}")
+    def _start_and_stop(self, wanted: set[tuple[str, str]]) -> None:
+        for key in set(self._probes) - wanted:
+            self._probes.pop(key).cancel()
+        for key in wanted - set(self._probes):
+            self._probes[key] = asyncio.create_task(self._probe(*key), name=f"probe {'/'.join(key)}")
 
     async def _probe(self, workspace: str, agent: str) -> None:
-        """A slow pack holds up its own agent's probe alone."""
+        """Probe for one agent: a slow pack delays only its own agent."""
         before: Observation | None = None
         while not self._context.stopping.is_set():
             if not await self._leases.hold(_lease(workspace, agent)):
-                # Whoever leads now knows what it saw; what was seen here is out of date.
+                # Another observer leads now; the observation of this one is outdated.
                 before = None
             else:
                 try:
                     before = await self._probe_once(workspace, agent, before)
                 except AnchorWatchError as error:
-                    self._context.log.warning("a probe failed", agent=agent, reason=error.message)
+                    self._context.log.warning("probe.failed", agent=agent, reason=error.message)
                 except Exception:
-                    self._context.log.exception("a probe failed", agent=agent)
+                    self._context.log.exception("probe.failed", agent=agent)
             await self._pause()
 
     async def _probe_once(self, workspace: str, agent: str, before: Observation | None) -> Observation:
-        """Look, and publish what changed since ``before``; what could not be published is seen again next time."""
-        now = await self._lookout.look(workspace, agent)
+        """Observe, and publish the changes since ``before``; after a failure, the next probe publishes them."""
+        now = await self._observations.observe(workspace, agent)
         spec = await self._agents.get(workspace, agent)
         runtime = await self._runtimes.get(workspace, spec)
         for change in runtime.changes(before, now):
@@ -103,7 +107,7 @@ class Probes:
 
 
 def as_event(workspace: str, change: Probed, at_ms: int) -> Message:
-    """A change as a CloudEvent. Its id is the change's own, so that whoever sees it again publishes the same event."""
+    """A change as a CloudEvent with the id of the change, so that a repeated publication is the same event."""
     subject = subjects.event(workspace, change.source, change.type)
     content: Mapping[str, object] = {
         "specversion": "1.0",
@@ -116,7 +120,7 @@ def as_event(workspace: str, change: Probed, at_ms: int) -> Message:
         "data": plain(dict(change.data)),
     }
     payload = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
-    # Within the stream's window, which all workspaces share, a message id counts for every subject.
+    # All subjects of the stream share one deduplication window, so the message id contains the subject.
     return Message(subject, payload, message_id=f"{subject}/{change.event_id}")
 
 

@@ -1,4 +1,4 @@
-"""Executors in this process, a session driven by hand, and an outside world that counts."""
+"""Executors in this process, a scripted session, and a provider that counts its calls."""
 
 from __future__ import annotations
 

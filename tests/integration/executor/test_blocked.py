@@ -1,4 +1,4 @@
-"""A resource is touched by one command at a time, and by none while nobody knows what became of one."""
+"""One command at a time uses a resource, and none while the outcome of one is unknown."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def index(bus: Bus, name: str = "fire/x") -> list[str]:
     return [str(each) for stored in page.messages for each in read_block(stored).entries]
 
 
-async def test_parallel_calls_on_one_resource_run_one_after_the_other_in_order(
+async def test_calls_on_one_resource_run_in_order(
     executors: Executors, session: ScriptedSession, sink: Sink
 ) -> None:
     calls = [("fire", {"item": "x", "count": n}) for n in range(1, 5)]
@@ -59,7 +59,7 @@ async def test_parallel_calls_on_one_resource_run_one_after_the_other_in_order(
     assert len(sink.effects("x")) == 4
 
 
-async def test_one_that_waits_holds_up_no_other_and_writes_nothing(
+async def test_waiting_command_delays_no_other_and_writes_nothing(
     executors: Executors, session: ScriptedSession, sink: Sink
 ) -> None:
     first, second, other = await session.commands(
@@ -75,7 +75,7 @@ async def test_one_that_waits_holds_up_no_other_and_writes_nothing(
     assert next(effect["key"] for effect in sink.effects("x")) == "key"
 
 
-async def test_while_an_effect_is_unknown_commands_on_its_resource_are_refused_and_others_go_on(
+async def test_unknown_effect_blocks_only_its_resource(
     executors: Executors, session: ScriptedSession, sink: Sink
 ) -> None:
     unknown = await left_unknown(executors, session)
@@ -91,7 +91,7 @@ async def test_while_an_effect_is_unknown_commands_on_its_resource_are_refused_a
     assert len(sink.effects("x")) == 1
 
 
-async def test_it_blocks_the_next_turn_too_until_a_person_has_settled_it(
+async def test_block_lasts_until_a_person_resolves_the_effect(
     executors: Executors, session: ScriptedSession
 ) -> None:
     unknown = await left_unknown(executors, session)
@@ -102,7 +102,7 @@ async def test_it_blocks_the_next_turn_too_until_a_person_has_settled_it(
     assert (await session.outcome(await session.command("fire"))).state == "succeeded"
 
 
-async def test_what_an_earlier_turn_began_is_settled_before_a_later_one_touches_its_resource(
+async def test_effect_of_an_earlier_turn_is_settled_first(
     executors: Executors, session: ScriptedSession, sink: Sink
 ) -> None:
     """The earlier turn was cancelled while its executor was at work: it may have done it, or do it yet."""
@@ -121,7 +121,7 @@ async def test_what_an_earlier_turn_began_is_settled_before_a_later_one_touches_
     assert sink.effects("x") == []
 
 
-async def test_it_blocks_other_sessions_of_its_pack_until_a_person_has_settled_it(
+async def test_block_covers_other_sessions_of_the_pack(
     executors: Executors, session: ScriptedSession, bus: Bus, sink: Sink
 ) -> None:
     unknown = await left_unknown(executors, session)
@@ -138,7 +138,7 @@ async def test_it_blocks_other_sessions_of_its_pack_until_a_person_has_settled_i
     assert len(sink.effects("x")) == 2
 
 
-async def test_the_index_has_it_before_it_is_unknown(
+async def test_block_is_indexed_before_the_unknown_outcome(
     executors: Executors, session: ScriptedSession, bus: Bus
 ) -> None:
     unknown = await left_unknown(executors, session)
@@ -163,7 +163,7 @@ async def test_entry_with_an_outcome_blocks_nothing_and_is_removed(
     assert str(entry) not in await index(bus)
 
 
-async def test_several_sessions_may_block_one_resource_and_each_must_be_settled(
+async def test_each_session_that_blocks_a_resource_must_be_resolved(
     executors: Executors, session: ScriptedSession, bus: Bus
 ) -> None:
     """They were at work at the same time, so neither could see the other's."""
@@ -184,7 +184,7 @@ async def test_several_sessions_may_block_one_resource_and_each_must_be_settled(
 
 
 @pytest.mark.parametrize("tool", ["set", "build"])
-async def test_a_claim_made_after_the_block_is_refused_though_its_executor_died(
+async def test_claim_after_a_block_is_refused_after_a_death(
     executors: Executors, session: ScriptedSession, bus: Bus, tool: str
 ) -> None:
     """It had seen the block, or died before it looked: it has certainly not run."""
@@ -201,7 +201,7 @@ async def test_a_claim_made_after_the_block_is_refused_though_its_executor_died(
     assert (await session.outcome(command)).rule == "resource_blocked"
 
 
-async def test_a_resource_of_the_same_name_elsewhere_is_not_blocked(
+async def test_equal_resource_name_elsewhere_is_not_blocked(
     executors: Executors, session: ScriptedSession, bus: Bus, tmp_path: Path
 ) -> None:
     """Neither another workspace's nor another pack's."""

@@ -1,4 +1,4 @@
-"""Executors that die, pause, lose acks and races: nothing is done twice, and nothing is guessed."""
+"""Executors that die, pause, lose acks and races: no effect is repeated or guessed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KEY = "aw-key"
         ("fire", False, True, "unknown", 1),
     ],
 )
-async def test_a_claim_that_a_dead_executor_left_is_settled_as_its_class_allows(
+async def test_dead_executors_claim_is_settled_by_effect_class(
     executors: Executors,
     bus: Bus,
     tmp_path: Path,
@@ -62,7 +62,7 @@ async def test_a_claim_that_a_dead_executor_left_is_settled_as_its_class_allows(
     assert {effect["key"] for effect in sink.effects()} <= {KEY}
 
 
-async def test_a_provider_that_cannot_say_leaves_it_unknown(
+async def test_effect_is_unknown_if_the_provider_cannot_tell(
     executors: Executors, bus: Bus, tmp_path: Path, sink: Sink
 ) -> None:
     session = await scripted(bus, tmp_path / "world", answers="unknown")
@@ -74,7 +74,7 @@ async def test_a_provider_that_cannot_say_leaves_it_unknown(
     assert sink.effects() == []
 
 
-async def test_a_living_owner_is_waited_for(
+async def test_second_executor_waits_for_a_live_owner(
     executors: Executors, session: ScriptedSession, sink: Sink
 ) -> None:
     command, other = await session.commands(("set", {"item": "x"}), ("look", {"item": "x"}))
@@ -88,7 +88,7 @@ async def test_a_living_owner_is_waited_for(
 
 
 @pytest.mark.parametrize("was_done", [True, False])
-async def test_what_a_silent_owner_may_do_yet_is_not_done_by_another(
+async def test_silent_owners_effect_is_not_repeated(
     executors: Executors, bus: Bus, tmp_path: Path, sink: Sink, *, was_done: bool
 ) -> None:
     """A stopped executor may go on, and send what the provider has not seen so far."""
@@ -104,7 +104,7 @@ async def test_what_a_silent_owner_may_do_yet_is_not_done_by_another(
     assert len(sink.effects()) == int(was_done)
 
 
-async def test_a_restarted_instance_takes_its_claims_up_at_once(
+async def test_restarted_instance_resumes_its_claims_at_once(
     executors: Executors, session: ScriptedSession, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So long that whatever is done within this test was done without a redelivery.
@@ -123,7 +123,7 @@ async def test_a_restarted_instance_takes_its_claims_up_at_once(
     assert len(sink.effects()) == 1
 
 
-async def test_an_executor_killed_in_an_irreversible_call_leaves_it_unknown(
+async def test_death_in_an_irreversible_call_leaves_it_unknown(
     executors: Executors, session: ScriptedSession, sink: Sink
 ) -> None:
     await executors.start()
@@ -139,7 +139,7 @@ async def test_an_executor_killed_in_an_irreversible_call_leaves_it_unknown(
     assert len(sink.effects()) == 1
 
 
-async def test_a_lost_ack_means_one_more_delivery_and_nothing_else(
+async def test_lost_ack_causes_only_one_more_delivery(
     executors: Executors, session: ScriptedSession, bus: Bus, sink: Sink
 ) -> None:
     await executors.start()
@@ -160,7 +160,7 @@ async def test_a_lost_ack_means_one_more_delivery_and_nothing_else(
     assert await session.records(command) == [Kind.CLAIM, Kind.OUTCOME]
 
 
-async def test_an_outcome_that_comes_after_another_is_kept_as_evidence(
+async def test_later_outcome_is_kept_as_evidence(
     executors: Executors, session: ScriptedSession, sink: Sink
 ) -> None:
     await executors.start()
@@ -182,7 +182,7 @@ async def test_an_outcome_that_comes_after_another_is_kept_as_evidence(
     assert (await session.outcome(command)).state == "resolved"
 
 
-async def test_two_executors_that_get_the_same_commands_do_each_once(
+async def test_two_executors_run_each_shared_command_once(
     executors: Executors, session: ScriptedSession, bus: Bus, sink: Sink
 ) -> None:
     commands = await session.commands(*[("fire", {"item": f"i{n}"}) for n in range(16)])
@@ -195,7 +195,7 @@ async def test_two_executors_that_get_the_same_commands_do_each_once(
     assert sorted(effect["item"] for effect in sink.effects()) == sorted(f"i{n}" for n in range(16))
 
 
-async def test_an_outcome_rides_out_a_server_restart(
+async def test_outcome_survives_a_server_restart(
     executors: Executors, session: ScriptedSession, server: NatsServer, sink: Sink
 ) -> None:
     await executors.start()

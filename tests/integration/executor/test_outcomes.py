@@ -1,4 +1,4 @@
-"""What a command comes to, by its tool's effect class and by what the outside world does."""
+"""The outcome of a command, by the effect class of its tool and the behaviour of the provider."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.packs import Sink
 from tests.support.sessions import ScriptedSession
 
 
-async def test_a_command_runs_once_under_a_claim_and_its_outcome_is_recorded(
+async def test_command_runs_once_and_its_outcome_is_recorded(
     executors: Executors, session: ScriptedSession, sink: Sink
 ) -> None:
     await executors.start()
@@ -25,7 +25,7 @@ async def test_a_command_runs_once_under_a_claim_and_its_outcome_is_recorded(
     assert [effect["key"] for effect in sink.effects()] == [done.effect_key]
 
 
-async def test_a_read_needs_no_claim(executors: Executors, session: ScriptedSession) -> None:
+async def test_read_needs_no_claim(executors: Executors, session: ScriptedSession) -> None:
     await executors.start()
     command = await session.command("look")
     assert (await session.outcome(command)).state == "succeeded"
@@ -54,7 +54,7 @@ async def test_a_read_needs_no_claim(executors: Executors, session: ScriptedSess
         ("build", "lost_before", "unknown", "outcome_unknown", 0),
     ],
 )
-async def test_an_answer_that_is_lost_is_a_guess_to_nobody(
+async def test_lost_answer_is_never_guessed(
     executors: Executors,
     session: ScriptedSession,
     sink: Sink,
@@ -70,7 +70,7 @@ async def test_an_answer_that_is_lost_is_a_guess_to_nobody(
     assert len(sink.effects()) == effects
 
 
-async def test_the_commands_of_a_step_run_side_by_side(
+async def test_commands_of_a_step_run_concurrently(
     executors: Executors, session: ScriptedSession, sink: Sink
 ) -> None:
     await executors.start("executor-1")
@@ -81,7 +81,7 @@ async def test_the_commands_of_a_step_run_side_by_side(
     assert sorted(effect["item"] for effect in sink.effects()) == sorted(f"i{n}" for n in range(12))
 
 
-async def test_a_large_text_is_an_artifact_and_the_record_holds_its_beginning(
+async def test_large_text_becomes_an_artifact_with_an_excerpt(
     executors: Executors, session: ScriptedSession, bus: Bus
 ) -> None:
     await executors.start()
@@ -97,7 +97,7 @@ async def test_a_large_text_is_an_artifact_and_the_record_holds_its_beginning(
     assert record.provenance.derived_from == ("d1",)
 
 
-async def test_a_tool_s_artifact_is_kept_before_its_outcome(
+async def test_artifact_of_a_tool_is_stored_before_its_outcome(
     executors: Executors, session: ScriptedSession, bus: Bus
 ) -> None:
     await executors.start()
@@ -109,16 +109,14 @@ async def test_a_tool_s_artifact_is_kept_before_its_outcome(
     assert (await store.read(session.ref, kept["id"]))[1] == b"# done\n"
 
 
-async def test_what_is_no_json_becomes_text_since_the_effect_is_done(
-    executors: Executors, session: ScriptedSession
-) -> None:
+async def test_result_that_is_not_json_becomes_text(executors: Executors, session: ScriptedSession) -> None:
     await executors.start()
     done = await session.outcome(await session.command("fire", "odd"))
     assert done.state == "succeeded"
     assert done.data == {"when": "x", "big": str(2**80), "set": [1], "3": "inf"}
 
 
-async def test_a_command_that_cannot_be_read_holds_up_no_other(
+async def test_unreadable_command_delays_no_other(
     executors: Executors, session: ScriptedSession, bus: Bus
 ) -> None:
     await executors.start()

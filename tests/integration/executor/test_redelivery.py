@@ -1,4 +1,4 @@
-"""An ack that is lost brings a command back to the very process that ran it: its outcome stands, and it is not run again."""
+"""After a lost ack, the same process receives a command again: its outcome remains, and it is not run again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.waiting import eventually
 
 
 @pytest.mark.parametrize("tool", ["fire", "set", "build"])
-async def test_a_command_whose_ack_is_lost_is_not_run_again(
+async def test_command_whose_ack_is_lost_is_not_run_again(
     executors: Executors,
     session: ScriptedSession,
     sink: Sink,

@@ -1,4 +1,4 @@
-"""What the executor refuses, and with which rule; and what a fence does to a command."""
+"""The commands that the executor refuses, each with its rule, and the effect of a fence."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def see(bus: Bus, **facts: bool | None) -> None:
         ("fire", {"item": "x"}, {"seen_ms": 1}, "observation_age"),
     ],
 )
-async def test_a_refusal_is_an_outcome_that_names_its_rule(
+async def test_refusal_is_an_outcome_that_names_its_rule(
     executors: Executors,
     session: ScriptedSession,
     sink: Sink,
@@ -65,12 +65,12 @@ async def test_a_refusal_is_an_outcome_that_names_its_rule(
     assert sink.effects() == []
 
 
-async def test_a_read_may_be_old_or_blind(executors: Executors, session: ScriptedSession) -> None:
+async def test_read_needs_no_fresh_observation(executors: Executors, session: ScriptedSession) -> None:
     await executors.start()
     assert (await session.outcome(await session.command("look", digest=""))).state == "succeeded"
 
 
-async def test_what_is_not_granted_is_refused(
+async def test_tool_that_is_not_granted_is_refused(
     executors: Executors, bus: Bus, tmp_path: Path, sink: Sink
 ) -> None:
     agents = await AgentDirectory.open(bus, load)
@@ -84,7 +84,7 @@ async def test_what_is_not_granted_is_refused(
     assert sink.effects() == []
 
 
-async def test_a_command_keeps_the_definition_that_it_was_decided_under(
+async def test_command_keeps_its_agent_version(
     executors: Executors, session: ScriptedSession, bus: Bus, tmp_path: Path
 ) -> None:
     agents = await AgentDirectory.open(bus, load)
@@ -97,7 +97,7 @@ async def test_a_command_keeps_the_definition_that_it_was_decided_under(
     ("facts", "state"),
     [({"ready": True}, "succeeded"), ({"ready": False}, "refused"), ({"ready": None}, "refused")],
 )
-async def test_an_invariant_is_judged_on_a_fresh_observation(
+async def test_invariant_is_checked_on_a_fresh_observation(
     executors: Executors, session: ScriptedSession, bus: Bus, facts: dict[str, bool | None], state: str
 ) -> None:
     await see(bus, **facts)
@@ -106,7 +106,7 @@ async def test_an_invariant_is_judged_on_a_fresh_observation(
     assert (done.state, done.rule) == (state, "only-when-ready" if state == "refused" else "")
 
 
-async def test_nobody_who_observes_means_unknown_and_unknown_refuses(
+async def test_command_is_refused_without_an_observer(
     executors: Executors, session: ScriptedSession, sink: Sink
 ) -> None:
     await executors.start()
@@ -119,7 +119,7 @@ async def test_nobody_who_observes_means_unknown_and_unknown_refuses(
 # --- the fence
 
 
-async def test_a_command_of_a_run_that_is_over_is_refused(
+async def test_command_of_a_finished_run_is_refused(
     executors: Executors, session: ScriptedSession, sink: Sink
 ) -> None:
     fired, looked = await session.commands(("fire", {"item": "x"}), ("look", {"item": "x"}))
@@ -132,7 +132,7 @@ async def test_a_command_of_a_run_that_is_over_is_refused(
     assert sink.effects() == []
 
 
-async def test_after_a_dead_owner_s_claim_a_fenced_command_is_never_called_refused(
+async def test_fenced_command_with_a_dead_claim_is_not_refused(
     executors: Executors, session: ScriptedSession, sink: Sink
 ) -> None:
     calls = [
@@ -154,7 +154,7 @@ async def test_after_a_dead_owner_s_claim_a_fenced_command_is_never_called_refus
     assert len(sink.effects()) == 1
 
 
-async def test_a_command_that_was_begun_and_whose_tool_is_gone_since_is_unknown(
+async def test_begun_command_without_its_tool_is_unknown(
     executors: Executors, session: ScriptedSession
 ) -> None:
     command = await session.command("explode")
@@ -164,7 +164,7 @@ async def test_a_command_that_was_begun_and_whose_tool_is_gone_since_is_unknown(
     assert (await session.outcome(command)).state == "unknown"
 
 
-async def test_a_paused_session_s_command_waits_and_runs_once_it_is_resumed(
+async def test_command_of_a_paused_session_runs_after_resume(
     bus: Bus, executors: Executors, session: ScriptedSession, sink: Sink
 ) -> None:
     command = await session.command("fire")
@@ -183,7 +183,7 @@ async def test_a_paused_session_s_command_waits_and_runs_once_it_is_resumed(
     assert len(sink.effects()) == 1
 
 
-async def test_a_command_under_a_kill_switch_is_given_back_and_runs_once_that_is_off(
+async def test_kill_switch_defers_a_command_until_it_is_off(
     bus: Bus, executors: Executors, session: ScriptedSession, sink: Sink
 ) -> None:
     switches = SwitchJournal(bus, Committer(bus, journal_stream()), "test")
@@ -211,7 +211,7 @@ async def test_a_command_under_a_kill_switch_is_given_back_and_runs_once_that_is
 
 
 @pytest.mark.parametrize(("approved", "state"), [(True, "succeeded"), (False, "refused")])
-async def test_a_command_that_waits_for_a_person_goes_on_with_the_answer(
+async def test_command_waits_for_approval(
     executors: Executors, session: ScriptedSession, *, approved: bool, state: str
 ) -> None:
     command = await session.command("fire")
@@ -224,7 +224,7 @@ async def test_a_command_that_waits_for_a_person_goes_on_with_the_answer(
     assert (done.state, done.rule) == (state, "" if approved else "a-person-decides")
 
 
-async def test_what_a_person_rejected_is_not_begun_where_a_claim_may_have_been_lost(
+async def test_rejected_command_does_not_run_after_a_lost_claim(
     bus: Bus, executors: Executors, session: ScriptedSession, sink: Sink
 ) -> None:
     command = await session.command("set")

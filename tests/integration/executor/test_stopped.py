@@ -1,4 +1,4 @@
-"""Executors as processes of their own: one is stopped with SIGSTOP, replaced, and goes on; one is merely slow."""
+"""Executors in separate processes: one is suspended, replaced and resumed; one is only slow."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def owners(session: ScriptedSession, command: Decided) -> list[str]:
 
 
 @pytest.mark.parametrize(("tool", "state"), [("fire", "unknown"), ("set", "succeeded")])
-async def test_one_that_was_stopped_and_replaced_has_its_outcome_refused_and_kept_as_late(
+async def test_outcome_of_a_replaced_executor_is_kept_as_late(
     start: Start, session: ScriptedSession, sink: Sink, tool: str, state: str
 ) -> None:
     first = start("executor-1", "executor.outcome.before=stop")
@@ -94,9 +94,7 @@ async def test_one_that_was_stopped_and_replaced_has_its_outcome_refused_and_kep
     assert len(sink.effects()) == 1, "its provider honours the key, and an irreversible one is not done again"
 
 
-async def test_one_that_was_stopped_before_it_sent_anything_does_not_send_it_once_it_is_replaced(
-    start: Start, session: ScriptedSession, sink: Sink
-) -> None:
+async def test_replaced_executor_sends_no_request(start: Start, session: ScriptedSession, sink: Sink) -> None:
     """It claimed, and was stopped before it looked at the fence. It looks when it wakes, and its run is over by then."""
     first = start("executor-1", "executor.claim.after=stop")
     command = await session.command("fire")
@@ -115,9 +113,7 @@ async def test_one_that_was_stopped_before_it_sent_anything_does_not_send_it_onc
     assert [effect["item"] for effect in sink.effects()] == ["y"]
 
 
-async def test_one_that_is_merely_slow_is_not_replaced(
-    start: Start, session: ScriptedSession, sink: Sink
-) -> None:
+async def test_slow_executor_is_not_replaced(start: Start, session: ScriptedSession, sink: Sink) -> None:
     """Its tool takes longer than several leases and ack waits."""
     start("executor-1")
     command = await session.command("plod")

@@ -1,4 +1,4 @@
-"""An observer in this process, and a world that it looks at."""
+"""An observer in this process, and a pack whose facts a test sets."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ async def events(bus: Bus) -> list[dict[str, object]]:
 
 
 @pytest.mark.usefixtures("observer", "fleet")
-async def test_who_asks_is_told_how_the_world_is(bus: Bus, sink: Sink) -> None:
+async def test_request_is_answered_with_an_observation(bus: Bus, sink: Sink) -> None:
     sink.set_world(ready=True, at_ms=42)
 
     async def ready() -> bool:
@@ -41,7 +41,7 @@ async def test_who_asks_is_told_how_the_world_is(bus: Bus, sink: Sink) -> None:
 
 
 @pytest.mark.usefixtures("observer", "fleet")
-async def test_a_pack_that_is_too_slow_is_unavailable_and_everything_is_unknown(bus: Bus, sink: Sink) -> None:
+async def test_slow_pack_makes_every_fact_unknown(bus: Bus, sink: Sink) -> None:
     sink.set_world(ready=True, slow_s=60)
 
     async def slow() -> bool:
@@ -51,7 +51,7 @@ async def test_a_pack_that_is_too_slow_is_unavailable_and_everything_is_unknown(
     await eventually(slow)
 
 
-async def test_nobody_to_ask_is_unavailable_at_once(bus: Bus) -> None:
+async def test_missing_observer_is_unavailable_at_once(bus: Bus) -> None:
     with pytest.raises(Unavailable):
         await ask(bus, "default", "keeper", ANSWERED_S)
     seen = await observe(bus, "default", "keeper", 2.0, now_ms=7, names=("ready", "dead"))
@@ -59,15 +59,13 @@ async def test_nobody_to_ask_is_unavailable_at_once(bus: Bus) -> None:
 
 
 @pytest.mark.usefixtures("observer")
-async def test_an_agent_that_is_not_there_says_so(bus: Bus) -> None:
+async def test_unknown_agent_is_reported(bus: Bus) -> None:
     with pytest.raises(Unavailable, match="no agent 'nobody'"):
         await ask(bus, "default", "nobody", ANSWERED_S)
 
 
 @pytest.mark.usefixtures("observer", "fleet")
-async def test_a_change_is_published_once_and_becomes_an_input(
-    bus: Bus, sink: Sink, fleet: SessionRef
-) -> None:
+async def test_change_is_published_once_and_becomes_an_input(bus: Bus, sink: Sink, fleet: SessionRef) -> None:
     sink.set_world(dead="w-1")
 
     async def accepted() -> bool:
@@ -89,9 +87,7 @@ async def test_a_change_is_published_once_and_becomes_an_input(
 
 
 @pytest.mark.usefixtures("fleet")
-async def test_of_two_observers_one_probes_and_the_other_takes_over(
-    bus: Bus, sink: Sink, running: Running
-) -> None:
+async def test_second_observer_takes_over_the_probe(bus: Bus, sink: Sink, running: Running) -> None:
     first = await running.start(
         run, make_context(bus, "observer", "observer-1", probe_interval_s=0.05, lease_s=1)
     )
@@ -111,7 +107,7 @@ async def test_of_two_observers_one_probes_and_the_other_takes_over(
 
 
 @pytest.mark.usefixtures("fleet")
-async def test_a_new_agent_is_answered_for_without_a_restart(
+async def test_new_agent_is_observed_without_a_restart(
     bus: Bus, running: Running, agents: AgentDirectory, sink: Sink
 ) -> None:
     sink.set_world(ready=False)

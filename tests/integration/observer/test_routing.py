@@ -1,4 +1,4 @@
-"""Events become inputs: each once, in every session that wants it, whatever they look like."""
+"""Each event becomes one input of every subscribed session, in any format."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def texts(bus: Bus, ref: SessionRef) -> list[Any]:
 
 
 @pytest.mark.usefixtures("observer")
-async def test_an_event_becomes_one_input_of_the_session_that_wants_it(bus: Bus, fleet: SessionRef) -> None:
+async def test_event_becomes_one_input_of_the_subscribed_session(bus: Bus, fleet: SessionRef) -> None:
     await routed_through(bus, await publish(bus, {"id": "w-1", "priority": "P0"}))
     (record,) = await inputs(bus, fleet)
     assert record.body["kind"] == "event"
@@ -65,7 +65,7 @@ async def test_an_event_becomes_one_input_of_the_session_that_wants_it(bus: Bus,
 
 
 @pytest.mark.usefixtures("observer")
-async def test_every_session_that_wants_it_gets_it_and_no_other(
+async def test_only_subscribed_sessions_receive_an_event(
     bus: Bus, fleet: SessionRef, agents: AgentDirectory, tmp_path: Path
 ) -> None:
     await agents.apply("default", bench_agent(tmp_path, name="other", subscriptions=("web.*",)))
@@ -79,7 +79,7 @@ async def test_every_session_that_wants_it_gets_it_and_no_other(
 
 
 @pytest.mark.usefixtures("observer")
-async def test_a_session_that_was_made_before_the_event_is_never_missed(
+async def test_session_created_before_an_event_receives_it(
     bus: Bus, fleet: SessionRef, agents: AgentDirectory
 ) -> None:
     last = await publish(bus, {"n": 0})
@@ -97,7 +97,7 @@ async def test_a_session_that_was_made_before_the_event_is_never_missed(
 
 
 @pytest.mark.usefixtures("observer")
-async def test_the_same_event_published_again_is_the_same_input(bus: Bus, fleet: SessionRef) -> None:
+async def test_event_published_again_is_the_same_input(bus: Bus, fleet: SessionRef) -> None:
     event = {"specversion": "1.0", "id": "e1", "source": "/x", "type": "t", "data": {"n": 1}}
     for _ in range(3):
         last = await publish(bus, event)
@@ -107,7 +107,7 @@ async def test_the_same_event_published_again_is_the_same_input(bus: Bus, fleet:
 
 
 @pytest.mark.usefixtures("observer")
-async def test_what_is_malformed_or_unwanted_holds_up_nothing(bus: Bus, fleet: SessionRef) -> None:
+async def test_malformed_and_unwanted_events_delay_no_other(bus: Bus, fleet: SessionRef) -> None:
     await publish(bus, b"\xff\xfe", "aw.event.default")
     await publish(bus, b"{}", "aw.event.NOT-A-NAME.x.y")
     await publish(bus, {"n": 1}, "aw.event.default.nobody.cares")
@@ -118,7 +118,7 @@ async def test_what_is_malformed_or_unwanted_holds_up_nothing(bus: Bus, fleet: S
 
 
 @pytest.mark.usefixtures("observer")
-async def test_large_data_is_an_artifact_of_the_session(bus: Bus, fleet: SessionRef) -> None:
+async def test_large_event_data_becomes_an_artifact(bus: Bus, fleet: SessionRef) -> None:
     content = {"log": "x" * 50_000}
     await routed_through(bus, await publish(bus, content))
     (record,) = await inputs(bus, fleet)
@@ -130,7 +130,7 @@ async def test_large_data_is_an_artifact_of_the_session(bus: Bus, fleet: Session
     assert len(record.body["text"]) == 2000
 
 
-async def test_an_observer_that_starts_takes_up_what_its_predecessor_left(
+async def test_new_observer_handles_unacked_events_at_once(
     bus: Bus, fleet: SessionRef, running: Running
 ) -> None:
     consumer = await bus.consumer(CONSUMER)
@@ -147,7 +147,7 @@ async def test_an_observer_that_starts_takes_up_what_its_predecessor_left(
     assert len(await inputs(bus, fleet)) == 5
 
 
-async def test_an_observer_killed_at_any_moment_loses_nothing_and_doubles_nothing(
+async def test_killed_observer_loses_and_doubles_no_event(
     bus: Bus, fleet: SessionRef, running: Running
 ) -> None:
     last = 0
@@ -170,7 +170,7 @@ async def test_an_observer_killed_at_any_moment_loses_nothing_and_doubles_nothin
 
 
 @pytest.mark.usefixtures("observer", "fleet")
-async def test_a_storm_at_one_session_is_accepted_in_order_and_holds_up_no_other(
+async def test_event_storm_keeps_order_and_delays_no_other_session(
     bus: Bus, agents: AgentDirectory, tmp_path: Path
 ) -> None:
     await agents.apply("default", bench_agent(tmp_path, name="calm", subscriptions=("calm.>",)))

@@ -1,4 +1,4 @@
-"""The directory of agents, on a real server."""
+"""The agent directory on a real server."""
 
 from __future__ import annotations
 

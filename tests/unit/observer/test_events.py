@@ -1,4 +1,4 @@
-"""How an event is read, whoever published it and however."""
+"""Events of every format are parsed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read(payload: object, subject: str = SUBJECT, sequence: int = 7, **headers: 
     return event
 
 
-def test_the_subject_says_workspace_source_and_type() -> None:
+def test_subject_gives_workspace_source_and_type() -> None:
     event = read({"id": "w-1"})
     assert (event.workspace, event.source, event.type, event.name) == (
         "default",
@@ -36,12 +36,12 @@ def test_the_subject_says_workspace_source_and_type() -> None:
     assert event.text == '{"id":"w-1"}'
 
 
-def test_a_type_may_be_missing() -> None:
+def test_event_type_may_be_missing() -> None:
     assert read({}, "aw.event.default.fleet").name == "fleet"
 
 
 @pytest.mark.parametrize("subject", ["aw.event", "aw.event.default", "aw.event.UPPER.x.y", "aw.event.-.x"])
-def test_a_subject_without_workspace_or_source_is_no_event(subject: str) -> None:
+def test_subject_without_workspace_or_source_is_not_an_event(subject: str) -> None:
     assert read_event(Stored(subject, 1, 1, b"{}")) is None
 
 
@@ -55,7 +55,7 @@ def test_plain_json_may_carry_a_priority(value: object, priority: int) -> None:
 
 
 @pytest.mark.parametrize("value", ["P3", "urgent", 3, -1, True, [], {}, 1.5, "x" * 500])
-def test_an_odd_priority_is_p1_and_the_text_says_so(value: object) -> None:
+def test_unknown_priority_is_p1_with_a_note(value: object) -> None:
     event = read({"priority": value})
     assert event.priority == 1
     assert "taken as P1" in event.text
@@ -72,19 +72,19 @@ CLOUD: dict[str, Any] = {
 }
 
 
-def test_a_structured_cloudevent_gives_its_data_and_its_extension() -> None:
+def test_structured_cloudevent_gives_data_and_priority() -> None:
     event = read(CLOUD)
     assert (event.data, event.priority) == ({"id": "w-1"}, 0)
 
 
-def test_a_binary_cloudevent_gives_its_data_and_its_extension() -> None:
+def test_binary_cloudevent_gives_data_and_priority() -> None:
     headers = {"ce-specversion": "1.0", "Ce-Id": "e%201", "ce-source": "/fleet", "ce-priority": "P2"}
     event = read_event(Stored(SUBJECT, 1, 1, b'{"id":"w-1"}', headers))
     assert event is not None
     assert (event.data, event.priority) == ({"id": "w-1"}, 2)
 
 
-def test_the_same_cloudevent_is_the_same_input_wherever_and_whenever_it_comes() -> None:
+def test_same_cloudevent_is_the_same_input() -> None:
     binary = read({"id": "w-1"}, sequence=9, ce_specversion="1.0", ce_id="e1", ce_source="/fleet")
     again = read(CLOUD, sequence=8, Nats_Msg_Id="m2")
     assert read(CLOUD, sequence=7, Nats_Msg_Id="m1").input_id == again.input_id == binary.input_id
@@ -94,23 +94,23 @@ def test_cloudevents_of_two_sources_may_share_an_id() -> None:
     assert read(CLOUD).input_id != read({**CLOUD, "source": "/other"}).input_id
 
 
-def test_without_a_cloudevent_the_message_id_counts() -> None:
+def test_message_id_identifies_an_event_that_is_not_a_cloudevent() -> None:
     first, again = read({"a": 1}, sequence=7, Nats_Msg_Id="m1"), read({"a": 1}, sequence=8, Nats_Msg_Id="m1")
     other = read({"a": 1}, "aw.event.default.other.x", Nats_Msg_Id="m1")
     assert first.input_id == again.input_id != other.input_id
 
 
-def test_without_any_id_each_message_is_an_input_of_its_own_and_its_body_is_no_identity() -> None:
+def test_message_without_an_id_is_its_own_input() -> None:
     assert read({"id": "same"}, sequence=7).input_id != read({"id": "same"}, sequence=8).input_id
     assert read({"id": "same"}, sequence=7).input_id == read({"id": "same"}, sequence=7).input_id
 
 
 @pytest.mark.parametrize("payload", [b"", b"plain words", b"\xff\xfe", b"{", b"[" * 100_000, b"9" * 10_000])
-def test_bytes_that_are_no_json_are_text(payload: bytes) -> None:
+def test_bytes_that_are_not_json_are_text(payload: bytes) -> None:
     assert isinstance(read(payload).data, str)
 
 
-def test_a_long_text_is_clipped_for_the_model_and_whole_in_the_data() -> None:
+def test_long_text_is_clipped_but_complete_in_the_data() -> None:
     event = read({"log": "x" * 5_000})
     assert len(event.text) == TEXT_CHARS_MAX
     assert event.data == {"log": "x" * 5_000}
@@ -120,9 +120,7 @@ def test_a_long_text_is_clipped_for_the_model_and_whole_in_the_data() -> None:
     st.binary(max_size=300),
     st.dictionaries(st.sampled_from(["ce-id", "ce-specversion", "Nats-Msg-Id"]), st.text()),
 )
-def test_no_bytes_and_headers_break_it_and_every_result_can_be_recorded(
-    payload: bytes, headers: dict[str, str]
-) -> None:
+def test_any_bytes_and_headers_give_a_recordable_event(payload: bytes, headers: dict[str, str]) -> None:
     event = read_event(Stored(SUBJECT, 1, 1, payload, headers))
     assert event is not None
     encode(Record("input", 1, "w", {"data": event.data, "text": event.text}))
@@ -131,7 +129,7 @@ def test_no_bytes_and_headers_break_it_and_every_result_can_be_recorded(
 @pytest.mark.parametrize(
     "payload", [b'{"a": "\\ud800"}', b'{"a": NaN, "b": 1e999}', b'{"a": 123456789012345678901234567890}']
 )
-def test_what_only_json_can_say_is_recorded_all_the_same(payload: bytes) -> None:
+def test_values_that_only_json_can_express_are_recorded(payload: bytes) -> None:
     event = read(payload)
     data, _ = encode(Record("input", 1, "w", {"data": event.data}))
     assert decode(data).body["data"] == event.data
