@@ -60,7 +60,7 @@ async def test_missing_observer_is_unavailable_at_once(bus: Bus) -> None:
 
 @pytest.mark.usefixtures("observer")
 async def test_unknown_agent_is_reported(bus: Bus) -> None:
-    with pytest.raises(Unavailable, match="no agent 'nobody'"):
+    with pytest.raises(Unavailable, match="unknown agent 'nobody'"):
         await ask(bus, "default", "nobody", ANSWERED_S)
 
 
