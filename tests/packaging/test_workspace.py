@@ -83,12 +83,18 @@ def test_architecture_page_draws_the_layers_of_the_contract() -> None:
     assert drawn.split(" → ") == [layer.strip("()") for layer in layers]
 
 
-def test_checklists_name_paths_that_exist() -> None:
-    page = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8")
-    paths = re.findall(r"`((?:shared|services|packs|tests|docs)/[a-z_/.]+)`", page)
+def test_documented_paths_exist() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    missing = [
+        f"{page.name}: {path}"
+        for page in pages
+        for path in re.findall(
+            r"`((?:shared|services|packs|tests|docs|tools)/[a-z_/.]+)`", page.read_text(encoding="utf-8")
+        )
+        if not (ROOT / path).exists()
+    ]
 
-    assert paths
-    assert [path for path in paths if not (ROOT / path).exists()] == []
+    assert missing == []
 
 
 def test_relative_links_of_the_docs_exist() -> None:
