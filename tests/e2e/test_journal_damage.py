@@ -20,6 +20,7 @@ from anchorwatch.testing.live import Follower, until
 from anchorwatch.topology.streams import journal_stream
 
 from tests.e2e.meshes import WORKSPACE, LiveMesh, running
+from tests.support.openapi import check_value
 from tests.support.packs import Sink, bench_agent
 from tests.support.told import order
 
@@ -189,7 +190,9 @@ async def test_a_gap_is_named_by_every_tool_and_not_reused(mesh: LiveMesh, tmp_p
     assert (code, said in text) == (1, True)
     with mesh.api as api:
         assert int(api.post("/api/sessions/a/inputs", {"content": "[]"})["sequence"]) > last
-        concerned = {each["session"] for each in api.get("/api/journal")["sessions"]}
+        loss = api.get("/api/journal")
+        check_value("JournalLoss", loss)
+        concerned = {each["session"] for each in loss["sessions"]}
         assert "b" in concerned
         for name in names:
             found = api.get(f"/api/sessions/{name}/verify")["findings"]
