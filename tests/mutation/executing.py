@@ -51,7 +51,7 @@ _EXECUTORS = (
         "shared/anchorwatch/journal/sessions.py",
         "subject = SessionSubjects(ref).anchor_change",
         "subject = SessionSubjects(ref).anchor_turn",
-        "tests/integration/executor/test_refusals.py::test_a_command_of_a_run_that_is_over_is_refused",
+        "tests/integration/executor/test_refusals.py::test_command_of_a_finished_run_is_refused",
     ),
     _one(
         "a claim of its own that was only read is believed to stand",

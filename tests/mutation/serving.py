@@ -66,7 +66,7 @@ SERVING = (
     one(
         "one bad event blocks its batch",
         _ROUTING,
-        "        except Exception:  # noqa: BLE001 - each is accepted alone then, and fails with its own error\n"
+        "        except Exception:  # noqa: BLE001 - the caller then accepts each alone\n"
         "            return False\n",
         "        except ZeroDivisionError:\n            return False\n",
         "tests/sim/test_dead_letters_observer.py",

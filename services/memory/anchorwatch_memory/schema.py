@@ -11,7 +11,7 @@ import sqlite3
 from functools import cache
 from typing import Any
 
-VERSION = 6
+VERSION = 7
 
 TABLES = """
 CREATE TABLE progress (
@@ -73,16 +73,16 @@ CREATE INDEX inputs_pending ON inputs (workspace, session, sequence) WHERE dispo
 CREATE INDEX inputs_run ON inputs (workspace, session, run_id);
 
 -- Wake-ups that are not inputs: outcomes of commands, and orders.
-CREATE TABLE answers (
+CREATE TABLE outcomes_and_orders (
     sequence INTEGER PRIMARY KEY,
     workspace TEXT NOT NULL, session TEXT NOT NULL, input_id TEXT NOT NULL,
     kind TEXT NOT NULL, priority INTEGER NOT NULL, accepted_at_ms INTEGER NOT NULL, expires_at_ms INTEGER,
     source TEXT NOT NULL, type TEXT NOT NULL, text TEXT NOT NULL, who TEXT NOT NULL,
     disposition TEXT NOT NULL, run_id INTEGER, turn_id TEXT, reason TEXT NOT NULL
 );
-CREATE INDEX answers_session ON answers (workspace, session, sequence);
-CREATE INDEX answers_pending ON answers (workspace, session, run_id) WHERE disposition = 'pending';
-CREATE VIEW wakes AS SELECT * FROM inputs UNION ALL SELECT * FROM answers;
+CREATE INDEX outcomes_and_orders_session ON outcomes_and_orders (workspace, session, sequence);
+CREATE INDEX outcomes_and_orders_pending ON outcomes_and_orders (workspace, session, run_id) WHERE disposition = 'pending';
+CREATE VIEW wakes AS SELECT * FROM inputs UNION ALL SELECT * FROM outcomes_and_orders;
 
 -- A record may hold several items. The id is the record's sequence and the place in it.
 CREATE TABLE items (

@@ -200,15 +200,16 @@ def settle(db: sqlite3.Connection, ref: SessionRef, run_id: int, *, over: bool =
     """The turn continued: the last outcome was its wake-up. ``over``: an order ended the turn instead."""
     where = (ref.workspace, ref.session, run_id)
     last = db.execute(
-        "SELECT max(sequence) FROM answers WHERE workspace = ? AND session = ? AND run_id = ? AND disposition = 'pending'",
+        "SELECT max(sequence) FROM outcomes_and_orders"
+        " WHERE workspace = ? AND session = ? AND run_id = ? AND disposition = 'pending'",
         where,
     ).fetchone()[0]
     if last is None:
         return
     if not over:
-        db.execute("UPDATE answers SET disposition = 'ran' WHERE sequence = ?", (last,))
+        db.execute("UPDATE outcomes_and_orders SET disposition = 'ran' WHERE sequence = ?", (last,))
     db.execute(
-        "UPDATE answers SET disposition = ?, reason = ?"
+        "UPDATE outcomes_and_orders SET disposition = ?, reason = ?"
         " WHERE workspace = ? AND session = ? AND run_id = ? AND disposition = 'pending'",
         ("superseded" if over else "coalesced", OVER if over else "", *where),
     )
@@ -226,7 +227,7 @@ def _insert(db: sqlite3.Connection, opened: Opened, **fields: object) -> None:
     ref = opened.register.ref
     insert(
         db,
-        "answers",
+        "outcomes_and_orders",
         sequence=opened.stored.sequence,
         workspace=ref.workspace,
         session=ref.session,
