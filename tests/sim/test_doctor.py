@@ -32,7 +32,7 @@ async def detail(mesh: SimMesh, name: str) -> str:
     return next(check.detail for check in await examine(mesh.bus) if check.name == name)
 
 
-def test_an_open_dead_letter_is_no_health(tmp_path: Path) -> None:
+def test_open_dead_letter_fails_the_check(tmp_path: Path) -> None:
     pack = MissingPack()
     registry.register(pack)
 
@@ -52,7 +52,7 @@ def test_an_open_dead_letter_is_no_health(tmp_path: Path) -> None:
     poisoned_mesh_test(body)
 
 
-def test_a_turn_that_stands_still_is_no_health_unless_a_person_holds_it(tmp_path: Path) -> None:
+def test_stalled_turn_fails_the_check_unless_held(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner")
         spec = agent(tmp_path, once("fire"), heartbeat_s=3600)
@@ -60,7 +60,7 @@ def test_a_turn_that_stands_still_is_no_health_unless_a_person_holds_it(tmp_path
         await asyncio.sleep(14 * 60)
         assert await states(mesh) == WELL, "it waits for an executor, and not for long"
         await asyncio.sleep(2 * 60)
-        assert "s: its run 1 has stood still for 16 min" in await detail(mesh, "sessions")
+        assert "s: run 1 has recorded nothing for 16 min" in await detail(mesh, "sessions")
         await turn(mesh, "session", "on", on=True)
         assert await states(mesh) == WELL | {"kill switches": "note"}
         assert "session s is on, by ada" in await detail(mesh, "kill switches")
@@ -68,7 +68,7 @@ def test_a_turn_that_stands_still_is_no_health_unless_a_person_holds_it(tmp_path
     mesh_test(1, body)
 
 
-def test_a_quarantined_session_is_no_health(tmp_path: Path) -> None:
+def test_quarantined_session_fails_the_check(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner")
         ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600))
@@ -81,7 +81,7 @@ def test_a_quarantined_session_is_no_health(tmp_path: Path) -> None:
     mesh_test(1, body, **SETTINGS)
 
 
-def test_an_effect_that_nobody_can_tell_of_is_no_health_until_it_is_settled(tmp_path: Path) -> None:
+def test_unknown_effect_fails_the_check_until_resolved(tmp_path: Path) -> None:
     def rules(situation: Situation) -> StepDecision:
         first = situation.run_id == 1 and not situation.steps
         return StepDecision("", (ProposedCall("fire", {"item": "x", "mode": "lost"}),) if first else ())

@@ -22,7 +22,7 @@ async def said(mesh: SimMesh) -> Check:
     return check
 
 
-def test_what_is_gone_is_said_until_each_session_that_it_may_concern_has_accepted_it(tmp_path: Path) -> None:
+def test_journal_gap_is_reported_until_each_session_accepts_it(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         bad, good = await open_mesh(mesh, tmp_path)
         assert (await said(mesh)).state == "passed"
@@ -40,7 +40,7 @@ def test_what_is_gone_is_said_until_each_session_that_it_may_concern_has_accepte
     mesh_test(1, body, **SETTINGS)
 
 
-def test_a_journal_that_ends_before_what_its_view_has_copied_has_lost_its_end(tmp_path: Path) -> None:
+def test_journal_that_ends_before_its_view_is_reported(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         bad, _ = await open_mesh(mesh, tmp_path)
         for process in mesh.processes.values():
@@ -52,12 +52,12 @@ def test_a_journal_that_ends_before_what_its_view_has_copied_has_lost_its_end(tm
         stream.last_sequence = first - 1
         check = await said(mesh)
         assert check.state == "failed"
-        assert "has lost its end: the view of anchors is ahead of it, in bad (run 1)" in check.detail
+        assert "has lost its end: the view of anchors is newer, in bad (run 1)" in check.detail
 
     mesh_test(2, body, **SETTINGS)
 
 
-def test_a_session_whose_last_record_is_unreadable_hides_no_other(tmp_path: Path) -> None:
+def test_unreadable_session_hides_no_other(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         bad, _ = await open_mesh(mesh, tmp_path)
         await mesh.processes["planner-1"].kill()

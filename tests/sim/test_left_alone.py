@@ -94,7 +94,7 @@ def test_the_doctor_finds_what_no_planner_looks_at(tmp_path: Path) -> None:
         ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=60))
         await mesh.until_rest(ref, 1)
         await asyncio.sleep(1)
-        assert (await said(mesh))["wakes"].startswith("passed: 1 looked at")
+        assert (await said(mesh))["wakes"].startswith("passed: 1 session")
         definition = Definition(WORKSPACE, "n", "s", "* * * * *", "UTC")
         journal = ScheduleJournal(mesh.bus, mesh.committer, "outside")
         await journal.make(definition, zone_of("UTC"), Asked("c-1", "ada", "x"), mesh.server.now_ms())

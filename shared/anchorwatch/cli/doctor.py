@@ -1,4 +1,4 @@
-"""``anchorwatch doctor``: what is looked at, and what is said of it."""
+"""``anchorwatch doctor``: the checks of this machine and of the mesh."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def run(data_dir: Path | None, *, fix: bool, as_json: bool) -> int:
-    """Look at everything; returns 1 when a check failed. ``fix``: have sessions woken that nothing would wake.
+    """Run and print every check; returns 1 if one failed. ``fix``: wake sessions that have no scheduled wake-up.
 
     Raises:
-        BadSettings: nothing can be looked at with these.
+        BadSettings.
     """
     settings = load(**({} if data_dir is None else {"data_dir": data_dir}))
     data = DataDir.at(settings.data_dir)
-    checks = [*_here(settings, data), *_mesh(settings, data, data_dir, fix=fix)]
+    checks = [*_machine(settings, data), *_mesh(settings, data, data_dir, fix=fix)]
     bad = [check for check in checks if check.state == "failed"]
     if as_json:
         print(json.dumps({"ok": not bad, "checks": [check.as_json() for check in checks]}, indent=2))
     else:
         for check in checks:
             print(check.line())
-        print(f"{many(len(bad), 'check')} failed" if bad else "all is well")
+        print(f"{many(len(bad), 'check')} failed" if bad else "all checks passed")
     return 1 if bad else 0
 
 
-def _here(settings: Settings, data: DataDir) -> Iterator[Check]:
-    """What can be seen without a mesh."""
+def _machine(settings: Settings, data: DataDir) -> Iterator[Check]:
+    """The checks that need no mesh."""
     yield _python()
     yield _binary()
     yield _private(data)
@@ -62,11 +62,11 @@ def _here(settings: Settings, data: DataDir) -> Iterator[Check]:
 
 
 def _mesh(settings: Settings, data: DataDir, data_dir: Path | None, *, fix: bool) -> Iterator[Check]:
-    """What only a running mesh can tell."""
+    """The checks of a running mesh."""
     if lock_holder(data) is not None:
         yield _attempt("mesh", lambda: _running(data))
     elif "nats_url" not in settings.model_fields_set:
-        yield failed("mesh", f"none is running on {data.root}", "start it with `anchorwatch up`")
+        yield failed("mesh", f"no mesh is running on {data.root}", "start it with `anchorwatch up`")
         return
     try:
         mesh, system = bus_settings(data_dir), bus_settings(data_dir, SYSTEM)
@@ -76,13 +76,13 @@ def _mesh(settings: Settings, data: DataDir, data_dir: Path | None, *, fix: bool
     checks, neglected = asyncio.run(doctor_bus.examine(mesh, system))
     yield from checks
     if neglected and fix:
-        yield asyncio.run(doctor_wakes.mend(data_dir, neglected))
+        yield asyncio.run(doctor_wakes.wake(data_dir, neglected))
 
 
 def _python() -> Check:
     version = platform.python_version()
     if sys.version_info < PYTHON_MIN:
-        return failed("python", f"{version} is too old", "3.11 or newer is needed")
+        return failed("python", f"{version} is too old", "install Python 3.11 or newer")
     return passed("python", version)
 
 
@@ -98,15 +98,15 @@ def _binary() -> Check:
 
 
 def _private(data: DataDir) -> Check:
-    """Passwords and tokens must be nobody else's."""
+    """Only the owner may read passwords and tokens."""
     if not data.root.exists():
-        return note("data directory", f"{data.root} is not there yet: `anchorwatch up` makes it")
+        return note("data directory", f"{data.root} does not exist yet: `anchorwatch up` creates it")
     for path in (data.credentials, data.mesh, data.nats_config, data.control):
         if path.exists() and path.stat().st_mode & OTHERS:
-            return failed("data directory", f"others can read {path}", f"chmod go= {path}")
+            return failed("data directory", f"other users can read {path}", f"chmod go= {path}")
     if data.root.stat().st_uid != os.getuid():
         return failed("data directory", f"{data.root} belongs to another user", "run as its owner")
-    return passed("data directory", f"{data.root}, its secrets readable by its owner only")
+    return passed("data directory", f"{data.root}; only its owner can read its secrets")
 
 
 def _disk(data: DataDir) -> Check:
@@ -114,7 +114,9 @@ def _disk(data: DataDir) -> Check:
     free = shutil.disk_usage(place).free
     text = f"{free / 1024**3:.1f} GiB free"
     if free < DISK_FREE_BYTES_MIN:
-        return failed("disk", text, f"make room on the file system of {place}: a full one stops every write")
+        return failed(
+            "disk", text, f"free space on the file system of {place}: a full disk stops every write"
+        )
     return passed("disk", text)
 
 
@@ -123,8 +125,10 @@ def _model(settings: Settings) -> Check:
     further = catalog.names(settings)
     more = f"; further models: {', '.join(further)}" if further else ""
     if settings.model == "rules":
-        said = f"no LLM is configured: the pack's own rules decide (ANCHORWATCH_MODEL=openai){more}"
-        return note("model", said)
+        return note(
+            "model",
+            f"no LLM is configured: the rules of the pack decide (set ANCHORWATCH_MODEL=openai){more}",
+        )
     key = "with a key" if settings.model_key is not None else "without a key"
     return passed("model", f"{settings.model_name} at {settings.model_url}, {key}{more}")
 
@@ -134,21 +138,23 @@ def _running(data: DataDir) -> Check:
 
 
 def judge_mesh(status: dict[str, Any], data: DataDir) -> Check:
-    """Whether all that was started is ready, and of each service there is one at least."""
-    late = [f"{each['instance']} ({running.said(each)})" for each in status["processes"] if not each["ready"]]
-    if late:
-        hint = f"see their logs in {data.logs}; one that hangs is started anew once it is killed"
-        return failed("mesh", f"not ready: {', '.join(late)}", hint)
+    """Check that each process is ready, and that each service has a process."""
+    unready = [
+        f"{each['instance']} ({running.said(each)})" for each in status["processes"] if not each["ready"]
+    ]
+    if unready:
+        hint = f"see the logs in {data.logs}; kill a process that hangs, and it is restarted"
+        return failed("mesh", f"not ready: {', '.join(unready)}", hint)
     ready = f"{len(status['processes'])} processes ready, since {local_time(status['started_at'])}"
     present = {each["service"] for each in status["processes"]}
-    if none := [service for service in SCALABLE if service not in present]:
-        words = ", ".join(f"no {service} (`anchorwatch scale {service} 1`)" for service in none)
-        return note("mesh", f"{ready}; there is {words}: its work waits")
+    if missing := [service for service in SCALABLE if service not in present]:
+        words = ", ".join(f"no {service} (`anchorwatch scale {service} 1`)" for service in missing)
+        return note("mesh", f"{ready}; {words}: work of that kind waits")
     return passed("mesh", ready)
 
 
-def _attempt(name: str, look: Callable[[], Check]) -> Check:
+def _attempt(name: str, run_check: Callable[[], Check]) -> Check:
     try:
-        return look()
+        return run_check()
     except AnchorWatchError as error:
         return failed(name, error.message, error.hint)

@@ -1,4 +1,4 @@
-"""The doctor's look at the bus: whether what was acknowledged is safe, and the streams are as they must be."""
+"""The doctor's checks of the bus: durability of acknowledged writes, streams, buckets and packs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from anchorwatch.settings import Settings
 from anchorwatch.topology.streams import BUCKETS, STREAMS
 
 CONNECT_S_MAX = 5.0
-ASK_S_MAX = 5.0
+REQUEST_S_MAX = 5.0
 ASK_SERVER = "$SYS.REQ.SERVER.PING.JSZ"
 REPLICAS_DURABLE = 3
-"""A cluster that keeps fewer copies loses what was acknowledged with one node."""
+"""With fewer copies, the loss of one node loses acknowledged writes."""
 
 
 async def examine(mesh: Settings, system: Settings) -> tuple[list[Check], list[Neglected]]:
-    """Look at the bus as the mesh's own user, and ask the server about itself as the system's; and what stands still."""
+    """Run the checks that need the bus; also returns the sessions that have no scheduled wake-up.
+
+    ``mesh``: the settings of the mesh's user. ``system``: those of the system account, which queries the servers.
+    """
     checks = [await _durability(system)]
     try:
         bus = await connect(mesh, "anchorwatch-doctor", timeout_s=CONNECT_S_MAX)
@@ -47,7 +50,7 @@ async def examine(mesh: Settings, system: Settings) -> tuple[list[Check], list[N
 
 
 async def _durability(system: Settings) -> Check:
-    """From the servers themselves: what a file says is not what a server does."""
+    """Query the running servers: a configuration file does not show what a server does."""
     try:
         bus = await connect(system, "anchorwatch-doctor-system", timeout_s=CONNECT_S_MAX)
         try:
@@ -55,15 +58,15 @@ async def _durability(system: Settings) -> Check:
         finally:
             await bus.close()
     except AnchorWatchError as error:
-        return failed("durable", f"a server does not say how it writes: {error.message}", error.hint)
+        return failed("durable", f"a server did not report its sync settings: {error.message}", error.hint)
     return judge(answers, system.nats_replicas)
 
 
 async def ask_servers(system: Bus) -> list[dict[str, Any]]:
-    """What each server of the cluster says of its JetStream; ``system``: a connection to the system's account.
+    """The JetStream status of each server of the cluster, by a connection to the system account.
 
     Raises:
-        Unavailable: one of them does not answer.
+        Unavailable: a server did not answer.
     """
     first = await _ask(system)
     group = first.get("data", {}).get("meta_cluster", {})
@@ -75,12 +78,12 @@ async def ask_servers(system: Bus) -> list[dict[str, Any]]:
 
 async def _ask(system: Bus, **which: object) -> dict[str, Any]:
     question = json.dumps({"config": True, **which}).encode()
-    answer: dict[str, Any] = json.loads(await system.request(ASK_SERVER, question, ASK_S_MAX))
+    answer: dict[str, Any] = json.loads(await system.request(ASK_SERVER, question, REQUEST_S_MAX))
     return answer
 
 
 def judge(answers: Sequence[dict[str, Any]], replicas: int) -> Check:
-    """Whether servers that say this of themselves keep what they acknowledged."""
+    """Check that servers with these answers keep each acknowledged write."""
     for answer in answers:
         config = answer.get("data", {}).get("config", {})
         if not config.get("sync_always", False):
@@ -88,17 +91,17 @@ def judge(answers: Sequence[dict[str, Any]], replicas: int) -> Check:
             name = answer.get("server", {}).get("name", "")
             return failed(
                 "durable",
-                f"no: the server {name} syncs to disk every {interval_s:.0f} s, and a power cut takes what it acknowledged since",
+                f"no: server {name} syncs to disk every {interval_s:.0f} s; a power cut loses the writes since the last sync",
                 "set jetstream { sync_interval: always } on every server",
             )
     size = max((each["data"].get("meta_cluster", {}).get("cluster_size", 1) for each in answers), default=1)
     if size > 1 and replicas < REPLICAS_DURABLE:
         return failed(
             "durable",
-            f"no: {size} servers, and {replicas} copies of each stream: one lost disk takes what it held",
+            f"no: {size} servers with {replicas} copies of each stream: one lost disk loses data",
             "set ANCHORWATCH_NATS_REPLICAS=3",
         )
-    where = f"{size} servers, {replicas} copies" if size > 1 else "one server: a lost disk takes everything"
+    where = f"{size} servers, {replicas} copies" if size > 1 else "one server: a lost disk loses all data"
     return passed("durable", f"yes: the server syncs each write before it acknowledges it ({where})")
 
 
@@ -109,16 +112,18 @@ async def _streams(bus: Bus) -> Check:
         return failed("streams", error.message, error.hint)
     for spec in STREAMS:
         try:
-            # Looked for first: to ensure it would make it, and a doctor changes nothing.
+            # Read first: `ensure_stream` would create it, and the doctor changes nothing.
             await bus.stream_state(spec.name)
             await bus.ensure_stream(spec)
         except (StreamMissing, NotFound):
             return failed(
-                "streams", f"{spec.name} is missing", "start the services: each makes what is missing"
+                "streams",
+                f"{spec.name} is missing",
+                "start the services: each creates missing streams and buckets",
             )
         except AnchorWatchError as error:
             return failed("streams", f"{spec.name}: {error.message}", error.hint)
-    return passed("streams", f"{', '.join(spec.name for spec in STREAMS)} are as they must be")
+    return passed("streams", f"{', '.join(spec.name for spec in STREAMS)} have their required configuration")
 
 
 async def _buckets(bus: Bus) -> Check:
@@ -128,11 +133,13 @@ async def _buckets(bus: Bus) -> Check:
             await bus.ensure_bucket(spec)
         except (StreamMissing, NotFound):
             return failed(
-                "buckets", f"{spec.name} is missing", "start the services: each makes what is missing"
+                "buckets",
+                f"{spec.name} is missing",
+                "start the services: each creates missing streams and buckets",
             )
         except AnchorWatchError as error:
             return failed("buckets", f"{spec.name}: {error.message}", error.hint)
-    return passed("buckets", f"{', '.join(spec.name for spec in BUCKETS)} are as they must be")
+    return passed("buckets", f"{', '.join(spec.name for spec in BUCKETS)} have their required configuration")
 
 
 async def _packs(bus: Bus) -> list[Check]:
@@ -141,7 +148,7 @@ async def _packs(bus: Bus) -> list[Check]:
         if isinstance(pack, HasHealth):
             health = await pack.health(bus)
             checks.append(
-                note(pack.name, "its system does not answer (not expected of a mesh without it)")
+                note(pack.name, "its system does not answer (expected if this mesh does not run it)")
                 if health is None
                 else passed(pack.name, health)
             )

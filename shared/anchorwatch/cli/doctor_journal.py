@@ -1,4 +1,4 @@
-"""The doctor's look at the journal itself: what its server has lost of it, and whom that may concern."""
+"""The doctor's check of the journal: the records that its server lost, and the sessions that this may concern."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from anchorwatch.topology.subjects import CONTROL, SessionSubjects, parse_regist
 
 NAME = "journal"
 READ_MAX = 100_000
-"""A longer journal is not read as a whole: what its server holds and cannot read is then found by `journal verify` alone."""
+"""A longer journal is not read completely; only `journal verify` then finds records that the server cannot read."""
 Hole = tuple[int, int]
 
 
 async def examine(bus: Bus) -> list[Check]:
-    """Whether the journal ends where it must, and every loss in it was looked at by a person."""
+    """Check that the journal has its end, and that a person has accepted each gap in it."""
     try:
         return [await _examine(bus, journal_stream())]
     except AnchorWatchError as error:
@@ -39,21 +39,21 @@ async def _examine(bus: Bus, stream: str) -> Check:
     if hold.on:
         return failed(
             NAME,
-            f"{named([_lost_end(each) for each in hold.gaps])}; planners and executors start nothing",
-            "`anchorwatch journal accept` lists what is lost, and lets the mesh go on once you accept it",
+            f"{named([_lost_end(each) for each in hold.gaps])}; no turn or command starts",
+            "`anchorwatch journal accept` lists the loss, and ends the hold once you accept it",
         )
     if ahead := await _ahead(bus, stream):
         return failed(
             NAME,
             ahead,
-            "stop the mesh, and bring the server's data back from its newest copy; where there is none, look at the world before"
-            " what runs goes on: what was done behind that end may be done again",
+            "stop the mesh and restore the server's data from its newest copy; without a copy, check the real systems before you"
+            " continue: effects after that end may be repeated",
         )
     lost = await losses(bus, stream, read_all=(await bus.stream_state(stream)).messages <= READ_MAX)
     begun = await _begun(bus, stream) if lost.ranges else {}
     accepted = await _accepted(bus, stream) if lost.ranges else {}
     left = [
-        f"{await _say(bus, stream, each)}; it may concern {named(concerned)}"
+        f"{await _describe(bus, stream, each)}; it may concern {named(concerned)}"
         for each in lost.ranges
         if (concerned := _concerned(lost, each, begun, accepted))
     ]
@@ -61,14 +61,14 @@ async def _examine(bus: Bus, stream: str) -> Check:
         return failed(
             NAME,
             named(left),
-            "`anchorwatch journal verify SESSION` says what is wrong with it since;"
-            " `anchorwatch repair SESSION` accepts the loss, with your name",
+            "`anchorwatch journal verify SESSION` shows the effect on a session;"
+            " `anchorwatch repair SESSION` accepts the loss in your name",
         )
-    return passed(NAME, f"{stream}: nothing is gone that nobody has looked at")
+    return passed(NAME, f"{stream}: no unreviewed gaps")
 
 
 async def _ahead(bus: Bus, stream: str) -> str:
-    """That the view of anchors, which the server copies from the journal, knows of what is not there; empty: it does not."""
+    """Why the journal must have lost its end: the view of anchors, a copy of it, is newer. Empty if it is not."""
     view = await bus.bucket(ANCHORS_BUCKET)
     newer = []
     for key in await view.keys():
@@ -80,24 +80,24 @@ async def _ahead(bus: Bus, stream: str) -> str:
             last = await last_anchor(bus, stream, ref)
             there = [] if last is None else [decode_anchor(last.payload)]
         except Damaged:
-            # Its session is damaged, which is said of it.
+            # The check of sessions reports a damaged session.
             continue
         if not there or seen[0].generation > there[0][0].generation or seen[0].run_id > there[0][0].run_id:
             newer.append(f"{session(ref)} (run {seen[0].run_id})")
     if not newer:
         return ""
     return (
-        f"{stream} has lost its end: the view of anchors is ahead of it, in {named(newer)}; it is an older copy,"
-        " or the server cut off what it could not read"
+        f"{stream} has lost its end: the view of anchors is newer, in {named(newer)}; the journal is an older copy,"
+        " or the server removed records that it could not read"
     )
 
 
-async def _say(bus: Bus, stream: str, hole: Hole) -> str:
+async def _describe(bus: Bus, stream: str, hole: Hole) -> str:
     first, through = hole
     where = f"sequence {first}" if first == through else f"sequences {first} to {through}"
     before = await _beside(bus, stream, first - 1)
     after = await _beside(bus, stream, through + 1)
-    since = f"stored after {local_time(before.time_ms)}" if before else "the first of all"
+    since = f"stored after {local_time(before.time_ms)}" if before else "at the start"
     until = f", before {local_time(after.time_ms)}" if after else ""
     return f"{stream} has lost {where} ({since}{until})"
 
@@ -115,7 +115,7 @@ async def _accepted(bus: Bus, stream: str) -> dict[SessionRef, set[str]]:
         if not register.path[1].startswith(RECEIPT):
             continue
         for receipt in (await bus.last(stream, [subject])).messages:
-            # The anchor stands directly before it, in the same atomic write.
+            # The anchor is directly before the receipt, in the same atomic write.
             anchor = SessionSubjects(register.ref).anchor_change
             for stored in (await bus.range(stream, anchor, receipt.sequence - 1, limit=1)).messages:
                 found[register.ref] |= _accepts(stored)
@@ -143,7 +143,7 @@ async def _begun(bus: Bus, stream: str) -> dict[SessionRef, int]:
 
 
 def _lost_end(gap: Gap) -> str:
-    beyond = "" if not gap.open_end else "; nobody knows how far it reached beyond"
+    beyond = "" if not gap.open_end else "; the number of records after that is unknown"
     return (
         f"the journal lost its end, sequences {gap.first} to {gap.through} (found by {gap.found_by}{beyond})"
     )
@@ -152,7 +152,7 @@ def _lost_end(gap: Gap) -> str:
 def _concerned(
     lost: Losses, gone: Hole, begun: Mapping[SessionRef, int], accepted: Mapping[SessionRef, set[str]]
 ) -> Sequence[str]:
-    """The sessions that may have lost a record there, and that nobody has accepted it for."""
+    """The sessions that may have lost a record in the gap, and for which no person has accepted it."""
     return sorted(
         session(ref)
         for ref, first in begun.items()

@@ -1,6 +1,6 @@
-"""The doctor's look at what has come to a stop: dead letters, turns that stand still, effects that are unknown, kill switches.
+"""The doctor's checks of stopped work: dead letters, stalled turns, quarantined sessions, unknown effects and kill switches.
 
-What a person must decide fails the check, since no process will. A kill switch that is on is a person's own word, and only noted.
+A check fails if only a person can resume the work. A kill switch is a person's own decision, so it is only noted.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from anchorwatch.journal.switches import MESH_SCOPE, Switch, SwitchJournal, firs
 from anchorwatch.topology.streams import ANCHORS_BUCKET, DEAD, journal_stream
 from anchorwatch.topology.subjects import BLOCK, CLAIM, DEAD_LETTER, EFFECT, SessionSubjects, parse_register
 
-STILL_MS_MAX = 15 * 60_000
-"""A turn in which nothing was recorded for so long does not go on by itself: a model call or a takeover is far shorter."""
+STALLED_MS_MAX = 15 * 60_000
+"""A turn without a record for this long has stalled: a model call or a takeover is far shorter."""
 CLAIMED_MS_MAX = 2 * 3_600_000
-"""So long where an executor had just claimed a command: it may be at work on it."""
+"""The limit if the last record is a claim: the executor may still be running the command."""
 WRITER = "doctor:"
 LETTERS, SESSIONS, EFFECTS, SWITCHES = "dead letters", "sessions", "effects", "kill switches"
 
-Look = Callable[[Bus], Awaitable[Check]]
+RunCheck = Callable[[Bus], Awaitable[Check]]
 
 
 async def examine(bus: Bus) -> list[Check]:
-    """Look at all of it; what cannot be looked at fails its own check, and hides no other."""
-    looks: dict[str, Look] = {
+    """Run each check; an error fails only its own check."""
+    checks: dict[str, RunCheck] = {
         LETTERS: _letters,
         SESSIONS: _sessions,
         EFFECTS: _effects,
         SWITCHES: _switches,
     }
-    return [await _attempt(name, look, bus) for name, look in looks.items()]
+    return [await _attempt(name, run_check, bus) for name, run_check in checks.items()]
 
 
-async def _attempt(name: str, look: Look, bus: Bus) -> Check:
+async def _attempt(name: str, run_check: RunCheck, bus: Bus) -> Check:
     try:
-        return await look(bus)
+        return await run_check(bus)
     except AnchorWatchError as error:
         return failed(name, error.message, error.hint)
 
@@ -56,14 +56,14 @@ async def _letters(bus: Bus) -> Check:
         try:
             letter = read_letter(stored).letter
         except Damaged:
-            # The next failure of its message writes it anew.
+            # The next failure of its message writes the letter again.
             continue
         if letter is not None and letter.state == "open":
             of = as_verbs_take_it(letter.address.letter_id, letter.address.workspace)
             opened.append(f"{of}: {letter.fault.text}")
     if not opened:
-        return passed(LETTERS, "none is open")
-    hint = "`anchorwatch dead-letters` shows them; mend what they say, then retry or drop each"
+        return passed(LETTERS, "no open letters")
+    hint = "`anchorwatch dead-letters` lists them; fix the cause, then retry or drop each"
     return failed(LETTERS, f"{len(opened)} open: {named(opened)}", hint)
 
 
@@ -72,16 +72,16 @@ async def _sessions(bus: Bus) -> Check:
     refs = [SessionRef(*key.split(".", 1)) for key in await view.keys()]
     stuck = [why for ref in refs if (why := await _why_stuck(bus, ref))]
     if not stuck:
-        return passed(SESSIONS, "no turn stands still, and none is quarantined")
+        return passed(SESSIONS, "no stalled turns, no quarantined sessions")
     return failed(
         SESSIONS,
         named(stuck),
-        "`anchorwatch show SESSION` says where it stands; `anchorwatch repair SESSION` mends what is quarantined",
+        "`anchorwatch show SESSION` shows the turn; `anchorwatch repair SESSION` repairs a quarantined session",
     )
 
 
 async def _why_stuck(bus: Bus, ref: SessionRef) -> str:
-    """Why a session is not well; empty: it is, or a person holds it."""
+    """Why a session does not progress; empty if it does, or if a person holds it."""
     try:
         page = await bus.last(journal_stream(), [SessionSubjects(ref).planner_family])
     except Damaged as damage:
@@ -100,14 +100,14 @@ async def _why_stuck(bus: Bus, ref: SessionRef) -> str:
         return ""
     newest = max(page.messages, key=lambda each: each.sequence)
     newest = await _newest_effect(bus, ref, anchor.run_id, newest) or newest
-    still_ms = await bus.server_time_ms() - newest.time_ms
-    if still_ms <= (CLAIMED_MS_MAX if newest.subject.endswith(f".{CLAIM}") else STILL_MS_MAX):
+    idle_ms = await bus.server_time_ms() - newest.time_ms
+    if idle_ms <= (CLAIMED_MS_MAX if newest.subject.endswith(f".{CLAIM}") else STALLED_MS_MAX):
         return ""
-    return f"{session(ref)}: its run {anchor.run_id} has stood still for {still_ms // 60_000} min"
+    return f"{session(ref)}: run {anchor.run_id} has recorded nothing for {idle_ms // 60_000} min"
 
 
 async def _why_unread(bus: Bus, ref: SessionRef, damage: Damaged) -> str:
-    """Why a session is not well of which the server cannot read all that it has; empty: a repair stands behind that."""
+    """Why a session with unreadable records does not progress; empty if a later repair accepted them."""
     try:
         last = await last_anchor(bus, journal_stream(), ref)
         if last is None:
@@ -145,9 +145,9 @@ async def _effects(bus: Bus) -> Check:
             if (await effects.look(ref, entry.pool, entry.call, newest)).unknown:
                 unknown.append(as_verbs_take_it(str(entry), workspace))
     if not unknown:
-        return passed(EFFECTS, "none is unknown and blocks its resource")
-    hint = "find out what became of each, and say so: `anchorwatch effects resolve CALL done|not-done`"
-    return failed(EFFECTS, f"{len(unknown)} unknown, blocking what they acted on: {named(unknown)}", hint)
+        return passed(EFFECTS, "no unknown effect blocks a resource")
+    hint = "find out whether each took effect, then run `anchorwatch effects resolve CALL done|not-done`"
+    return failed(EFFECTS, f"{len(unknown)} unknown; their resources are blocked: {named(unknown)}", hint)
 
 
 async def _switches(bus: Bus) -> Check:
@@ -155,7 +155,7 @@ async def _switches(bus: Bus) -> Check:
     on = [
         f"{_said(each)}, by {each.by}" for each in await journal.all() if each.on and each.scope != MESH_SCOPE
     ]
-    return note(SWITCHES, named(on)) if on else passed(SWITCHES, "none is on")
+    return note(SWITCHES, named(on)) if on else passed(SWITCHES, "no switch is on")
 
 
 def _said(switch: Switch) -> str:
@@ -163,7 +163,7 @@ def _said(switch: Switch) -> str:
 
 
 async def _lasts(bus: Bus, stream: str, filter_: str, start: int = 1) -> Sequence[Stored]:
-    """The last message of each subject, however many there are."""
+    """The last message of each subject, without a limit on their number."""
     found: dict[str, Stored] = {}
     while True:
         page = await bus.range(stream, filter_, start)

@@ -1,7 +1,7 @@
-"""The doctor's look at what wakes sessions: whether there is one that nothing would wake, or a schedule that nobody sees to.
+"""The doctor's checks of wake-ups: sessions without a scheduled wake-up, and overdue schedules.
 
-Planners find such a session by themselves, when they start and at each sweep. So what is found here says that no planner does, or
-that it cannot; it is looked at twice, since a bell is set a moment after the anchor that calls for it.
+Planners find such sessions at their start and at each sweep, so a finding here means that no planner does. Each finding is
+checked twice, since a wake-up timer is set a moment after the anchor that requires it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from anchorwatch.bus.port import Bus, Stored
 from anchorwatch.cli.checks import Check, as_verbs_take_it, failed, named, note, passed, session
+from anchorwatch.cli.render import many
 from anchorwatch.codec import decode_anchor
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import AnchorWatchError, Damaged, NotFound
@@ -31,26 +32,26 @@ from anchorwatch.topology.subjects import SCHEDULE, SessionSubjects
 from anchorwatch.zones import zone_of
 
 LATE_MS_MAX = 60_000
-"""What fell due this long ago is overdue: a planner looks at once, and a sweep a few times in a minute."""
+"""A wake-up is overdue after this time: a planner handles it at once, and a sweep a few times a minute."""
 AHEAD_MS_MAX = 2 * 3_600_000
-"""A clock that was set back by an hour is no reason to do anything about a schedule; one that was days ahead is."""
-AGAIN_S = 2.0
-RUNNING = "is a planner ready? `anchorwatch status`; `anchorwatch doctor --fix` has each looked at now"
+"""The tolerated clock error of a schedule: an hour set back is tolerated, days ahead are not."""
+RECHECK_S = 2.0
+RUNNING = "check `anchorwatch status` for a ready planner; `anchorwatch doctor --fix` wakes each session now"
 
 
 @dataclass(frozen=True, slots=True)
 class Neglected:
-    """A session that nothing will wake, and why it is said to be so."""
+    """A session without a scheduled wake-up, and the reason."""
 
     ref: SessionRef
     why: str
 
 
-def neglect(anchor: Anchor, bell_ms: int | None, heartbeat_s: float | None, now_ms: int) -> str:
-    """Why nothing wakes a session in time; empty: something does.
+def neglect(anchor: Anchor, timer_ms: int | None, heartbeat_s: float | None, now_ms: int) -> str:
+    """Why a session is not woken in time; empty if it is.
 
-    ``bell_ms``: when its bell in `TICKS` rings, if it is set. ``heartbeat_s``: its agent's own; None: that of the services, which
-    is not known here.
+    ``timer_ms``: the time of its wake-up timer in `TICKS`, if it is set. ``heartbeat_s``: that of its agent; None is that of the
+    services, which is unknown here.
     """
     if anchor.status != "idle":
         return ""
@@ -58,17 +59,17 @@ def neglect(anchor: Anchor, bell_ms: int | None, heartbeat_s: float | None, now_
         return "it has no next check"
     check_ms = from_iso(anchor.next_check_at)
     if heartbeat_s is not None and check_ms > now_ms + heartbeat_s * 1000 + LATE_MS_MAX:
-        return f"its next check, {anchor.next_check_at}, lies beyond its heartbeat"
-    rings = bell_ms is not None and bell_ms > now_ms - LATE_MS_MAX
-    if check_ms < now_ms - LATE_MS_MAX and not rings:
+        return f"its next check, {anchor.next_check_at}, is later than its heartbeat"
+    fires = timer_ms is not None and timer_ms > now_ms - LATE_MS_MAX
+    if check_ms < now_ms - LATE_MS_MAX and not fires:
         return f"its check of {anchor.next_check_at} is overdue"
-    if check_ms > now_ms and bell_ms is None:
-        return "its bell is not set"
+    if check_ms > now_ms and timer_ms is None:
+        return "its wake-up timer is not set"
     return ""
 
 
 async def examine(bus: Bus) -> tuple[list[Check], list[Neglected]]:
-    """Look at every session and every schedule.
+    """Check every session and every schedule.
 
     Raises:
         Unavailable.
@@ -79,38 +80,38 @@ async def examine(bus: Bus) -> tuple[list[Check], list[Neglected]]:
     found = await _neglected(bus, directory, refs)
     late = await _late_schedules(bus, refs)
     if found or late:
-        await asyncio.sleep(AGAIN_S)
+        await asyncio.sleep(RECHECK_S)
         found = await _neglected(bus, directory, [each.ref for each in found])
         late = await _late_schedules(bus, refs) if late else []
     return [_sessions(len(refs), found), _schedules(late)], found
 
 
-async def mend(data_dir: Path | None, neglected: Sequence[Neglected]) -> Check:
-    """Ask for a turn of each, through the API: its end sets the next check."""
+async def wake(data_dir: Path | None, neglected: Sequence[Neglected]) -> Check:
+    """Request a turn of each session through the API: the end of the turn sets the next check."""
     from anchorwatch.cli.target import open_api
 
     woken = []
     try:
         for each in neglected:
             with open_api(data_dir, None, None, workspace=each.ref.workspace) as api:
-                wish = {"reason": f"the doctor found that nothing would wake it: {each.why}"}
-                api.post(f"/api/sessions/{each.ref.session}/trigger", wish)
+                trigger = {"reason": f"the doctor found no scheduled wake-up: {each.why}"}
+                api.post(f"/api/sessions/{each.ref.session}/trigger", trigger)
             woken.append(session(each.ref))
     except AnchorWatchError as error:
         return failed("mended", f"{len(woken)} of {len(neglected)} sessions: {error.message}", error.hint)
-    return note("mended", f"asked for a turn of {named(woken)}")
+    return note("mended", f"requested a turn of {named(woken)}")
 
 
 def _sessions(known: int, found: Sequence[Neglected]) -> Check:
     if not found:
-        return passed("wakes", f"{known} looked at: each is woken by something, or held by a person")
+        return passed("wakes", f"{many(known, 'session')}, each with a scheduled wake-up or held by a person")
     return failed("wakes", named([f"{session(each.ref)}: {each.why}" for each in found]), RUNNING)
 
 
 def _schedules(late: Sequence[str]) -> Check:
     if not late:
-        return passed("schedules", "none is overdue")
-    return failed("schedules", named(late), "is a planner ready? `anchorwatch status`; its log says more")
+        return passed("schedules", "no overdue schedules")
+    return failed("schedules", named(late), "check `anchorwatch status` for a ready planner, and its log")
 
 
 async def _neglected(bus: Bus, directory: AgentDirectory, refs: Sequence[SessionRef]) -> list[Neglected]:
@@ -122,11 +123,11 @@ async def _neglected(bus: Bus, directory: AgentDirectory, refs: Sequence[Session
                 continue
             anchor, _ = decode_anchor(last.payload)
         except Damaged:
-            # It is quarantined, and says so elsewhere.
+            # The check of sessions reports a quarantined session.
             continue
         why = neglect(
             anchor,
-            await _bell_ms(bus, ref),
+            await _timer_ms(bus, ref),
             await _heartbeat_s(directory, anchor),
             await bus.server_time_ms(),
         )
@@ -135,7 +136,7 @@ async def _neglected(bus: Bus, directory: AgentDirectory, refs: Sequence[Session
     return found
 
 
-async def _bell_ms(bus: Bus, ref: SessionRef) -> int | None:
+async def _timer_ms(bus: Bus, ref: SessionRef) -> int | None:
     page = await bus.last(TICKS, [SessionSubjects(ref).tick_schedule])
     return int(json.loads(page.messages[0].payload)["at_ms"]) if page.messages else None
 
@@ -164,7 +165,7 @@ async def _late_schedules(bus: Bus, refs: Sequence[SessionRef]) -> list[str]:
 
 
 def lateness(stored: Stored, now_ms: int) -> str:
-    """What is wrong with a schedule in a message of its register; empty: nothing."""
+    """Why the schedule in a message of its register is late; empty if it is not."""
     try:
         schedule = read_schedule(stored)
         zone = zone_of(schedule.definition.zone)
@@ -172,8 +173,8 @@ def lateness(stored: Stored, now_ms: int) -> str:
         return f"{stored.subject}: {error.message}"
     name = as_verbs_take_it(schedule.name, schedule.definition.workspace)
     if schedule.state == "active" and instant_of(schedule.after, zone) > now_ms + AHEAD_MS_MAX:
-        return f"{name} was seen to up to {slot_text(schedule.after)}, by a clock that ran ahead: delete it, and make it anew"
+        return f"{name} was handled through {slot_text(schedule.after)} by a clock that ran ahead: delete it and create it again"
     next_ms = machine.next_ms(schedule, Cron(schedule.definition.cron), zone)
     if next_ms is None or next_ms > now_ms - LATE_MS_MAX:
         return ""
-    return f"{name} was due {(now_ms - next_ms) // 1000} s ago, and nobody saw to it"
+    return f"{name} was due {(now_ms - next_ms) // 1000} s ago and has not run"

@@ -20,34 +20,34 @@ def server(*, sync_always: bool, cluster_size: int = 1) -> dict[str, object]:
     return {"data": data}
 
 
-def test_one_server_that_syncs_always_is_durable_as_its_disk_is() -> None:
+def test_one_server_with_sync_always_is_durable() -> None:
     check = judge([server(sync_always=True)], replicas=1)
     assert check.state == "passed"
-    assert "a lost disk takes everything" in check.detail
+    assert "a lost disk loses all data" in check.detail
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_a_server_that_syncs_now_and_then_is_not(size: int) -> None:
+def test_server_without_sync_always_is_not_durable(size: int) -> None:
     check = judge([server(sync_always=False, cluster_size=size)], replicas=3)
     assert check.state == "failed"
     assert "every 120 s" in check.detail
     assert "sync_interval: always" in check.hint
 
 
-def test_a_cluster_with_single_copies_is_not() -> None:
+def test_cluster_with_single_copies_is_not_durable() -> None:
     assert judge([server(sync_always=True, cluster_size=3)], replicas=1).state == "failed"
     assert judge([server(sync_always=True, cluster_size=3)], replicas=3).state == "passed"
 
 
-def test_one_server_of_three_that_syncs_now_and_then_is_enough_to_lose_its_copy() -> None:
+def test_one_unsynced_server_of_three_fails_the_check() -> None:
     lazy = {**server(sync_always=False, cluster_size=3), "server": {"name": "n2"}}
     check = judge([server(sync_always=True, cluster_size=3), lazy], replicas=3)
     assert check.state == "failed"
-    assert "the server n2" in check.detail
+    assert "server n2 syncs" in check.detail
 
 
 @pytest.mark.parametrize("answer", [{}, {"data": {}}, {"data": {"config": {}}}, {"error": {"code": 503}}])
-def test_a_server_that_does_not_say_is_not(answer: dict[str, object]) -> None:
+def test_server_without_sync_settings_is_not_durable(answer: dict[str, object]) -> None:
     assert judge([answer], replicas=1).state == "failed"
 
 
@@ -57,7 +57,7 @@ def services(*names: str, ready: bool = True) -> dict[str, object]:
     return {"processes": processes, "started_at": "2026-03-17T18:56:43+00:00"}
 
 
-def test_a_mesh_without_a_service_is_not_simply_well(tmp_path: Path) -> None:
+def test_mesh_without_a_service_is_noted(tmp_path: Path) -> None:
     data = DataDir(tmp_path)
     assert judge_mesh(services(*SCALABLE), data).state == "passed"
     check = judge_mesh(services("observer", "planner", "notifier"), data)
@@ -66,7 +66,7 @@ def test_a_mesh_without_a_service_is_not_simply_well(tmp_path: Path) -> None:
     assert judge_mesh(services(*SCALABLE, ready=False), data).state == "failed"
 
 
-def test_without_a_mesh_it_says_so_and_exits_1(run: Run) -> None:
+def test_doctor_without_a_mesh_exits_1(run: Run) -> None:
     ran = run("doctor", "--json")
     assert ran.code == 1
     checks = {check["name"]: check["state"] for check in json.loads(ran.out)["checks"]}
@@ -75,20 +75,20 @@ def test_without_a_mesh_it_says_so_and_exits_1(run: Run) -> None:
     assert checks["model"] == "note"
 
 
-def test_secrets_that_others_can_read_are_a_fault(run: Run) -> None:
+def test_readable_secrets_fail_the_check(run: Run) -> None:
     data = DataDir.at(Path("d"))
     data.make()
     run("init", "--data-dir", "d")
     data.credentials.chmod(0o644)
     ran = run("doctor", "--data-dir", "d")
     assert (
-        f"FAILED  data directory: others can read {data.credentials} (chmod go= {data.credentials})"
+        f"FAILED  data directory: other users can read {data.credentials} (chmod go= {data.credentials})"
         in ran.out
     )
     assert not os.access(data.root / "mesh.json", os.F_OK)
 
 
-def test_an_llm_without_a_name_is_a_fault(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_llm_without_a_name_fails_the_check(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANCHORWATCH_MODEL", "openai")
     out = run("doctor").out
     assert "FAILED  model: the model `openai` requires a model name" in out
