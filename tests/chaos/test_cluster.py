@@ -57,7 +57,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_a_cluster_that_loses_its_leader_again_and_again_keeps_every_promise(scene: Scene) -> None:
+async def test_cluster_keeps_its_guarantees_across_leader_losses(scene: Scene) -> None:
     cluster = cast("ClusterMesh", scene.mesh).cluster
     assert cluster is not None
     async with scene.mesh.bus() as bus:

@@ -101,7 +101,7 @@ def test_a_pack_that_breaks_them_is_found_out(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_what_only_a_living_executor_shows_of_a_pack_is_found_out_too(tmp_path: Path) -> None:
+def test_pack_defect_that_only_a_running_executor_shows_is_found(tmp_path: Path) -> None:
     file = agent_file(tmp_path, "hasty")
     # Each call is done, and its answer lost, once: in the storm, most are cut short by a death, and run again.
     steps = json.dumps([[["set", "a", "lost_once"]]])

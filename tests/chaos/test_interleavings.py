@@ -88,7 +88,7 @@ async def held(shelf: Shelf) -> SessionState:
     return await shelf.do(state, acquire(state, P1))
 
 
-async def test_interleaving_1_of_a_step_and_a_takeover_that_race_one_stands(place: Place) -> None:
+async def test_interleaving_1_step_races_takeover_and_one_wins(place: Place) -> None:
     for n in range(ROUNDS):
         one, two = (place.shelf(f"race-{n}", which) for which in (n, n + 1))
         state = await held(one)
@@ -101,7 +101,7 @@ async def test_interleaving_1_of_a_step_and_a_takeover_that_race_one_stands(plac
         assert after.head == state.head + 1, "nothing else was written"
 
 
-async def test_interleaving_2_a_step_that_races_a_cancel_stands_whole_or_not_at_all(place: Place) -> None:
+async def test_interleaving_2_step_racing_cancel_commits_whole_or_not(place: Place) -> None:
     for n in range(ROUNDS):
         one, two = (place.shelf(f"batch-{n}", which) for which in (n, n + 1))
         state = await held(one)
@@ -117,7 +117,7 @@ async def test_interleaving_2_a_step_that_races_a_cancel_stands_whole_or_not_at_
         assert len(page.messages) == (5 if won[0] else 0)
 
 
-async def test_interleaving_3_a_message_id_that_two_writers_share_makes_one_of_them_lose(
+async def test_interleaving_3_shared_message_id_makes_one_writer_lose(
     place: Place,
 ) -> None:
     for n in range(ROUNDS):
@@ -138,7 +138,7 @@ async def test_interleaving_3_a_message_id_that_two_writers_share_makes_one_of_t
         assert [type(claim) for claim in claims if not isinstance(claim, int)] == [Fenced]
 
 
-async def test_interleaving_4_a_server_that_was_stopped_and_goes_on_is_not_believed_below_what_is_known(
+async def test_interleaving_4_stale_server_is_not_trusted_after_stop(
     place: Place,
 ) -> None:
     shelf = place.shelf("stale", 0)
@@ -167,7 +167,7 @@ async def test_interleaving_4_a_server_that_was_stopped_and_goes_on_is_not_belie
     assert {anchor.fence.run for anchor in seen} == {2}
 
 
-async def test_interleaving_4_of_a_claim_and_a_cancel_that_race_one_sees_the_other(
+async def test_interleaving_4_racing_claim_and_cancel_see_each_other(
     place: Place,
 ) -> None:
     """Whoever claims reads the anchor behind it, whoever cancels looks at claims behind it: from servers that may lag."""
@@ -202,7 +202,7 @@ async def test_interleaving_4_of_a_claim_and_a_cancel_that_race_one_sees_the_oth
         assert is_refused or may_have_run, "it would run, and nobody would say so"
 
 
-async def test_interleaving_5_of_many_executors_one_claims_by_whichever_server(place: Place) -> None:
+async def test_interleaving_5_one_of_many_executors_claims_on_any_node(place: Place) -> None:
     ident = CallId(1, 1, 1)
     for n in range(ROUNDS):
         shelves = [place.shelf(f"claims-{n}", which) for which in range(6)]
@@ -227,7 +227,7 @@ async def test_interleaving_5_of_many_executors_one_claims_by_whichever_server(p
             assert (stands.head, stands.claim.owner) == (won.head, won.claim.owner)
 
 
-async def test_interleaving_11_a_schedule_only_moves_to_an_earlier_instant_whoever_writes(
+async def test_interleaving_11_schedule_moves_only_earlier(
     place: Place,
 ) -> None:
     clock = WallClock()
@@ -248,7 +248,7 @@ async def test_interleaving_11_a_schedule_only_moves_to_an_earlier_instant_whoev
         await eventually(earliest_stands, ELECTION_S_MAX)
 
 
-async def test_interleaving_12_the_view_shows_the_anchor_that_stands_also_of_a_deleted_session(
+async def test_interleaving_12_view_shows_the_current_anchor(
     place: Place,
 ) -> None:
     shelf = place.shelf("viewed", 0)

@@ -35,7 +35,7 @@ async def test_whoever_is_killed_under_load_no_promise_is_broken(scene: Scene, s
     await survives(scene, make_plan(seed, scene.mesh.instances, KILLS, edges=()))
 
 
-async def test_a_server_killed_again_and_again_under_load_loses_nothing_that_it_acknowledged(
+async def test_server_killed_under_load_loses_nothing_acknowledged(
     scene: Scene,
 ) -> None:
     await survives(scene, Plan(0, {}, [TimedKill(NATS, 1.0)] * 5))

@@ -73,9 +73,7 @@ async def killed_during(case: Case, wake: Callable[[], Awaitable[object]] | None
 
 
 @pytest.mark.parametrize("edge", [*OF_A_TICK, *IN_A_TURN], ids=str)
-async def test_a_heartbeat_whose_planner_is_killed_comes_and_so_does_the_next(
-    scene: Scene, edge: Edge
-) -> None:
+async def test_heartbeat_and_the_next_one_survive_a_planner_kill(scene: Scene, edge: Edge) -> None:
     async with scene.mesh.bus() as bus:
         case = Case(scene, scene.actor(bus, heartbeat_s=HEARTBEAT_S), edge, 1, parallel=False)
         await case.actor.make()
@@ -102,9 +100,7 @@ async def test_a_trigger_runs_once_whoever_is_killed(scene: Scene, edge: Edge) -
 
 
 @pytest.mark.parametrize("edge", [*ORDERED, *IN_A_TURN], ids=str)
-async def test_after_a_reset_in_the_middle_of_a_turn_each_kind_of_wake_starts_a_run(
-    scene: Scene, edge: Edge
-) -> None:
+async def test_each_kind_of_wake_starts_a_run_after_a_reset_in_a_turn(scene: Scene, edge: Edge) -> None:
     async with scene.mesh.bus() as bus:
         case = Case(scene, scene.actor(bus, heartbeat_s=HEARTBEAT_S), edge, 1, parallel=False)
         actor = case.actor

@@ -90,7 +90,7 @@ class Zombie:
     ],
     ids=str,
 )
-async def test_a_process_that_was_replaced_and_goes_on_does_nothing_twice(scene: Scene, edge: Edge) -> None:
+async def test_replaced_process_that_continues_does_nothing_twice(scene: Scene, edge: Edge) -> None:
     async with scene.mesh.bus() as bus:
         session = scene.actor(bus)
         await session.make_and_rest()
@@ -108,7 +108,7 @@ async def test_a_process_that_was_replaced_and_goes_on_does_nothing_twice(scene:
 
 @pytest.mark.parametrize("tool", ["set", "build", "fire"])
 @pytest.mark.parametrize("edge", [Edge.EXECUTOR_EFFECT_BEFORE, Edge.EXECUTOR_OUTCOME_BEFORE], ids=str)
-async def test_the_outcome_of_an_executor_that_was_replaced_is_kept_as_late(
+async def test_outcome_of_a_replaced_executor_is_recorded_as_late(
     scene: Scene, edge: Edge, tool: str
 ) -> None:
     async with scene.mesh.bus() as bus:

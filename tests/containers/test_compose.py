@@ -32,7 +32,7 @@ async def test_an_event_from_outside_becomes_an_ended_turn(mesh: Mesh) -> None:
     assert anchor["fence"]["run"] == anchor["run_id"] + 1
 
 
-async def test_a_killed_executor_comes_back_and_the_next_event_is_served(mesh: Mesh) -> None:
+async def test_killed_executor_restarts_and_serves_the_next_event(mesh: Mesh) -> None:
     executors = mesh.containers("executor")
     assert len(executors) == EXECUTORS
     victim = executors[0]

@@ -26,7 +26,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_incident_is_played_to_its_end_and_every_promise_is_kept(tmp_path: Path) -> None:
+def test_demo_incident_runs_to_its_end_and_keeps_each_guarantee(tmp_path: Path) -> None:
     done = subprocess.run(
         [*COMMAND, "--json"], capture_output=True, text=True, check=False, timeout=PLAYED_S_MAX,
         env=environment(tmp_path),

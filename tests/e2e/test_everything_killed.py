@@ -28,7 +28,7 @@ def mesh(tmp_path: Path) -> Iterator[LiveMesh]:
         yield started
 
 
-async def test_killed_in_the_middle_of_a_launch_it_goes_on_and_launches_once(mesh: LiveMesh) -> None:
+async def test_launch_interrupted_by_kills_resumes_and_launches_once(mesh: LiveMesh) -> None:
     births = mesh.data.root / "yard" / "births.jsonl"
     async with mesh.bus() as bus:
         session = Session(mesh, bus, "phoenix")

@@ -65,7 +65,7 @@ def births(mesh: LiveMesh) -> Path:
     return mesh.data.root / "yard" / "births.jsonl"
 
 
-async def test_an_event_of_a_plain_client_becomes_an_input_a_turn_an_anchor_and_a_worker(
+async def test_plain_client_event_becomes_input_turn_anchor_and_worker(
     mesh: LiveMesh, bus: Bus, fleet: Session
 ) -> None:
     # The first turn runs at once, and keeps one worker ready.
@@ -137,7 +137,7 @@ async def test_dead_workers_and_59_queued_tasks_never_lead_to_a_stop(
     assert ended.anchor.last_run_outcome == "success"
 
 
-async def test_each_notification_arrives_once_although_the_notifier_is_killed_in_the_middle(
+async def test_notification_arrives_once_though_the_notifier_is_killed(
     mesh: LiveMesh, fleet: Session, receiver: Receiver
 ) -> None:
     async def all_told() -> bool:

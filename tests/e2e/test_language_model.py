@@ -110,7 +110,7 @@ def ended(history: History, run: int) -> tuple[str | None, str, str]:
     return record.anchor.last_run_outcome, record.reason, record.text
 
 
-async def test_a_stop_is_refused_while_workers_are_dead_and_the_model_is_told(
+async def test_stop_with_dead_workers_is_refused_and_the_model_learns(
     make: Any, bus: Bus, minds: Minds
 ) -> None:
     session = await make("stops")
@@ -172,7 +172,7 @@ async def test_a_call_has_its_effect_and_the_model_the_last_word(make: Any, bus:
     assert {proof.anchor_sha256 for proof in prompts if proof} == {first_end.digest}
 
 
-async def test_an_endpoint_that_asks_to_wait_is_asked_again_in_the_same_turn(make: Any, minds: Minds) -> None:
+async def test_endpoint_that_requests_a_wait_is_retried_in_the_turn(make: Any, minds: Minds) -> None:
     session = await make("limited")
     minds.script("limited", [rate_limited("0.2"), text("Here I am.")])
     session.say("hello")
@@ -182,7 +182,7 @@ async def test_an_endpoint_that_asks_to_wait_is_asked_again_in_the_same_turn(mak
     assert [each.step for each in history.prompts if each.run == 2] == [1]
 
 
-async def test_where_the_first_model_is_dead_the_next_one_answers_and_both_are_told_of(
+async def test_fallback_model_answers_and_both_models_are_reported(
     mesh: LiveMesh, make: Any, minds: Minds
 ) -> None:
     session = await make("fallback", model="dead", fallbacks=("openai",))
@@ -200,7 +200,7 @@ async def test_where_the_first_model_is_dead_the_next_one_answers_and_both_are_t
     assert used["turns"][-1] == {"run_id": 2, "usage": {"prompt": 100, "completion": 20, "cost": 0.0004}}
 
 
-async def test_garbage_ends_the_turn_with_a_reason_and_the_mesh_goes_on(make: Any, minds: Minds) -> None:
+async def test_garbage_ends_its_turn_with_a_reason_and_mesh_goes_on(make: Any, minds: Minds) -> None:
     session = await make("garbage")
     minds.script("garbage", lambda: raw("{ this is no answer"))
     session.say("hello")
@@ -218,9 +218,7 @@ async def test_garbage_ends_the_turn_with_a_reason_and_the_mesh_goes_on(make: An
     assert ended(history, last.last_run_id)[2] == "Well again."
 
 
-async def test_a_small_model_calls_by_json_in_a_stream_and_is_told_what_came_of_it(
-    make: Any, minds: Minds
-) -> None:
+async def test_small_model_calls_by_streamed_json_and_gets_the_result(make: Any, minds: Minds) -> None:
     session = await make("small", model="small")
     told = {"title": "It is calm.", "text": "Nothing moves.", "severity": "info"}
     answers = (
@@ -264,15 +262,13 @@ async def test_cancelling_a_turn_closes_the_connection_of_its_call(
     await asyncio.to_thread(server.wait_for_gone, gone + 1)
 
 
-async def test_an_agent_whose_rules_and_tools_leave_no_room_is_refused_and_not_tried(
-    make: Any, minds: Minds
-) -> None:
+async def test_agent_whose_rules_and_tools_leave_no_room_is_refused(make: Any, minds: Minds) -> None:
     with pytest.raises(BadInput, match=r"role, rules and tools of \S+ take \d+ of the 256 tokens"):
         await make("small", limits=Limits(context_tokens_max=256))
     assert minds.asked("small") == []
 
 
-async def test_the_calls_of_one_step_run_in_parallel_on_several_executors(
+async def test_calls_of_one_step_run_in_parallel_on_several_executors(
     mesh: LiveMesh, make: Any, bus: Bus, minds: Minds
 ) -> None:
     session = await make("parallel")

@@ -36,7 +36,7 @@ async def slots(session: Session) -> list[Input]:
 
 
 @pytest.mark.slow
-async def test_with_planner_gateway_and_server_killed_around_its_slot_it_comes_once(mesh: LiveMesh) -> None:
+async def test_slot_comes_once_though_planner_gateway_and_server_die(mesh: LiveMesh) -> None:
     async with mesh.bus() as bus:
         session = Session(mesh, bus, "clock")
         session.make()

@@ -15,7 +15,7 @@ _PIPELINE = "shared/anchorwatch/executor/pipeline.py"
 _ATTEMPTS = "tests/unit/executor/test_attempts.py::"
 _OLD = "tests/sim/test_executor_reads.py::"
 _ONE = "tests/sim/test_one_at_a_time.py::"
-_LOST = "tests/sim/test_lost_claims.py::test_a_command_whose_claim_may_be_gone_is_settled_as_its_class_allows"
+_LOST = "tests/sim/test_lost_claims.py::test_lost_claim_command_is_settled_as_its_class_allows"
 
 _EXECUTORS = (
     _one(
@@ -30,7 +30,7 @@ _EXECUTORS = (
         "shared/anchorwatch/core/effect/state.py",
         "return replace(state, doubt=True)\n",
         "return state\n",
-        f"{_EFFECT}test_what_the_journal_lost_may_have_been_the_first_claim_or_that_of_somebody_who_took_it_over",
+        f"{_EFFECT}test_lost_record_may_have_been_a_first_claim_or_a_takeover",
     ),
     _one(
         "what a person rejected is begun where a claim may have been lost",
@@ -58,7 +58,7 @@ _EXECUTORS = (
         _PIPELINE,
         'effect = await ctx.recorder.release(job, effect, "its answer was lost")',
         "return Judged(job, effect, equipment, claims=False)",
-        f"{_OLD}test_a_lost_ack_and_a_read_from_before_the_outcome_do_not_do_it_again",
+        f"{_OLD}test_lost_ack_and_stale_read_of_the_outcome_repeat_nothing",
     ),
     _one(
         "who lost a command to another acks it",
@@ -72,7 +72,7 @@ _EXECUTORS = (
         "shared/anchorwatch/journal/effects.py",
         "at_least + 1, max(at_least, reach))",
         "at_least + 1, at_least)",
-        f"{_OLD}test_an_answer_at_a_gate_is_not_lost_to_a_read_from_before_it",
+        f"{_OLD}test_gate_answer_is_not_lost_to_a_read_from_before_it",
     ),
     Mutation(
         "whether it has settled is looked at after the provider answered",
@@ -87,7 +87,7 @@ _EXECUTORS = (
     ),
 )
 
-_OLD_FENCE = f"{_OLD}test_a_fence_that_an_old_read_does_not_show_is_seen_before_anything_is_done"
+_OLD_FENCE = f"{_OLD}test_fence_hidden_by_a_stale_read_is_seen_before_any_effect"
 
 _ORDER = (
     _one(
@@ -113,7 +113,7 @@ _ORDER = (
     ),
     Mutation(
         "a message is acked before its session is looked at",
-        ("tests/sim/test_takeover.py::test_what_another_planner_holds_is_neither_acked_nor_asked_for_again",),
+        ("tests/sim/test_takeover.py::test_message_of_another_planner_is_not_acked_or_refetched",),
         (
             Edit(
                 "services/planner/anchorwatch_planner/mailbox.py",
@@ -127,7 +127,7 @@ _ORDER = (
         "shared/anchorwatch/service/worker.py",
         "        result: Result = Done()\n        if error is not None:\n",
         "        result: Result = Done()\n        if False:\n",
-        "tests/sim/test_dead_letters_observer.py::test_a_letter_that_is_retried_is_done_once_it_can_be_and_opens_again_while_it_cannot",
+        "tests/sim/test_dead_letters_observer.py::test_retried_letter_is_done_when_possible_and_else_reopens",
     ),
 )
 
@@ -144,21 +144,21 @@ _EFFECTS = (
         _ACTION,
         'doubt = state.doubt or owner_liveness == "gone"',
         "doubt = False",
-        f"{_EFFECT}test_an_owner_that_is_only_silent_leaves_a_doubt_that_no_later_death_takes_away",
+        f"{_EFFECT}test_silent_owner_leaves_a_doubt_that_no_later_death_removes",
     ),
     _one(
         "the settle time is not waited for",
         _ACTION,
         "if not settled:",
         "if False:",
-        f"{_EFFECT}test_not_done_leads_to_a_second_run_only_once_nothing_can_be_on_its_way",
+        f"{_EFFECT}test_not_done_allows_a_second_run_only_if_none_in_flight",
     ),
     _one(
         "not done is enough, whoever may go on",
         _ACTION,
         'return "unknown" if doubt else "run"',
         'return "run"',
-        f"{_EFFECT}test_not_done_leads_to_a_second_run_only_once_nothing_can_be_on_its_way",
+        f"{_EFFECT}test_not_done_allows_a_second_run_only_if_none_in_flight",
     ),
     _one(
         "refused on a second claim",

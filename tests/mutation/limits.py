@@ -20,7 +20,7 @@ LIMITS = (
         _PACING,
         "max(self._full_ms(pace, now_ms), now_ms) + self.interval_ms",
         "max(self._full_ms(pace, now_ms), now_ms)",
-        f"{_UNIT}test_a_burst_of_turns_may_begin_and_then_one_each_time_that_one_is_earned",
+        f"{_UNIT}test_burst_of_turns_may_begin_and_then_one_for_each_token",
     ),
     one(
         "a check goes before the limits",
@@ -34,7 +34,7 @@ LIMITS = (
         _PACING,
         "found = tuple(takewhile(lambda wake: wake.kind in _REFUSED, oldest))",
         "found = tuple(oldest)",
-        f"{_UNIT}test_too_much_that_waits_is_refused_from_the_oldest_on_up_to_a_person_s_word",
+        f"{_UNIT}test_excess_inputs_are_refused_oldest_first_up_to_a_message",
     ),
     one(
         "an account that sessions share is carried on without its fence",

@@ -22,7 +22,7 @@ SCHEDULES = (
         _MACHINE,
         "    if sight.waiting:",
         "    if False:",
-        f"{_UNIT}test_during_a_turn_its_policy_says_what_becomes_of_it_and_never_do_two_wait",
+        f"{_UNIT}test_overlap_policy_decides_during_a_turn_and_one_slot_waits",
     ),
     one(
         "what came while a schedule was paused is made up for",
@@ -43,20 +43,20 @@ SCHEDULES = (
         _ZONES,
         "    if after > before:",
         "    if False:",
-        f"{_SLOTS}test_a_slot_that_the_clocks_jump_over_comes_at_the_first_instant_after",
+        f"{_SLOTS}test_slot_in_a_skipped_hour_comes_at_the_first_instant_after",
     ),
     one(
         "a minute that the clocks show again is taken for the first",
         _ZONES,
         "    if not local.fold:",
         "    if True:",
-        f"{_UNIT}test_one_that_is_made_while_the_clocks_show_an_hour_again_begins_after_that_hour",
+        f"{_UNIT}test_schedule_made_in_a_repeated_hour_begins_after_that_hour",
     ),
     one(
         "an idle session without a check is left alone",
         "shared/anchorwatch/core/session/wakes.py",
         "else NotBefore(LONG_AGO_MS, check=True)",
         "else Never()",
-        "tests/unit/core/test_wakes_properties.py::test_who_looks_again_when_it_is_told_to_comes_to_a_turn_or_to_its_check",
+        "tests/unit/core/test_wakes_properties.py::test_repeated_checks_lead_to_a_turn_or_the_scheduled_check",
     ),
 )

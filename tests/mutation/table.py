@@ -43,7 +43,7 @@ _WRITES = (
         _COMMIT,
         "if not ack.duplicate:",
         "if ack.sequence:",
-        "tests/sim/test_journal_faults.py::test_on_replicas_too_an_id_that_two_writers_share_is_nobody_s_success",
+        "tests/sim/test_journal_faults.py::test_shared_id_of_two_writers_is_no_success_on_replicas",
     ),
     _one(
         "another's record taken for ours by its id",
@@ -154,21 +154,21 @@ _HOLDERS = (
         "services/planner/anchorwatch_planner/turn.py",
         "return TurnEnded()",
         "return Done()",
-        "tests/sim/test_planner_reads.py::test_an_input_that_comes_while_a_turn_runs_is_taken_by_the_next",
+        "tests/sim/test_planner_reads.py::test_input_during_a_turn_is_taken_by_the_next",
     ),
     _one(
         "the messages of a turn are acked before anybody has looked behind its end",
         "services/planner/anchorwatch_planner/mailbox.py",
         "            _settle(before, Done())\n",
         "            _settle([*before, *arrived], Done())\n",
-        "tests/sim/test_planner_reads.py::test_the_messages_of_a_turn_stay_in_hand_until_somebody_has_looked_behind_its_end",
+        "tests/sim/test_planner_reads.py::test_turn_messages_stay_pending_until_its_end_is_checked",
     ),
     _one(
         "a turn is begun on a supposed state though an outcome may still come",
         "services/planner/anchorwatch_planner/sessions.py",
         " or not is_closed(known)",
         "",
-        "tests/sim/test_planner_reads.py::test_where_an_outcome_may_still_come_all_of_the_session_is_read",
+        "tests/sim/test_planner_reads.py::test_session_is_read_whole_where_an_outcome_may_still_come",
     ),
     _one(
         "of the inputs below the one in hand a turn knows nothing",

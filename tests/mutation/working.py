@@ -15,7 +15,7 @@ WORKING = (
         "                await self._answer(current.deliveries, Done())\n                current.deliveries = []\n"
         "                result = await self._handle(current)\n",
         f"{_TESTS}test_message_is_acked_only_after_its_handler_is_done",
-        "tests/sim/test_effects_by_death.py::test_an_effect_is_settled_as_its_class_allows_whenever_its_executor_dies"
+        "tests/sim/test_effects_by_death.py::test_effect_is_settled_as_its_class_allows_at_any_death"
         "[set-after the claim-succeeded-1-another goes on]",
     ),
     _one(

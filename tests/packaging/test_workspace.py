@@ -67,7 +67,7 @@ def test_compose_starts_every_service_there_is() -> None:
     assert sorted(started) == sorted(entry.name for entry in entry_points(group="anchorwatch.services"))
 
 
-def test_the_cluster_keeps_every_stream_three_times_whoever_makes_it() -> None:
+def test_cluster_keeps_three_copies_of_every_stream() -> None:
     override = (ROOT / "compose.cluster.yaml").read_text(encoding="utf-8")
     kept = re.findall(r"^  ([a-z]+): \*kept-three-times$", override, re.MULTILINE)
 

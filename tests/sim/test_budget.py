@@ -55,7 +55,7 @@ def playing(body: Callable[[SimMesh, list[int]], Coroutine[Any, Any, None]]) -> 
 
 
 @pytest.mark.slow
-def test_no_request_above_the_budget_is_ever_sent_and_old_turns_make_room(
+def test_request_stays_within_budget_and_old_turns_make_room(
     tmp_path: Path,
 ) -> None:
     async def body(mesh: SimMesh, sent: list[int]) -> None:
@@ -72,7 +72,7 @@ def test_no_request_above_the_budget_is_ever_sent_and_old_turns_make_room(
     playing(body)
 
 
-def test_a_budget_that_nothing_fits_into_ends_the_turn_and_says_so(
+def test_budget_that_nothing_fits_ends_the_turn_with_a_reason(
     tmp_path: Path,
 ) -> None:
     async def body(mesh: SimMesh, sent: list[int]) -> None:

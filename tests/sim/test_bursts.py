@@ -59,7 +59,7 @@ def starts_ms(mesh: SimMesh, ref: SessionRef) -> Sequence[int]:
 
 
 @pytest.mark.slow
-def test_five_thousand_events_make_one_turn_that_says_how_many_there_were_of_each_kind(
+def test_five_thousand_events_make_one_turn_that_counts_kinds(
     tmp_path: Path,
 ) -> None:
     async def body(mesh: SimMesh) -> None:
@@ -90,9 +90,7 @@ def test_five_thousand_events_make_one_turn_that_says_how_many_there_were_of_eac
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_trickle_without_end_is_looked_at_once_in_a_window_and_never_starved(
-    tmp_path: Path, seed: int
-) -> None:
+def test_endless_trickle_is_handled_once_a_window(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", "planner")
         ref = await mesh.session("s", looking(tmp_path))
@@ -109,7 +107,7 @@ def test_a_trickle_without_end_is_looked_at_once_in_a_window_and_never_starved(
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_what_is_urgent_ends_the_window_of_a_trickle_and_takes_all_of_it(tmp_path: Path, seed: int) -> None:
+def test_urgent_input_ends_a_trickle_window_and_takes_it_all(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         seen: list[int] = []
         await mesh.open("planner")
@@ -126,7 +124,7 @@ def test_what_is_urgent_ends_the_window_of_a_trickle_and_takes_all_of_it(tmp_pat
     mesh_test(seed, body)
 
 
-def test_stale_wakes_a_burst_and_a_heartbeat_in_one_moment_are_one_run(tmp_path: Path) -> None:
+def test_stale_wakes_burst_and_heartbeat_at_once_are_one_run(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         seen: list[int] = []
         await mesh.open("planner")

@@ -44,7 +44,7 @@ def test_a_check_that_fell_due_too_early_comes_again_at_its_time(tmp_path: Path)
     mesh_test(1, body, sweep_s=5)
 
 
-def test_an_input_that_was_accepted_by_a_clock_ahead_is_taken_all_the_same(tmp_path: Path) -> None:
+def test_input_accepted_by_a_clock_ahead_is_still_taken(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner")
         ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600))
@@ -59,7 +59,7 @@ def test_an_input_that_was_accepted_by_a_clock_ahead_is_taken_all_the_same(tmp_p
     mesh_test(1, body)
 
 
-def test_a_schedule_that_has_fired_is_not_believed_in_again_when_the_clock_is_set_back() -> None:
+def test_fired_schedule_stays_fired_when_the_clock_is_set_back() -> None:
     async def main() -> None:
         server = SimServer()
         bus = server.connect()
@@ -78,7 +78,7 @@ def test_a_schedule_that_has_fired_is_not_believed_in_again_when_the_clock_is_se
     run_virtual(main())
 
 
-def test_a_server_whose_clock_is_ahead_rings_once_too_early_and_then_at_the_time() -> None:
+def test_server_clock_ahead_fires_once_early_and_again_on_time() -> None:
     class Behind(LoopClock):
         def now_ms(self) -> int:
             return super().now_ms() - round(HOUR_S * 1000)

@@ -126,7 +126,7 @@ async def talk(scene: Scene, runs: int = RUNS) -> None:
         await scene.mesh.say(scene.ref, f"m{run}", f"how is run {run}? " + "please tell me more " * 10)
 
 
-def test_a_long_talk_is_summed_up_again_and_again_and_no_request_is_over_budget(
+def test_long_talk_is_summarised_repeatedly_within_its_budget(
     tmp_path: Path,
 ) -> None:
     async def body(scene: Scene) -> None:
@@ -150,7 +150,7 @@ def test_a_long_talk_is_summed_up_again_and_again_and_no_request_is_over_budget(
     ("write", "because"),
     [(unavailable, "model_unavailable"), (labelled, "label of the prompt"), (endless, "not shorter")],
 )
-def test_where_the_model_s_summary_cannot_stand_the_records_alone_make_one(
+def test_invalid_model_summary_is_replaced_by_one_from_records(
     tmp_path: Path, write: Write, because: str
 ) -> None:
     async def body(scene: Scene) -> None:
@@ -188,7 +188,7 @@ async def dies_and_comes_back(edge: Edge, process: Process) -> None:
 
 
 @pytest.mark.parametrize("edge", [Edge.PLANNER_COMPACTION_BEFORE, Edge.PLANNER_COMPACTION_AFTER])
-def test_a_planner_killed_at_a_compaction_loses_no_turn_of_the_talk(tmp_path: Path, edge: Edge) -> None:
+def test_planner_killed_at_a_compaction_loses_no_turn(tmp_path: Path, edge: Edge) -> None:
     async def body(scene: Scene) -> None:
         planner = scene.mesh.processes["planner-1"]
         async with asyncio.TaskGroup() as tasks:

@@ -44,7 +44,7 @@ async def in_flight(mesh: SimMesh, ref: SessionRef, run: int) -> str:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_said_to_a_running_turn_is_heard_at_its_next_step(tmp_path: Path, seed: int) -> None:
+def test_message_to_a_running_turn_is_heard_at_its_next_step(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         heard: list[tuple[int, list[str]]] = []
         await mesh.open("planner", "planner", ("executor", obedient))
@@ -65,7 +65,7 @@ def test_what_is_said_to_a_running_turn_is_heard_at_its_next_step(tmp_path: Path
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_an_urgent_word_joins_the_running_turn_and_is_consumed_by_it_alone(tmp_path: Path, seed: int) -> None:
+def test_urgent_message_joins_only_the_running_turn(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         heard: list[tuple[int, list[str]]] = []
         await mesh.open("planner", ("executor", obedient))
@@ -90,7 +90,7 @@ def test_an_urgent_word_joins_the_running_turn_and_is_consumed_by_it_alone(tmp_p
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_turn_that_was_paused_goes_on_whoever_hears_that_it_was_resumed(tmp_path: Path, seed: int) -> None:
+def test_paused_turn_goes_on_whichever_planner_hears_the_resume(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", "planner", "planner", ("executor", obedient))
         ref = await mesh.session("s", agent(tmp_path, once("fire"), heartbeat_s=3600))
@@ -110,9 +110,7 @@ def test_a_turn_that_was_paused_goes_on_whoever_hears_that_it_was_resumed(tmp_pa
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_cancelled_turn_ends_once_its_inputs_are_consumed_and_the_session_wakes_again(
-    tmp_path: Path, seed: int
-) -> None:
+def test_cancelled_turn_consumes_its_inputs_and_session_wakes(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", "planner", ("executor", obedient))
         ref = await mesh.session("s", agent(tmp_path, once("fire"), heartbeat_s=90))
@@ -135,9 +133,7 @@ def test_a_cancelled_turn_ends_once_its_inputs_are_consumed_and_the_session_wake
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
-def test_a_hundred_resets_under_load_never_paralyse_lose_no_input_and_lower_no_run_id(
-    tmp_path: Path, seed: int
-) -> None:
+def test_hundred_resets_under_load_keep_inputs_and_run_ids(tmp_path: Path, seed: int) -> None:
     resets = 100 if seed == 0 else 12
 
     async def body(mesh: SimMesh) -> None:
@@ -175,7 +171,7 @@ def test_a_hundred_resets_under_load_never_paralyse_lose_no_input_and_lower_no_r
 
 
 @pytest.mark.slow
-def test_a_session_that_goes_in_circles_does_not_count_as_success_and_slows_down(tmp_path: Path) -> None:
+def test_circling_session_is_not_a_success_and_slows_down(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         Sink(tmp_path).set_world(at_ms=4_000_000_000_000)
         await mesh.open("observer", "planner", ("executor", obedient))

@@ -34,7 +34,7 @@ def agent(tmp_path: Path, pack: PoisonPack, **changes: Any) -> Any:
     return bench_agent(tmp_path, pack=pack.name, heartbeat_s=3600, **changes)
 
 
-def test_a_command_that_nobody_can_handle_is_refused_and_its_turn_goes_on(tmp_path: Path) -> None:
+def test_unhandleable_command_is_refused_and_its_turn_goes_on(tmp_path: Path) -> None:
     pack = PoisonPack()
     pack.broken = True
 
@@ -59,9 +59,7 @@ def test_a_command_that_nobody_can_handle_is_refused_and_its_turn_goes_on(tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("edge", [Edge.EXECUTOR_OUTCOME_BEFORE, Edge.EXECUTOR_LETTER_BEFORE], ids=str)
-def test_a_command_that_is_given_up_gets_its_end_though_giving_up_fails_at_first(
-    tmp_path: Path, edge: Edge
-) -> None:
+def test_abandoned_command_ends_though_abandoning_fails_at_first(tmp_path: Path, edge: Edge) -> None:
     pack = PoisonPack()
     pack.broken = True
 
@@ -81,7 +79,7 @@ def test_a_command_that_is_given_up_gets_its_end_though_giving_up_fails_at_first
     mesh_test(body)
 
 
-def test_a_refused_command_that_is_retried_is_decided_anew_and_done_once(tmp_path: Path) -> None:
+def test_retried_refused_command_is_decided_again_and_done_once(tmp_path: Path) -> None:
     pack = PoisonPack()
     pack.broken = True
 
@@ -111,7 +109,7 @@ def test_a_refused_command_that_is_retried_is_decided_anew_and_done_once(tmp_pat
     mesh_test(body)
 
 
-def test_a_command_that_was_claimed_and_cannot_be_handled_is_unknown(tmp_path: Path) -> None:
+def test_claimed_command_that_cannot_be_handled_is_unknown(tmp_path: Path) -> None:
     """It was begun, its executor died, and nobody who is left can connect to find out."""
     pack = PoisonPack()
     hanging = asyncio.Event()
@@ -137,7 +135,7 @@ def test_a_command_that_was_claimed_and_cannot_be_handled_is_unknown(tmp_path: P
     mesh_test(body)
 
 
-def test_a_dropped_letter_ends_its_command_and_is_not_tried_again(tmp_path: Path) -> None:
+def test_dropped_letter_ends_its_command_without_a_retry(tmp_path: Path) -> None:
     pack = PoisonPack()
     pack.broken = True
 

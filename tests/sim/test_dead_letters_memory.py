@@ -44,7 +44,7 @@ class Faulty:
         self._accept(db, opened)
 
 
-def test_a_record_that_cannot_be_entered_is_shown_and_a_thousand_behind_it_are_in(
+def test_unindexable_record_is_shown_and_a_thousand_later_are_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faulty = Faulty("bad")

@@ -51,7 +51,7 @@ async def inputs(mesh: SimMesh, ref: SessionRef) -> int:
     return sum(subject.startswith("in.") for _, subject, _ in await mesh.records(ref))
 
 
-def test_a_thousand_events_behind_a_poisonous_one_go_through_and_people_are_shown_it(tmp_path: Path) -> None:
+def test_poisonous_event_is_shown_and_a_thousand_later_ones_pass(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("observer")
         ref = await bound(mesh, tmp_path)
@@ -102,7 +102,7 @@ def test_an_outage_does_not_count_however_long_it_lasts(tmp_path: Path) -> None:
     mesh_test(body)
 
 
-def test_a_letter_that_is_retried_is_done_once_it_can_be_and_opens_again_while_it_cannot(
+def test_retried_letter_is_done_when_possible_and_else_reopens(
     tmp_path: Path,
 ) -> None:
     async def body(mesh: SimMesh) -> None:
@@ -127,7 +127,7 @@ def test_a_letter_that_is_retried_is_done_once_it_can_be_and_opens_again_while_i
     mesh_test(body)
 
 
-def test_a_letter_whose_observer_dies_again_and_again_is_not_lost(tmp_path: Path) -> None:
+def test_letter_whose_observer_dies_repeatedly_is_not_lost(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("observer")
         ref = await bound(mesh, tmp_path)
@@ -143,7 +143,7 @@ def test_a_letter_whose_observer_dies_again_and_again_is_not_lost(tmp_path: Path
     mesh_test(body)
 
 
-def test_an_event_whose_letter_cannot_be_written_at_first_ends_no_observer(tmp_path: Path) -> None:
+def test_event_whose_letter_fails_at_first_ends_no_observer(tmp_path: Path) -> None:
     def fail(_: Life) -> None:
         raise ZeroDivisionError("a fault of writing letters")
 
@@ -178,7 +178,7 @@ class Defective:
             raise RuntimeError("a defect")
 
 
-def test_a_defect_that_one_of_several_events_strikes_ends_no_observer(
+def test_defect_in_one_of_several_events_ends_no_observer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def body(mesh: SimMesh) -> None:
@@ -229,7 +229,7 @@ class Deadly:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_an_event_that_ends_its_observer_is_found_out_and_no_other_is_blamed(
+def test_event_that_ends_its_observer_is_the_only_one_blamed(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def body(mesh: SimMesh) -> None:

@@ -39,7 +39,7 @@ async def open_letter(mesh: SimMesh) -> None:
     await mesh.until(in_state(mesh.bus, "open"), within_s=400)
 
 
-def test_a_session_whose_pack_is_missing_has_one_letter_and_goes_on_by_itself(tmp_path: Path) -> None:
+def test_session_without_its_pack_has_one_letter_and_recovers(tmp_path: Path) -> None:
     pack = MissingPack()
     registry.register(pack)
 
@@ -68,7 +68,7 @@ def test_a_session_whose_pack_is_missing_has_one_letter_and_goes_on_by_itself(tm
     mesh_test(body)
 
 
-def test_a_retry_looks_at_once_and_a_dropped_letter_says_nothing_until_the_session_was_well(
+def test_letter_retry_is_immediate_and_drop_silent_until_health(
     tmp_path: Path,
 ) -> None:
     pack = MissingPack()
@@ -99,7 +99,7 @@ def test_a_retry_looks_at_once_and_a_dropped_letter_says_nothing_until_the_sessi
     mesh_test(body)
 
 
-def test_a_turn_that_one_of_two_planners_cannot_go_on_with_is_not_stuck(tmp_path: Path) -> None:
+def test_turn_that_one_planner_of_two_cannot_run_is_not_stuck(tmp_path: Path) -> None:
     """Whoever holds the turn looks again, whichever of them sweeps."""
     pack = MissingPack()
     registry.register(pack)
@@ -189,9 +189,7 @@ def test_letter_is_done_while_an_input_waits_for_the_check(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_session_whose_looks_end_the_planner_is_left_alone_and_the_others_go_on(
-    tmp_path: Path, seed: int
-) -> None:
+def test_session_that_ends_its_planner_is_isolated_from_others(tmp_path: Path, seed: int) -> None:
     good, deadly = PoisonPack(), PoisonPack()
     deadly.name = "deadly"
     dying: list[asyncio.Task[None]] = []

@@ -104,7 +104,7 @@ async def states(mesh: SimMesh, ref: SessionRef) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_delivery_that_fails_runs_no_turn_again_and_a_broken_channel_holds_up_no_other(
+def test_failed_delivery_reruns_no_turn_and_delays_no_channel(
     tmp_path: Path,
 ) -> None:
     broken = FakeChannel(lambda _: NotSent("nobody answers"))
@@ -180,7 +180,7 @@ def test_a_receiver_that_says_when_is_left_alone_until_then(tmp_path: Path, wait
 @pytest.mark.parametrize(
     ("known", "state", "sent"), [(None, "unknown", 1), (True, "sent", 1), (False, "sent", 2)]
 )
-def test_a_timeout_after_sending_is_settled_by_asking_and_else_unknown_and_not_sent_again(
+def test_timeout_after_sending_is_settled_by_query_or_unknown(
     tmp_path: Path,
     known: bool | None,  # noqa: FBT001 - what the channel answers
     state: str,
@@ -433,7 +433,7 @@ def test_the_notifiers_own_faults_are_a_letter_and_notify_nobody(tmp_path: Path)
     mesh_test(body, **settings(tmp_path, "faulty", "works"))
 
 
-def test_a_notice_whose_letter_cannot_be_written_at_first_is_not_stuck(tmp_path: Path) -> None:
+def test_notice_whose_letter_fails_at_first_is_not_stuck(tmp_path: Path) -> None:
     pack = PoisonPack()
     faulty = FakeChannel(lambda _: ZeroDivisionError("a fault of the notifier"))
 
@@ -452,7 +452,7 @@ def test_a_notice_whose_letter_cannot_be_written_at_first_is_not_stuck(tmp_path:
 
 
 @pytest.mark.slow
-def test_a_letter_that_could_not_be_told_of_and_has_moved_on_can_be_retried(tmp_path: Path) -> None:
+def test_unannounced_letter_that_has_moved_on_can_be_retried(tmp_path: Path) -> None:
     """The record that the notifier failed on is replaced by then."""
     channel = FakeChannel(lambda _: ZeroDivisionError("a fault of the notifier") if pack.broken else None)
     pack = PoisonPack()

@@ -112,7 +112,7 @@ async def die(mesh: SimMesh, sink: Sink, moment: str | Edge) -> str:
 
 @pytest.mark.parametrize("back", [True, False], ids=["it comes back", "another goes on"])
 @pytest.mark.parametrize(("tool", "moment", "state", "times"), CASES)
-def test_an_effect_is_settled_as_its_class_allows_whenever_its_executor_dies(
+def test_effect_is_settled_as_its_class_allows_at_any_death(
     tmp_path: Path, tool: str, moment: str, state: str, times: int, *, back: bool
 ) -> None:
     async def body(mesh: SimMesh) -> None:

@@ -52,7 +52,7 @@ def executor_test(world: Path, body: Body, *, behind: int = 1) -> None:
     run_virtual(main())
 
 
-def test_a_lost_ack_and_a_read_from_before_the_outcome_do_not_do_it_again(tmp_path: Path) -> None:
+def test_lost_ack_and_stale_read_of_the_outcome_repeat_nothing(tmp_path: Path) -> None:
     async def body(server: SimServer, executors: Executors, session: ScriptedSession, sink: Sink) -> None:
         server.faults.rates[FaultKind.LOST_DELIVERY_ACK] = 1.0
         await executors.start()
@@ -98,7 +98,7 @@ def test_a_command_that_went_to_another_who_dies_comes_again(tmp_path: Path) -> 
     executor_test(tmp_path, body)
 
 
-def test_an_answer_at_a_gate_is_not_lost_to_a_read_from_before_it(tmp_path: Path) -> None:
+def test_gate_answer_is_not_lost_to_a_read_from_before_it(tmp_path: Path) -> None:
     async def body(server: SimServer, executors: Executors, session: ScriptedSession, sink: Sink) -> None:
         command = await session.command("fire")
         await session.record(command, GateAsked("people", "b", 2**62, command.sequence))
@@ -117,7 +117,7 @@ def test_an_answer_at_a_gate_is_not_lost_to_a_read_from_before_it(tmp_path: Path
     executor_test(tmp_path, body)
 
 
-def test_a_fence_that_an_old_read_does_not_show_is_seen_before_anything_is_done(tmp_path: Path) -> None:
+def test_fence_hidden_by_a_stale_read_is_seen_before_any_effect(tmp_path: Path) -> None:
     async def body(server: SimServer, executors: Executors, session: ScriptedSession, sink: Sink) -> None:
         await executors.start()
         # It is new to the executor, which therefore reads nothing before its claim, and comes when the fence stands.

@@ -71,7 +71,7 @@ async def reaction_s(
 @pytest.mark.parametrize(
     ("others", "count", "size"), [("default", STORM, 0), ("elsewhere", STORM, 0), ("default", 500, LARGE)]
 )
-def test_one_event_behind_a_storm_of_two_thousand_is_reacted_to_as_if_there_were_none(
+def test_event_after_a_storm_of_two_thousand_is_not_delayed(
     tmp_path: Path, others: str, count: int, size: int
 ) -> None:
     measured: dict[bool, float] = {}

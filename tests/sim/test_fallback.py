@@ -105,7 +105,7 @@ def playing(
     run_virtual(main(), 1)
 
 
-def test_the_next_one_answers_and_the_step_says_who_did_and_who_did_not(tmp_path: Path) -> None:
+def test_fallback_answers_and_the_step_names_every_model_tried(tmp_path: Path) -> None:
     async def body(scene: Scene) -> None:
         scene.models["first"].fault = ModelUnavailable("it is away")
         anchor = await scene.mesh.until_rest(scene.ref, 1)
@@ -124,7 +124,7 @@ def test_the_next_one_answers_and_the_step_says_who_did_and_who_did_not(tmp_path
     playing(tmp_path, body)
 
 
-def test_a_dead_first_one_is_let_rest_and_taken_up_again_when_it_is_well(tmp_path: Path) -> None:
+def test_dead_primary_rests_and_returns_when_it_is_well(tmp_path: Path) -> None:
     async def body(scene: Scene) -> None:
         first, second = scene.models["first"], scene.models["second"]
         first.fault = ModelUnavailable("it is away")
@@ -166,7 +166,7 @@ def test_one_that_refuses_a_single_request_is_asked_the_next_one(tmp_path: Path)
     playing(tmp_path, body)
 
 
-def test_each_is_asked_by_its_own_bound_and_one_that_is_too_small_is_no_dead_one(tmp_path: Path) -> None:
+def test_model_keeps_its_own_bound_and_a_small_one_is_not_dead(tmp_path: Path) -> None:
     small = FILE.replace("price_prompt = 1.0", "context_tokens_max = 256")
 
     async def body(scene: Scene) -> None:
@@ -183,7 +183,7 @@ def test_each_is_asked_by_its_own_bound_and_one_that_is_too_small_is_no_dead_one
     playing(tmp_path, body, file=small)
 
 
-def test_where_none_answers_the_turn_ends_and_all_are_tried_again(tmp_path: Path) -> None:
+def test_turn_ends_when_no_model_answers_and_all_are_retried(tmp_path: Path) -> None:
     async def body(scene: Scene) -> None:
         for model in scene.models.values():
             model.fault = ModelUnavailable(f"{model.name} is away")
@@ -210,7 +210,7 @@ def test_the_pack_s_own_rules_can_stand_last(tmp_path: Path) -> None:
     playing(tmp_path, body, fallbacks=("second", "rules"))
 
 
-def test_the_models_that_agents_ask_are_listed_with_how_each_has_answered(tmp_path: Path) -> None:
+def test_models_in_use_are_listed_with_their_last_answers(tmp_path: Path) -> None:
     async def body(scene: Scene) -> None:
         scene.models["first"].fault = ModelRefused("the key is not accepted", lasting=True)
         await scene.mesh.until_rest(scene.ref, 2, within_s=100)
@@ -232,7 +232,7 @@ def test_the_models_that_agents_ask_are_listed_with_how_each_has_answered(tmp_pa
     playing(tmp_path, body)
 
 
-def test_an_agent_whose_models_cannot_be_asked_is_listed_with_the_reason(tmp_path: Path) -> None:
+def test_agent_with_unusable_models_is_listed_with_the_reason(tmp_path: Path) -> None:
     async def body(scene: Scene) -> None:
         (tmp_path / "models.toml").write_text("[first]\nmodel_name = 'm-first'\n")
         (row,) = (await ask(scene.mesh, "models"))["result"]

@@ -115,7 +115,7 @@ def test_what_is_still_so_is_acted_on_as_seen_again(tmp_path: Path) -> None:
     playing(tmp_path, world, model, body)
 
 
-def test_what_is_no_more_so_is_decided_anew_and_both_answers_are_paid_for(tmp_path: Path) -> None:
+def test_outdated_decision_is_repeated_and_both_answers_are_paid(tmp_path: Path) -> None:
     world = World()
 
     def once_more() -> None:
@@ -134,7 +134,7 @@ def test_what_is_no_more_so_is_decided_anew_and_both_answers_are_paid_for(tmp_pa
     playing(tmp_path, world, model, body)
 
 
-def test_a_world_that_changes_faster_than_the_model_thinks_is_asked_about_a_bounded_number_of_times(
+def test_fast_changing_world_costs_a_bounded_number_of_requests(
     tmp_path: Path,
 ) -> None:
     world = World()

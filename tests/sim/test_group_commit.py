@@ -38,7 +38,7 @@ async def write(committer: Committer, number: int, payload: bytes, head: int) ->
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_each_family_has_what_was_answered_once_and_in_the_order_asked(seed: int) -> None:
+def test_family_has_each_acknowledged_record_once_in_order(seed: int) -> None:
     async def main() -> None:
         faults = Faults(random.Random(seed), RATES)
         server = SimServer(seed=seed, faults=faults, replicated=bool(seed % 2))
@@ -80,7 +80,7 @@ def test_each_family_has_what_was_answered_once_and_in_the_order_asked(seed: int
     run(main(), seed)
 
 
-def test_of_commits_to_one_family_each_is_sent_when_the_one_before_has_ended() -> None:
+def test_commit_to_a_family_is_sent_once_the_previous_has_ended() -> None:
     """Those that were asked for on the same record are refused, whichever else stood between them in the queue."""
 
     async def main() -> None:
@@ -106,7 +106,7 @@ def test_of_commits_to_one_family_each_is_sent_when_the_one_before_has_ended() -
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_one_that_is_given_up_while_it_waits_or_sends_takes_no_other_with_it(seed: int) -> None:
+def test_abandoned_commit_takes_no_other_with_it(seed: int) -> None:
     async def main() -> None:
         chance = random.Random(seed)
         server = SimServer(seed=seed, faults=Faults(chance, {FaultKind.SLOW_CALL: 0.3}))

@@ -107,7 +107,7 @@ def test_a_call_is_dropped_once_its_turn_is_no_longer_held(act: Act, tmp_path: P
     playing(tmp_path, body)
 
 
-def test_a_cancelled_turn_says_nothing_and_the_next_one_is_answered(tmp_path: Path) -> None:
+def test_cancelled_turn_says_nothing_and_the_next_is_answered(tmp_path: Path) -> None:
     async def body(mesh: SimMesh, ref: SessionRef, slow: Slow) -> None:
         await cancel(mesh, ref)
         slow.asked.clear()
@@ -140,7 +140,7 @@ def test_what_was_said_meanwhile_or_a_pause_drops_nothing(tmp_path: Path) -> Non
     playing(tmp_path, body)
 
 
-def test_a_planner_that_is_cut_off_goes_on_and_drops_the_call_once_it_sees_why(tmp_path: Path) -> None:
+def test_disconnected_planner_drops_the_call_once_it_sees_why(tmp_path: Path) -> None:
     async def body(mesh: SimMesh, ref: SessionRef, slow: Slow) -> None:
         process = mesh.processes["planner-1"]
         process.cut()

@@ -80,7 +80,7 @@ def test_a_commit_that_was_answered_stands_exactly_once(seed: int) -> None:
     run(main(), seed)
 
 
-def test_on_replicas_too_an_id_that_two_writers_share_is_nobody_s_success() -> None:
+def test_shared_id_of_two_writers_is_no_success_on_replicas() -> None:
     """A replicated stream looks for the message id before it compares the fence, and answers `duplicate`."""
 
     async def main() -> None:

@@ -38,7 +38,7 @@ async def claims(mesh: SimMesh, ref: SessionRef) -> int:
     return sum(subject.endswith(".claim") for _, subject, _ in await mesh.records(ref))
 
 
-def test_that_one_was_turned_off_is_told_again_where_the_bus_was_away_for_that() -> None:
+def test_switch_off_notice_is_repeated_where_the_bus_was_away() -> None:
     told: list[bool] = []
 
     async def released() -> None:
@@ -65,7 +65,7 @@ def test_that_one_was_turned_off_is_told_again_where_the_bus_was_away_for_that()
 
 @pytest.mark.parametrize("scope", ["session", "agent", "workspace"])
 @pytest.mark.parametrize("seed", range(2))
-def test_while_it_is_on_no_turn_starts_and_when_it_is_off_all_goes_on(
+def test_switch_blocks_turns_while_on_and_all_goes_on_when_off(
     tmp_path: Path, scope: Scope, seed: int
 ) -> None:
     async def body(mesh: SimMesh) -> None:
@@ -92,7 +92,7 @@ def test_while_it_is_on_no_turn_starts_and_when_it_is_off_all_goes_on(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_command_that_was_decided_before_waits_and_runs_once_it_is_off(tmp_path: Path, seed: int) -> None:
+def test_command_decided_before_the_switch_runs_once_it_is_off(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         sink = Sink(tmp_path)
         sink.set_world(at_ms=FRESH_MS)
@@ -119,7 +119,7 @@ def test_a_command_that_was_decided_before_waits_and_runs_once_it_is_off(tmp_pat
     mesh_test(seed, body)
 
 
-def test_it_is_turned_once_for_each_key_and_not_to_where_it_stands(tmp_path: Path) -> None:
+def test_switch_turns_once_a_key_and_never_to_its_own_state(tmp_path: Path) -> None:
     del tmp_path
 
     async def body(mesh: SimMesh) -> None:

@@ -53,7 +53,7 @@ async def storm(mesh: SimMesh, ref: SessionRef, count: int, every_s: float, name
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_minimum_interval_delays_turns_and_each_takes_all_that_waited(tmp_path: Path, seed: int) -> None:
+def test_minimum_interval_delays_turns_that_take_all_waiting(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         seen: list[list[str]] = []
         await mesh.open("planner", "planner")
@@ -72,7 +72,7 @@ def test_a_minimum_interval_delays_turns_and_each_takes_all_that_waited(tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
-def test_no_more_turns_an_hour_than_the_limit_also_with_planners_that_die(tmp_path: Path, seed: int) -> None:
+def test_turns_an_hour_stay_within_the_limit_when_planners_die(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", "planner")
         ref = await mesh.session("s", limited(tmp_path, turns_per_hour=6, burst=3))
@@ -93,7 +93,7 @@ def test_no_more_turns_an_hour_than_the_limit_also_with_planners_that_die(tmp_pa
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_what_a_person_wants_at_once_is_not_held_and_takes_along_what_is(tmp_path: Path, seed: int) -> None:
+def test_urgent_request_of_a_person_passes_and_takes_held_inputs(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner")
         ref = await mesh.session("s", limited(tmp_path, turns_per_hour=1, burst=1, min_interval_s=3600))
@@ -110,9 +110,7 @@ def test_what_a_person_wants_at_once_is_not_held_and_takes_along_what_is(tmp_pat
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_what_a_held_session_cannot_keep_is_refused_from_the_oldest_on_and_counted(
-    tmp_path: Path, seed: int
-) -> None:
+def test_held_session_refuses_excess_inputs_oldest_first(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         seen: list[list[str]] = []
         await mesh.open("planner")
@@ -152,7 +150,7 @@ def test_in_a_paused_session_too_and_a_person_s_word_stays(tmp_path: Path) -> No
     mesh_test(5, body)
 
 
-def test_an_occurrence_of_a_schedule_lets_no_storm_wait_behind_it(tmp_path: Path) -> None:
+def test_schedule_occurrence_lets_no_storm_wait_after_it(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner")
         ref = await mesh.session("s", limited(tmp_path, waiting_max=10))
@@ -176,7 +174,7 @@ def test_an_occurrence_of_a_schedule_lets_no_storm_wait_behind_it(tmp_path: Path
     mesh_test(5, body)
 
 
-def test_a_session_without_progress_slows_down_whatever_comes_and_goes_on_at_once_when_a_person_asks(
+def test_session_without_progress_slows_down_until_a_person_acts(
     tmp_path: Path,
 ) -> None:
     async def body(mesh: SimMesh) -> None:
@@ -204,9 +202,7 @@ def test_a_session_without_progress_slows_down_whatever_comes_and_goes_on_at_onc
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
-def test_a_limit_that_sessions_share_is_kept_by_all_of_them_together_and_starves_none(
-    tmp_path: Path, seed: int
-) -> None:
+def test_shared_limit_holds_for_all_sessions_and_starves_none(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", "planner", "planner")
         spec = limited(tmp_path, agent_turns_per_hour=12, burst=2)
@@ -231,9 +227,7 @@ def test_a_limit_that_sessions_share_is_kept_by_all_of_them_together_and_starves
 
 
 @pytest.mark.parametrize("heartbeat_s", [1e13, 1e300, float("inf")])
-def test_a_heartbeat_that_an_earlier_release_let_pass_wedges_no_turn(
-    tmp_path: Path, heartbeat_s: float
-) -> None:
+def test_heartbeat_passed_by_an_earlier_release_wedges_no_turn(tmp_path: Path, heartbeat_s: float) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner")
         spec = limited(tmp_path)

@@ -236,7 +236,7 @@ class Story:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_200)
-def test_a_long_life_keeps_its_budget_what_was_pinned_and_every_pair_and_can_be_replayed(
+def test_long_session_keeps_budget_pins_and_pairs_and_replays(
     tmp_path: Path,
 ) -> None:
     async def main() -> None:

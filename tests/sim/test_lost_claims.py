@@ -85,7 +85,7 @@ async def outcome_of(mesh: SimMesh, ref: SessionRef) -> Outcome:
         ("build", SENT_NOTHING, "succeeded", 1),
     ],
 )
-def test_a_command_whose_claim_may_be_gone_is_settled_as_its_class_allows(
+def test_lost_claim_command_is_settled_as_its_class_allows(
     tmp_path: Path, tool: str, moment: Edge, state: str, times: int, *, anew: bool
 ) -> None:
     async def body(mesh: SimMesh) -> None:
@@ -122,9 +122,7 @@ def test_lost_claim_may_have_run_before_the_fence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", [DONE, SENT_NOTHING])
-def test_a_claim_that_the_server_cannot_read_stops_its_session_until_a_repair_leaves_it_to_a_person(
-    tmp_path: Path, moment: Edge
-) -> None:
+def test_unreadable_claim_stops_its_session_until_a_repair(tmp_path: Path, moment: Edge) -> None:
     async def body(mesh: SimMesh) -> None:
         ref, claim = await claimed_and_dead(mesh, tmp_path, "fire", moment)
         lose(mesh, claim)
@@ -147,7 +145,7 @@ def test_a_claim_that_the_server_cannot_read_stops_its_session_until_a_repair_le
     mesh_test(2, body, **SETTINGS)
 
 
-def test_what_is_recorded_of_a_command_that_is_gone_stops_its_session(tmp_path: Path) -> None:
+def test_record_of_a_lost_command_stops_its_session(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         ref, claim = await claimed_and_dead(mesh, tmp_path, "fire", DONE)
         [command] = [each for each in records_of(mesh, ref) if ".p.cmd." in each.subject]

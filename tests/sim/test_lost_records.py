@@ -32,9 +32,7 @@ def last_of_planner(mesh: SimMesh, ref: SessionRef) -> int:
 
 
 @pytest.mark.parametrize("kind", [Kind.TURN_ENDED, Kind.SNAPSHOT, Kind.COMMAND])
-def test_a_session_whose_last_planner_record_is_lost_is_quarantined_repaired_and_runs(
-    tmp_path: Path, kind: str
-) -> None:
+def test_session_that_lost_its_last_planner_record_is_repaired(tmp_path: Path, kind: str) -> None:
     async def body(mesh: SimMesh) -> None:
         ref, good = await open_mesh(mesh, tmp_path)
         await mesh.processes["planner-1"].kill()

@@ -142,9 +142,7 @@ def test_a_burst_is_one_turn_that_took_all_of_it(tmp_path: Path, seed: int) -> N
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_steps_of_a_turn_are_decided_once_though_two_planners_share_the_work(
-    tmp_path: Path, seed: int
-) -> None:
+def test_turn_steps_are_decided_once_though_two_planners_share(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", "planner", ("executor", obedient), ("executor", obedient))
         ref = await mesh.session("s", agent(tmp_path, once("fire", "fire", "fire"), heartbeat_s=3600))
@@ -169,7 +167,7 @@ def test_the_steps_of_a_turn_are_decided_once_though_two_planners_share_the_work
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_planner_killed_at_any_moment_loses_no_wake_and_repeats_no_step(tmp_path: Path, seed: int) -> None:
+def test_planner_killed_at_any_moment_loses_no_wake_or_step(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", ("executor", obedient))
         ref = await mesh.session("s", agent(tmp_path, once("fire", "fire"), heartbeat_s=3600))
@@ -215,7 +213,7 @@ def test_a_turn_whose_planner_died_is_taken_over_by_another(tmp_path: Path) -> N
     mesh_test(1, body)
 
 
-def test_a_paused_session_keeps_what_it_accepts_and_goes_on_when_resumed(tmp_path: Path) -> None:
+def test_paused_session_keeps_its_inputs_until_resumed(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", ("executor", obedient))
         ref = await mesh.session("s", agent(tmp_path, once("fire"), heartbeat_s=3600))
@@ -253,7 +251,7 @@ def test_the_bus_away_for_a_while_delays_and_loses_nothing(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_pack_that_fails_in_its_own_way_ends_the_turn_and_holds_nothing(tmp_path: Path) -> None:
+def test_pack_error_of_any_type_ends_the_turn_and_holds_nothing(tmp_path: Path) -> None:
     def broken(situation: Situation) -> StepDecision:
         raise ZeroDivisionError(str(situation.run_id))
 
@@ -298,7 +296,7 @@ class MissingPack(ScriptedPack):
         return super().tools(agent)
 
 
-def test_a_session_that_cannot_run_holds_up_no_other_and_runs_once_it_can(tmp_path: Path) -> None:
+def test_session_that_cannot_run_delays_no_other_and_runs_later(tmp_path: Path) -> None:
     pack = MissingPack(once("fire"))
     registry.register(pack)
 

@@ -52,7 +52,7 @@ def test_a_turn_of_one_call_reads_the_journal_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_an_input_that_comes_while_a_turn_runs_is_taken_by_the_next(tmp_path: Path, seed: int) -> None:
+def test_input_during_a_turn_is_taken_by_the_next(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         seen: list[int] = []
 
@@ -160,7 +160,7 @@ def past(call: Call) -> PastTurn:
         ({"unsettled": (Unsettled(CallId(1, 1, 1), "default", "job"),)}, False),
     ],
 )
-def test_where_an_outcome_may_still_come_all_of_the_session_is_read(
+def test_session_is_read_whole_where_an_outcome_may_still_come(
     tmp_path: Path, more: dict[str, object], *, assumed: bool
 ) -> None:
     async def body(mesh: SimMesh, ref: SessionRef) -> None:
@@ -180,7 +180,7 @@ def test_where_an_outcome_may_still_come_all_of_the_session_is_read(
     outside(body, tmp_path)
 
 
-def test_the_messages_of_a_turn_stay_in_hand_until_somebody_has_looked_behind_its_end(tmp_path: Path) -> None:
+def test_turn_messages_stay_pending_until_its_end_is_checked(tmp_path: Path) -> None:
     async def body(mesh: SimMesh, ref: SessionRef) -> None:
         passes: list[list[Cause]] = []
 

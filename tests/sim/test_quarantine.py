@@ -123,7 +123,7 @@ async def stays_so(mesh: SimMesh, bad: SessionRef, good: SessionRef, behind: int
 
 
 @pytest.mark.parametrize("kind", STOPS)
-def test_what_a_turn_is_decided_on_stops_its_session_and_no_other(tmp_path: Path, kind: str) -> None:
+def test_damage_to_a_decision_input_stops_only_its_session(tmp_path: Path, kind: str) -> None:
     async def body(mesh: SimMesh) -> None:
         bad, good = await open_mesh(mesh, tmp_path)
         if kind == Kind.SNAPSHOT:
@@ -155,7 +155,7 @@ def test_what_a_turn_is_decided_on_stops_its_session_and_no_other(tmp_path: Path
     ],
 )
 @pytest.mark.parametrize("noise", [b"", b"noise", b"{}"])
-def test_noise_where_a_turn_is_decided_on_stops_its_session_and_no_other(
+def test_noise_in_a_decision_input_stops_only_its_session(
     tmp_path: Path, register: str, noise: bytes
 ) -> None:
     async def body(mesh: SimMesh) -> None:
@@ -193,7 +193,7 @@ def test_what_no_turn_is_decided_on_stops_nothing(tmp_path: Path, kind: str) -> 
     mesh_test(3, body, **SETTINGS)
 
 
-def test_a_command_waits_while_its_session_is_quarantined_and_is_not_refused(tmp_path: Path) -> None:
+def test_quarantined_session_command_waits_and_is_not_refused(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         bad, good = await open_mesh(mesh, tmp_path)
         await mesh.processes["executor-1"].kill()
@@ -220,9 +220,7 @@ def test_a_command_waits_while_its_session_is_quarantined_and_is_not_refused(tmp
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3])
-def test_where_the_last_anchors_cannot_be_read_no_fence_is_lower_than_what_they_may_have_said(
-    tmp_path: Path, cut: int
-) -> None:
+def test_unreadable_last_anchors_never_lower_the_fence(tmp_path: Path, cut: int) -> None:
     async def body(mesh: SimMesh) -> None:
         bad, good = await open_mesh(mesh, tmp_path)
         await mesh.say(bad, "second", kind="trigger")
@@ -242,7 +240,7 @@ def test_where_the_last_anchors_cannot_be_read_no_fence_is_lower_than_what_they_
     mesh_test(5, body, **SETTINGS)
 
 
-def test_a_newer_record_is_left_to_a_newer_release_and_holds_up_no_other(tmp_path: Path) -> None:
+def test_newer_record_is_left_to_a_newer_release_without_delay(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         bad, good = await open_mesh(mesh, tmp_path)
         subjects = SessionSubjects(bad)

@@ -208,9 +208,7 @@ def test_everything_that_can_rot_at_once_is_repaired(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("register", ["claim", "done"])
-def test_an_effect_that_nobody_can_tell_of_is_unknown_and_blocks_its_resource(
-    tmp_path: Path, register: str
-) -> None:
+def test_lost_effect_is_unknown_and_blocks_its_resource(tmp_path: Path, register: str) -> None:
     async def body(mesh: SimMesh) -> None:
         ref, _ = await open_mesh(mesh, tmp_path)
         family = f".fx.default.1.1.1.{register}"
@@ -305,7 +303,7 @@ def test_a_plan_of_a_session_that_has_changed_is_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_repair_that_is_killed_anywhere_is_taken_up_by_the_same_plan(tmp_path: Path, seed: int) -> None:
+def test_killed_repair_is_continued_by_the_same_plan(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         ref, _ = await open_mesh(mesh, tmp_path)
         for kind in (Kind.OUTCOME, Kind.COMMAND):
@@ -351,7 +349,7 @@ def test_a_session_that_was_paused_stays_paused(tmp_path: Path) -> None:
     mesh_test(13, body, **SETTINGS)
 
 
-def test_a_session_that_is_whole_deleted_or_of_a_newer_release_is_not_repaired(tmp_path: Path) -> None:
+def test_healthy_deleted_or_newer_session_is_not_repaired(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         bad, good = await open_mesh(mesh, tmp_path)
         with pytest.raises(Refused, match="nothing to repair"):
@@ -368,7 +366,7 @@ def test_a_session_that_is_whole_deleted_or_of_a_newer_release_is_not_repaired(t
     mesh_test(14, body, **SETTINGS)
 
 
-def test_a_session_without_any_anchor_that_can_be_read_is_not_repaired(tmp_path: Path) -> None:
+def test_session_without_a_readable_anchor_is_not_repaired(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         ref, good = await open_mesh(mesh, tmp_path)
         for stored in records_of(mesh, ref):

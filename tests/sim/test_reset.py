@@ -40,9 +40,7 @@ def history_of(mesh: SimMesh, ref: SessionRef) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_incident_over_budget_stale_wakes_a_reset_in_the_middle_and_a_trigger_and_the_agent_runs(
-    tmp_path: Path, seed: int
-) -> None:
+def test_incident_over_budget_ends_with_a_run_after_the_reset(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", "planner", ("executor", obedient))
         limits = Limits(context_tokens_max=BUDGET)
@@ -102,9 +100,7 @@ def test_behind_a_reset_each_kind_of_wake_starts_a_run(tmp_path: Path, wake: str
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_burst_with_stale_wakes_and_a_heartbeat_is_one_run_that_says_how_many_of_each(
-    tmp_path: Path, seed: int
-) -> None:
+def test_burst_stale_wakes_and_heartbeat_are_one_counted_run(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         seen: list[Counter[str]] = []
 

@@ -16,7 +16,7 @@ HOUR_S = 3_600.0
 
 
 @pytest.mark.slow
-def test_a_clock_set_an_hour_forward_loses_no_slot_and_set_back_brings_none_again(tmp_path: Path) -> None:
+def test_clock_set_forward_loses_no_slot_and_back_repeats_none(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", "planner")
         ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600 * 9))
@@ -60,7 +60,7 @@ def test_a_clock_set_back_first_and_then_right_loses_none_either(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("missed", "became"), [("one", "ran"), ("skip", "expired")])
-def test_what_fell_due_while_nobody_was_there_is_one_occurrence_or_none(
+def test_slots_missed_without_a_planner_are_one_slot_or_none(
     tmp_path: Path, missed: Missed, became: str
 ) -> None:
     async def body(mesh: SimMesh) -> None:

@@ -57,9 +57,7 @@ def test_at_each_slot_a_turn_runs_and_is_told_what_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("edge", EDGES)
 @pytest.mark.parametrize("reach", [1, 2])
-def test_a_planner_killed_at_any_edge_loses_no_slot_and_makes_none_twice(
-    tmp_path: Path, edge: Edge, reach: int
-) -> None:
+def test_planner_killed_at_any_edge_loses_and_doubles_no_slot(tmp_path: Path, edge: Edge, reach: int) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", "planner")
         ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600))
@@ -79,7 +77,7 @@ def test_a_planner_killed_at_any_edge_loses_no_slot_and_makes_none_twice(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_planners_and_server_killed_at_random_moments_lose_no_slot(tmp_path: Path, seed: int) -> None:
+def test_random_kills_of_planners_and_server_lose_no_slot(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", "planner")
         ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600))
@@ -135,7 +133,7 @@ def test_during_a_turn_it_is_skipped_or_one_waits(
     mesh_test(1, body, sweep_s=15)
 
 
-def test_while_its_session_is_paused_one_waits_and_while_it_is_paused_itself_none_comes(
+def test_paused_session_queues_one_slot_and_paused_schedule_none(
     tmp_path: Path,
 ) -> None:
     async def body(mesh: SimMesh) -> None:
@@ -159,7 +157,7 @@ def test_while_its_session_is_paused_one_waits_and_while_it_is_paused_itself_non
 
 
 @pytest.mark.parametrize("resumed", [True, False])
-def test_what_came_before_a_pause_while_nobody_was_there_is_seen_to_once(
+def test_slots_missed_before_a_pause_are_handled_once(
     tmp_path: Path,
     resumed: bool,  # noqa: FBT001
 ) -> None:
@@ -217,7 +215,7 @@ def test_a_bell_that_is_lost_is_set_again(tmp_path: Path) -> None:
     mesh_test(1, body, sweep_s=15)
 
 
-def test_it_is_made_once_for_each_key_and_again_under_its_name_it_is_another(tmp_path: Path) -> None:
+def test_schedule_is_made_once_a_key_and_its_name_can_be_reused(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open()
         ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600))
@@ -237,7 +235,7 @@ def test_it_is_made_once_for_each_key_and_again_under_its_name_it_is_another(tmp
     mesh_test(1, body)
 
 
-def test_schedules_that_were_deleted_make_room_and_when_names_run_out_one_of_theirs_is_named(
+def test_deleted_schedules_free_names_and_a_full_list_names_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schedules, "SCHEDULES_MAX", 2)

@@ -27,7 +27,7 @@ async def ask(mesh: SimMesh, verb: str, **params: str) -> Mapping[str, Any]:
     return answer
 
 
-def test_the_context_is_shown_block_by_block_and_the_blocks_add_up(
+def test_context_is_shown_in_blocks_whose_sizes_add_up(
     tmp_path: Path,
 ) -> None:
     async def body(scene: Scene) -> None:
@@ -48,7 +48,7 @@ def test_the_context_is_shown_block_by_block_and_the_blocks_add_up(
     playing(spec(tmp_path), plain_words, body)
 
 
-def test_every_step_of_a_compacted_talk_is_made_again_byte_for_byte(
+def test_compacted_talk_reproduces_every_step_byte_for_byte(
     tmp_path: Path,
 ) -> None:
     async def body(scene: Scene) -> None:
@@ -61,7 +61,7 @@ def test_every_step_of_a_compacted_talk_is_made_again_byte_for_byte(
     playing(spec(tmp_path), plain_words, body)
 
 
-def test_a_turn_with_calls_is_replayed_and_another_model_is_asked_without_any_effect(tmp_path: Path) -> None:
+def test_turn_with_calls_replays_on_another_model_without_effect(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", ("executor", obedient))
         ref = await mesh.session("s", agent(tmp_path, once("fire", "look"), heartbeat_s=60))

@@ -26,7 +26,7 @@ def never(number: int) -> ModelReply:
     raise AssertionError(f"nothing had to be summed up, and it was asked {number} times")
 
 
-def test_a_day_s_budget_stops_the_model_and_another_day_lets_it_go_on(tmp_path: Path) -> None:
+def test_daily_budget_stops_the_model_until_the_next_day(tmp_path: Path) -> None:
     async def body(scene: Scene) -> None:
         async def spent() -> bool:
             return (await scene.mesh.anchor(scene.ref)).last_run_outcome == "over_budget"

@@ -114,7 +114,7 @@ def planner(mesh: SimMesh, instance: str) -> tuple[TurnPlanner, Slow]:
 
 
 @pytest.mark.parametrize("attempts", [(1, 2), (2, 3)])
-def test_a_planner_that_was_replaced_leaves_turn_and_message_to_who_holds_them(
+def test_replaced_planner_leaves_turn_and_message_to_new_owner(
     attempts: tuple[int, int], tmp_path: Path
 ) -> None:
     async def main() -> None:
@@ -142,7 +142,7 @@ def test_a_planner_that_was_replaced_leaves_turn_and_message_to_who_holds_them(
     run_virtual(main())
 
 
-def test_what_another_planner_holds_is_neither_acked_nor_asked_for_again(tmp_path: Path) -> None:
+def test_message_of_another_planner_is_not_acked_or_refetched(tmp_path: Path) -> None:
     async def main() -> None:
         registry.register(BenchPack())
         mesh = SimMesh()
@@ -177,7 +177,7 @@ def test_what_another_planner_holds_is_neither_acked_nor_asked_for_again(tmp_pat
     run_virtual(main())
 
 
-def test_a_turn_whose_outcome_went_to_one_that_let_it_go_is_taken_further_by_who_holds_it(
+def test_turn_goes_on_at_its_owner_though_outcome_went_elsewhere(
     tmp_path: Path,
 ) -> None:
     """Its holder lives, so no other planner may go on; and what was to wake the holder will not come again."""

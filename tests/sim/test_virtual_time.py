@@ -49,7 +49,7 @@ def test_timeouts_are_in_virtual_time() -> None:
     assert run(main()) == [90, 100]
 
 
-def test_what_waits_at_the_same_moment_comes_in_an_order_that_the_seed_chooses() -> None:
+def test_simultaneous_waiters_run_in_an_order_chosen_by_the_seed() -> None:
     async def main() -> list[int]:
         order: list[int] = []
 
@@ -128,7 +128,7 @@ def test_a_run_in_which_all_wait_for_nothing_says_where() -> None:
     assert "main at" in str(caught.value)
 
 
-def test_a_fetch_that_nobody_will_answer_is_no_deadlock_but_ends_empty() -> None:
+def test_unanswered_fetch_ends_empty_and_is_not_a_deadlock() -> None:
     async def main() -> int:
         server = SimServer()
         bus = server.connect()
@@ -196,7 +196,7 @@ def test_an_error_of_the_main_coroutine_comes_out() -> None:
         run(main())
 
 
-async def test_under_a_plain_loop_advance_moves_time_past_all_that_falls_due() -> None:
+async def test_advance_under_a_plain_loop_passes_every_due_timer() -> None:
     server = SimServer()
     bus = server.connect()
     await bus.ensure_stream(StreamSpec("S", ("s.>",)))

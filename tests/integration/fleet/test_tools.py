@@ -62,7 +62,7 @@ async def test_an_error_answer_is_a_certain_failure(yard: YardProcess, fleet: Pa
 
 
 @pytest.mark.parametrize(("mode", "done"), [("silent", 0), ("timeout_after", 2)])
-async def test_no_answer_leaves_the_outcome_unknown_and_the_same_key_settles_it(
+async def test_missing_answer_is_unknown_and_the_same_key_settles_it(
     yard: YardProcess, fleet: PackRuntime, bus: JetStreamBus, mode: str, done: int
 ) -> None:
     await yard.client.ask("misbehave", mode=mode, verb="launch")
@@ -100,7 +100,7 @@ async def test_without_a_yard_nothing_is_asked_and_that_is_certain(
 
 
 @pytest.mark.parametrize(("mode", "state"), [("silent", "not_done"), ("timeout_after", "done")])
-async def test_a_restart_without_an_answer_is_settled_by_asking_the_yard(
+async def test_restart_without_an_answer_is_settled_by_a_yard_query(
     yard: YardProcess, fleet: PackRuntime, mode: str, state: str
 ) -> None:
     [instance] = await yard.launch(1, "k0")
@@ -165,7 +165,7 @@ async def test_a_silent_yard_is_unknown_and_the_queue_is_still_seen(
     assert "Instances: unknown" in now.text
 
 
-async def test_without_a_server_everything_is_unknown_and_observing_raises_nothing(
+async def test_missing_server_makes_all_facts_unknown_without_an_error(
     fleet: PackRuntime, yard: YardProcess
 ) -> None:
     yard.server.kill9()
@@ -175,7 +175,7 @@ async def test_without_a_server_everything_is_unknown_and_observing_raises_nothi
     assert {name for name, fact in seen.facts.items() if fact is not None} == {"fleet_limit"}
 
 
-async def test_a_killed_worker_is_told_as_an_event_of_the_highest_priority(
+async def test_killed_worker_is_reported_as_a_highest_priority_event(
     yard: YardProcess, fleet: PackRuntime, bus: JetStreamBus
 ) -> None:
     [instance] = await yard.launch(1)

@@ -90,7 +90,7 @@ async def test_jobs_of_a_worker_that_is_killed_are_done_by_another(
     assert (await yard.instance(second)).state == "running"
 
 
-async def test_a_job_that_kills_its_worker_and_one_that_hangs_it_are_done_in_the_end(
+async def test_jobs_that_kill_or_hang_their_worker_complete_in_the_end(
     yard: YardProcess, bus: JetStreamBus
 ) -> None:
     await yard.launch(3)
@@ -150,7 +150,7 @@ async def test_a_job_that_has_a_result_keeps_it(yard: YardProcess, bus: JetStrea
         (b'{"job_id": "j-bad", "prime": "91", "size": "small"}', "91 is not prime"),
     ],
 )
-async def test_a_job_that_nobody_can_do_ends_with_a_result_that_says_why(
+async def test_impossible_job_ends_with_a_result_that_has_the_reason(
     yard: YardProcess, bus: JetStreamBus, payload: bytes, error: str
 ) -> None:
     await bus.publish(Message(JOB.at(job_id="j-bad"), payload))

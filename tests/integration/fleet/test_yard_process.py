@@ -38,7 +38,7 @@ async def test_a_yard_killed_in_the_middle_of_a_launch_launches_once(
     await until(all_born, "each was launched exactly once")
 
 
-async def test_no_worker_outlives_a_yard_that_is_killed_not_even_one_that_hangs(
+async def test_workers_never_outlive_a_killed_yard_even_when_hung(
     yard: YardProcess, bus: JetStreamBus
 ) -> None:
     running, hanging, _loading = await yard.launch(3)

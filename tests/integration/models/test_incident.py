@@ -118,7 +118,7 @@ async def talk(bus: Bus, tmp_path: Path, first: str, words: Sequence[str] = (WOR
     return anchor
 
 
-async def test_an_endpoint_with_a_counter_of_its_own_is_asked_first_and_its_room_is_used(
+async def test_endpoint_counter_is_used_first_and_its_room_is_filled(
     services: Services, bus: Bus, tmp_path: Path
 ) -> None:
     (tmp_path / "own.toml").write_text('counter = "input-tokens"\n')
@@ -159,7 +159,7 @@ class Small:
         return text("I looked, and nothing needs to be done. " * 4, usage=usage)
 
 
-async def test_an_endpoint_that_takes_less_than_the_budget_does_not_paralyse_a_session(
+async def test_endpoint_below_the_budget_does_not_paralyse_a_session(
     services: Services, bus: Bus, tmp_path: Path
 ) -> None:
     backend = Small(BUDGET * 4 // 5)
@@ -191,7 +191,7 @@ def settings_of(server: ModelServer, model: str) -> dict[str, Any]:
     ],
     ids=["small", "small-estimated", "large", "large-estimated"],
 )
-async def test_a_backend_that_counts_more_than_we_do_is_never_sent_more_than_the_budget_by_its_own_count(
+async def test_budget_holds_by_the_own_count_of_a_stricter_backend(
     services: Services, bus: Bus, tmp_path: Path, model: str, per_token: float, first: str
 ) -> None:
     backend = Backend(counter_for(model), per_token)
@@ -209,7 +209,7 @@ async def test_a_backend_that_counts_more_than_we_do_is_never_sent_more_than_the
     assert all(ours >= theirs for ours, theirs in zip(compared, sent, strict=True))
 
 
-async def test_a_script_that_the_backend_splits_finer_than_we_do_costs_a_refusal_and_is_then_counted_so(
+async def test_finely_split_script_costs_a_refusal_and_is_then_counted(
     services: Services, bus: Bus, tmp_path: Path
 ) -> None:
     backend = Backend(Counter(CL100K), 1.0)

@@ -66,7 +66,7 @@ async def metered(
         ("tokenize", "/tokenize", {"max_model_len": 8192, "tokens": [1, 2]}),
     ],
 )
-async def test_the_endpoint_s_own_count_is_asked_of_the_request_as_it_is_sent_and_learned(
+async def test_endpoint_count_is_of_the_request_as_sent_and_is_learned(
     server: ModelServer, form: CounterForm, path: str, answer: Json
 ) -> None:
     own = COUNTED + 77
@@ -97,7 +97,7 @@ BROKEN: dict[str, Callable[[], Reply]] = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-async def test_a_counter_that_does_not_count_is_left_alone_and_the_estimate_stands(
+async def test_counter_that_does_not_count_is_dropped_for_the_estimate(
     server: ModelServer, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.script(lambda _: BROKEN[kind]())

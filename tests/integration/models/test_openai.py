@@ -104,7 +104,7 @@ async def failure(server: ModelServer, script: said.Script, **options: Any) -> A
 # ---------------------------------------------------------------- what works
 
 
-async def test_a_request_arrives_as_it_was_made_and_the_answer_comes_back(server: ModelServer) -> None:
+async def test_request_arrives_unchanged_and_the_answer_comes_back(server: ModelServer) -> None:
     server.script([said.calls(said.call("launch", {"count": 2}), content="I will launch.")])
     async with client(server.url) as model:
         reply = await model.complete(REQUEST, DEADLINE_S)
@@ -132,7 +132,7 @@ async def test_an_answer_that_repeats_the_key_is_kept_without_it(server: ModelSe
     assert reply.decision.calls[0].arguments == {"text": "it is [hidden]"}
 
 
-async def test_a_placeholder_in_place_of_a_key_is_a_word_like_any_other(server: ModelServer) -> None:
+async def test_placeholder_for_a_key_is_treated_as_any_other_key(server: ModelServer) -> None:
     server.script([said.text("ollama runs")])
     async with client(server.url, key="ollama") as model:
         assert (await model.complete(REQUEST, DEADLINE_S)).decision.text == "ollama runs"
@@ -182,7 +182,7 @@ async def test_each_part_of_a_profile_shapes_what_is_sent(server: ModelServer) -
     assert (received.json["temperature"], received.json["chat_template_kwargs"]) == (0, {"x": 1})
 
 
-async def test_of_several_calls_one_is_taken_where_they_are_made_one_at_a_time(server: ModelServer) -> None:
+async def test_serial_endpoint_takes_one_of_several_calls(server: ModelServer) -> None:
     server.script([said.calls(said.call("launch", {"n": 1}), said.call("launch", {"n": 2}))])
     async with client(server.url, profile=Profile(parallel=False)) as model:
         first, second = (await model.complete(REQUEST, DEADLINE_S)).decision.calls
@@ -272,7 +272,7 @@ async def test_retry_after_is_waited_for(server: ModelServer) -> None:
     assert loop.time() - started >= 0.3
 
 
-async def test_a_wait_beyond_the_deadline_is_passed_on_in_place_of_waited(server: ModelServer) -> None:
+async def test_wait_beyond_the_deadline_is_passed_on_without_waiting(server: ModelServer) -> None:
     found = await failure(server, always(said.rate_limited("3600")))
     assert isinstance(found, ModelUnavailable)
     assert found.retry_after_s == 3600.0

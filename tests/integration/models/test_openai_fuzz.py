@@ -83,7 +83,7 @@ async def ask(model: OpenAIModel) -> None:
 # One server answers a list of replies: starting a server takes longer than all of them.
 @given(st.lists(replies, min_size=1, max_size=12), st.sampled_from(PROFILES))
 @settings(max_examples=25, deadline=None)
-def test_a_broken_connection_or_answer_is_a_reply_or_an_error_of_the_port(
+def test_broken_connection_or_answer_is_a_reply_or_a_port_error(
     script: list[Reply], profile: Profile
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:

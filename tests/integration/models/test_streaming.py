@@ -74,7 +74,7 @@ async def test_an_answer_is_the_same_streamed_and_at_once(server: ModelServer, a
     assert first == without_done == unasked == at_once
 
 
-async def test_no_usage_is_asked_for_where_the_endpoint_does_not_take_that(server: ModelServer) -> None:
+async def test_usage_is_not_requested_where_the_endpoint_lacks_it(server: ModelServer) -> None:
     server.script([said.streamed(said.text("Well."))])
     await ask(server, Profile(stream=True, stream_usage=False))
     assert "stream_options" not in server.requests[0].json
@@ -158,7 +158,7 @@ async def test_a_server_that_holds_its_stream_open_holds_up_no_answer(server: Mo
     assert (await ask(server)).usage.prompt_tokens == 100
 
 
-async def test_one_that_is_kept_alive_behind_its_last_word_is_not_waited_for(server: ModelServer) -> None:
+async def test_kept_alive_connection_is_not_awaited_after_last_word(server: ModelServer) -> None:
     whole = said.streamed(said.text("Well."))
     server.script([said.pinging(whole, whole.body.rindex(b"data: {"))])
     assert (await ask(server, patience=Patience(between_tokens_s=1.0))).decision.text == "Well."

@@ -74,7 +74,7 @@ async def test_a_claim_left_open_is_settled_by_looking_into_the_file(
     assert record.body["state"] == "sent"
 
 
-async def test_a_claim_left_open_on_a_log_is_unknown_and_not_sent_again(
+async def test_open_log_claim_is_unknown_and_not_sent_again(
     bus: Bus, notifiers: Notifiers, session: ScriptedSession
 ) -> None:
     sequence, _ = await claimed_by_the_dead(bus, session, "log")
@@ -119,7 +119,7 @@ async def test_every_kind_of_record_that_concerns_people_is_told(
     assert sorted(line["kinds"][0] for line in told) == ["effect_unknown", "message", "session_quarantined"]
 
 
-async def test_a_file_that_cannot_be_written_is_tried_again_and_ends_with_one_line(
+async def test_unwritable_file_is_retried_and_ends_with_one_line(
     bus: Bus, notifiers: Notifiers, session: ScriptedSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("anchorwatch_notifier.sender.BACKOFF_S_MIN", 0.1)

@@ -66,7 +66,7 @@ async def post(poster: Poster) -> int:
     return (await poster.post({"webhook-id": "1"}, b"body")).status
 
 
-async def test_a_connection_serves_one_request_after_the_other_and_says_who_posts() -> None:
+async def test_connection_serves_requests_in_turn_and_names_the_sender() -> None:
     async def serve(peer: Peer, n: int) -> None:
         await peer.say(b"HTTP/1.1 103 Early Hints\r\n\r\n" + OK if n == 1 else OK)
 
@@ -92,7 +92,7 @@ async def test_requests_at_once_have_a_connection_each() -> None:
         assert at.connections == 3
 
 
-async def test_a_kept_connection_that_hangs_up_on_a_request_is_replaced_by_a_fresh_one() -> None:
+async def test_kept_connection_that_hangs_up_is_replaced() -> None:
     async def serve(peer: Peer, n: int) -> None:
         if n == 2:
             peer.writer.transport.abort()
@@ -114,7 +114,7 @@ async def test_a_fresh_connection_that_is_hung_up_is_not_tried_again() -> None:
         assert len(at.heads) == 1
 
 
-async def test_an_answer_in_chunks_is_read_out_and_one_without_end_is_given_up() -> None:
+async def test_chunked_answer_is_read_whole_and_endless_one_abandoned() -> None:
     async def serve(peer: Peer, n: int) -> None:
         await peer.say(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
         if n == 1:
@@ -154,7 +154,7 @@ async def test_what_is_no_http_is_no_answer(answer: bytes) -> None:
             await post(poster)
 
 
-async def test_a_receiver_whose_certificate_nobody_vouches_for_is_not_spoken_to() -> None:
+async def test_receiver_with_an_untrusted_certificate_is_refused() -> None:
     spoken: list[bytes] = []
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -89,7 +89,7 @@ async def test_an_answer_that_never_comes_leads_to_the_same_id_again(
         assert len(set(receiver.requests)) == 1
 
 
-async def test_a_notifier_killed_while_it_sends_sends_the_same_id_again(
+async def test_notifier_killed_while_sending_sends_the_same_id_again(
     bus: Bus, notifiers: Notifiers, session: ScriptedSession
 ) -> None:
     async with receiving(Receiver(lambda n: None if n == 1 else 200)) as receiver:
@@ -122,7 +122,7 @@ def as_a_date() -> str:
 
 
 @pytest.mark.parametrize("says", [in_seconds, as_a_date])
-async def test_a_receiver_that_says_when_is_left_alone_until_then_and_holds_up_no_other(
+async def test_receiver_that_sets_a_delay_gets_it_and_delays_no_other(
     bus: Bus, notifiers: Notifiers, session: ScriptedSession, says: Callable[[], str]
 ) -> None:
     asked: list[float] = []

@@ -5,7 +5,7 @@ from anchorwatch.cli import checks
 from anchorwatch.core.names import SessionRef
 
 
-def test_a_name_is_said_as_other_verbs_take_it_and_its_workspace_where_they_speak_to_another(
+def test_name_is_printed_as_verbs_take_it_in_each_workspace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     night = SessionRef("night", "fleet")

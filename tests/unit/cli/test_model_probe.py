@@ -99,7 +99,7 @@ def test_the_api_below_the_root_is_found(run: Run, serve: Serve) -> None:
     assert f"ANCHORWATCH_MODEL_URL={server.url}" in ran.out
 
 
-def test_the_key_of_the_settings_goes_to_the_endpoint_of_the_settings_alone(
+def test_settings_key_goes_only_to_the_settings_endpoint(
     run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = serve(endpoints.OPENAI)

@@ -9,7 +9,7 @@ from anchorwatch.mesh.nats_server import STORE_BYTES_MAX
 from tests.unit.cli.conftest import Run
 
 
-def test_init_makes_everything_once_and_prints_how_a_publisher_gets_in(run: Run) -> None:
+def test_init_makes_everything_once_and_prints_publisher_access(run: Run) -> None:
     ran = run("init", "--data-dir", "d")
     assert ran.code == 0
     assert "credentials publisher" in ran.out
@@ -19,7 +19,7 @@ def test_init_makes_everything_once_and_prints_how_a_publisher_gets_in(run: Run)
     assert {path: path.read_text() for path in Path("d").rglob("*") if path.is_file()} == files
 
 
-def test_each_service_has_a_password_file_and_an_environment_of_its_own(run: Run) -> None:
+def test_service_has_its_own_password_file_and_environment(run: Run) -> None:
     run("init", "--data-dir", "d", "--nats-host", "bus")
     passwords = json.loads(Path("d/credentials.json").read_text())["users"]
     for user in ("observer", "planner", "executor", "memory", "notifier", "gateway", "yard"):
@@ -32,7 +32,7 @@ def test_each_service_has_a_password_file_and_an_environment_of_its_own(run: Run
     assert Path("d/credentials/token").exists()
 
 
-def test_the_configuration_says_sync_always_and_leaves_the_address_to_the_command_line(run: Run) -> None:
+def test_configuration_syncs_always_and_leaves_the_address_open(run: Run) -> None:
     run("init", "--data-dir", "d")
     config = Path("d/nats.conf").read_text()
     assert '"sync_interval": "always"' in config

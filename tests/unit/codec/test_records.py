@@ -73,7 +73,7 @@ ODD_FIELDS = st.recursive(
     st.builds(TurnMark, id=ODD, started_at=ODD, woken_by=st.just(0), inputs_through=st.just(0)) | st.none(),
     ODD,
 )
-def test_an_anchor_record_is_canonical_json_whatever_stands_in_it(
+def test_anchor_record_is_canonical_json_for_any_content(
     facts: dict[str, Any], body: dict[str, Any], turn: TurnMark | None, name: str
 ) -> None:
     anchor = replace(ANCHOR, facts=facts, turn=turn, session=name, workspace=name)

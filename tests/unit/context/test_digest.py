@@ -17,7 +17,7 @@ PASTS = st.lists(MESSAGES, max_size=3).map(tuple)
 
 
 @given(PASTS, st.lists(st.tuples(MESSAGES, MESSAGES, MESSAGES), min_size=1, max_size=6))
-def test_requests_that_share_a_past_have_each_the_digest_of_the_whole(
+def test_requests_with_a_shared_past_each_have_the_whole_digest(
     past: tuple[tuple[Chat, ...], ...],
     others: list[tuple[tuple[Chat, ...], tuple[Chat, ...], tuple[Chat, ...]]],
 ) -> None:
@@ -29,7 +29,7 @@ def test_requests_that_share_a_past_have_each_the_digest_of_the_whole(
 
 
 @given(st.lists(MESSAGES, min_size=1, max_size=12), st.integers(1, 4), st.data())
-def test_a_conversation_that_goes_on_has_at_each_turn_the_digest_of_the_whole(
+def test_growing_conversation_has_the_whole_digest_at_each_turn(
     turns: list[tuple[Chat, ...]], shown: int, data: st.DataObject
 ) -> None:
     for through in range(1, len(turns) + 1):

@@ -67,7 +67,7 @@ def test_quiet_turns_in_a_row_are_one_line_and_the_newest_stay() -> None:
     assert "[run 7]" in shown[2]
 
 
-def test_a_turn_in_which_something_was_done_or_said_is_not_folded() -> None:
+def test_turn_with_an_action_or_a_message_is_not_folded() -> None:
     said = replace(quiet(2), inputs=(Input(2, "i2", "message", 0, 0, "is all well?"),))
     history = (quiet(1), said, busy(3), replace(quiet(4), outcome="unresolved"), quiet(5), quiet(6), quiet(7))
     assert [is_no_op(each) for each in history] == [True, False, False, False, True, True, True]
@@ -77,7 +77,7 @@ def test_a_turn_in_which_something_was_done_or_said_is_not_folded() -> None:
     assert "[run 5: no actions" in shown
 
 
-def test_old_outputs_have_stand_ins_and_the_newest_turn_s_are_whole() -> None:
+def test_old_outputs_have_placeholders_and_the_newest_are_whole() -> None:
     shown = contents(state(busy(1), busy(2)), Rung.OLD_OUTPUTS)
     outputs = [each for each in shown if "log line 0" in each]
     assert [each.startswith("[call 1.1.") for each in outputs] == [True, True, False, False]
@@ -86,7 +86,7 @@ def test_old_outputs_have_stand_ins_and_the_newest_turn_s_are_whole() -> None:
     assert all(each.startswith("[call ") for each in all_cut)
 
 
-def test_in_the_middle_of_a_turn_earlier_steps_give_way_before_the_last_one() -> None:
+def test_earlier_steps_give_way_before_the_last_one_in_a_turn() -> None:
     steps = busy(1).steps[:1]
     of = state(steps=(*steps, replace(steps[0], number=2)))
     by_rung = {
@@ -107,7 +107,7 @@ HISTORIES = st.lists(st.sampled_from(["quiet", "busy"]), max_size=8).map(
 
 @settings(deadline=None)
 @given(HISTORIES, st.integers(0, 3))
-def test_each_rung_is_no_longer_than_the_one_before_and_keeps_every_pair_and_every_order(
+def test_rung_is_never_longer_than_the_last_and_keeps_every_pair(
     history: tuple[PastTurn, ...], steps: int
 ) -> None:
     of = state(*history, steps=tuple(replace(busy(99).steps[0], number=n) for n in range(1, steps + 1)))

@@ -40,14 +40,14 @@ def test_a_definite_outcome_lets_the_next_one_go(state: OutcomeState) -> None:
     assert under_claim(claimed(20), [("t/1.1.1", ended(state, 9))]) == Clear()
 
 
-def test_one_without_an_outcome_is_waited_for_and_an_unknown_one_blocks() -> None:
+def test_open_effect_is_awaited_and_an_unknown_one_blocks() -> None:
     assert before_claim([("s/1.1.1", claimed(5)), ("s/1.1.2", ended("unknown", 9))]) == Waits("s/1.1.1")
     assert before_claim([("s/1.1.1", ended("unknown", 9)), ("s/1.1.2", claimed(5))]) == Blocked(
         "s/1.1.1", "stop"
     )
 
 
-def test_another_session_s_effect_blocks_what_is_claimed_after_it_became_unknown() -> None:
+def test_foreign_unknown_effect_blocks_later_claims() -> None:
     assert under_claim(claimed(20), [("t/1.1.1", ended("unknown", 19))]) == Blocked("t/1.1.1", "stop")
 
 
@@ -55,7 +55,7 @@ def test_what_had_begun_before_is_not_blocked_by_it() -> None:
     assert under_claim(claimed(20), [("t/1.1.1", ended("unknown", 21))]) == Clear()
 
 
-def test_a_claim_that_replaces_one_from_before_the_block_is_settled_as_its_class_allows() -> None:
+def test_claim_replacing_one_from_before_the_block_is_settled() -> None:
     began = fold_effect(
         [(5, 0, Claimed(OWNER, 1, "key")), (30, 0, Claimed(Owner("executor-2", "i1"), 2, "key"))]
     )

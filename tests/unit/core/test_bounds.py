@@ -72,7 +72,7 @@ def test_every_number_that_a_person_gives_has_an_upper_bound() -> None:
     assert numbers(FleetConfig) == []
 
 
-def test_a_definition_that_is_stored_already_is_put_within_the_bounds() -> None:
+def test_stored_definition_is_clamped_to_the_bounds() -> None:
     stored = AGENT | {
         "heartbeat_s": 1e13,
         "limits": {"nosuch": 5, "steps_max": 3, "waiting_max": 10**15, "turn_tokens_max": None},
@@ -98,5 +98,5 @@ def test_a_packs_own_numbers_too() -> None:
 
 
 @pytest.mark.parametrize("at_ms", [KEPT_BY_CLOCKS * 1000, MS_MAX, 0, MS_MIN, -(10**30)])
-def test_an_instant_that_no_calendar_has_is_the_nearest_that_it_has(at_ms: int) -> None:
+def test_instant_outside_the_calendar_is_the_nearest_valid_one(at_ms: int) -> None:
     assert from_iso(iso(at_ms)) == min(max(at_ms, MS_MIN), MS_MAX)

@@ -100,7 +100,7 @@ def test_a_reset_in_the_middle_of_a_turn_ends_it_by_the_fence() -> None:
     assert anchor(story).run_id == 2, "run ids go on"
 
 
-def test_a_reset_disposes_of_what_waited_as_shown_and_keeps_what_came_after() -> None:
+def test_reset_disposes_of_inputs_as_shown_and_keeps_later_ones() -> None:
     story = created()
     for _ in range(20):
         story.input()
@@ -114,7 +114,7 @@ def test_a_reset_disposes_of_what_waited_as_shown_and_keeps_what_came_after() ->
     assert anchor(story).inputs_through == through
 
 
-def test_a_reset_never_disposes_of_what_whoever_decides_it_has_not_read() -> None:
+def test_reset_never_disposes_of_inputs_its_author_has_not_read() -> None:
     story = created().input()
     event = decide(story.state, reset(story, through=1_000))[0]
     assert isinstance(event, AnchorChanged)
@@ -137,7 +137,7 @@ def test_a_paused_session_is_reset_and_stays_paused() -> None:
     assert (anchor(story).status, anchor(story).turn) == ("paused", None)
 
 
-def test_what_a_reset_archived_is_brought_back_before_what_was_said_since() -> None:
+def test_reset_archive_is_restored_before_what_was_said_since() -> None:
     story = turns(created(), 3)
     history = story.state.history
     story.do(reset(story))
@@ -159,7 +159,7 @@ def test_resets_are_undone_one_by_one_the_last_first() -> None:
         decide(story.state, UndoReset("ada", 6_000))
 
 
-def test_history_and_archives_together_are_bounded_as_a_conversation_is() -> None:
+def test_history_and_archives_share_the_bound_of_a_conversation() -> None:
     story = turns(created(), HISTORY_TURNS_MAX - 1)
     story.do(reset(story))
     turns(story, 3)
@@ -172,7 +172,7 @@ def test_history_and_archives_together_are_bounded_as_a_conversation_is() -> Non
 # --- wakes, pause, cancel, delete
 
 
-def test_cleared_wakes_are_disposed_of_and_a_running_turn_keeps_what_it_took() -> None:
+def test_cleared_wakes_are_disposed_of_and_a_turn_keeps_its_own() -> None:
     story = running().input().input()
     through = story.sequence
     story.input().do(ClearWakes("ada", 3_000, through))
@@ -185,7 +185,7 @@ def test_cleared_wakes_are_disposed_of_and_a_running_turn_keeps_what_it_took() -
         decide(story.state, ClearWakes("ada", 3_000, through))
 
 
-def test_an_order_that_changes_nothing_is_refused_with_the_way_out() -> None:
+def test_order_without_a_change_is_refused_with_the_way_out() -> None:
     idle, paused = created(), created().do(Control(Kind.PAUSED, "ada", 1))
     for story, order, way_out in (
         (idle, Control(Kind.RESUMED, "ada", 2), "anchorwatch show fleet"),
@@ -207,7 +207,7 @@ def test_a_cancel_changes_only_the_turn_that_it_names() -> None:
         decide(story.state, Control(Kind.CANCELLED, "ada", 3_000, turn_id="turn_1"))
 
 
-def test_a_check_that_lies_behind_does_not_start_the_cancelled_turn_again() -> None:
+def test_check_in_the_past_does_not_restart_the_cancelled_turn() -> None:
     story = running().do(Control(Kind.CANCELLED, "ada", 3_000, turn_id="turn_1", check_in_ms=60_000))
     assert anchor(story).next_check_at == "1970-01-01T00:01:03.000+00:00"
 
@@ -233,7 +233,7 @@ def test_every_order_is_refused_once_the_session_is_deleted() -> None:
 # --- objectives and constraints
 
 
-def test_objectives_and_constraints_are_set_added_and_removed_word_for_word() -> None:
+def test_objectives_and_constraints_are_edited_verbatim() -> None:
     story = created()
     story.do(Direct("ada", 1, "objectives", "add", ("be kind",)))
     assert anchor(story).objectives == ("500 per hour", "be kind")
@@ -251,7 +251,7 @@ def test_objectives_and_constraints_are_set_added_and_removed_word_for_word() ->
 # --- steering, and joining
 
 
-def test_what_is_said_to_a_turn_must_be_shown_to_its_model_before_it_ends() -> None:
+def test_message_to_a_turn_must_reach_its_model_before_it_ends() -> None:
     story = running()
     steer = Steer("ada", 2_500, "turn_1", "CRITICAL: not that one", "c-1")
     story.do(steer)
@@ -271,14 +271,14 @@ def test_a_late_steer_changes_nothing() -> None:
         decide(story.state, Steer("ada", 4_000, "turn_1", "stop"))
 
 
-def test_what_was_said_to_a_turn_that_failed_before_is_shown_to_the_next() -> None:
+def test_message_to_a_turn_that_failed_is_shown_to_the_next() -> None:
     story = running().do(Steer("ada", 2_500, "turn_1", "look at the disk"))
     failed = EndTurn(ME, "failed", "no answer", {}, 9_000, None, None, 3_000)
     story.do(failed)
     assert [each.text for each in story.state.history[-1].inputs][-1] == "look at the disk"
 
 
-def test_what_people_say_while_a_turn_runs_may_join_it_and_is_consumed_by_it_alone() -> None:
+def test_message_during_a_turn_may_join_it_and_is_consumed_once() -> None:
     story = running().input()
     event, message = story.sequence, said(story)
     head = StepHead(1, "", None, None, calls=1, joined=(message,))
@@ -313,7 +313,7 @@ def test_what_joined_a_cancelled_turn_is_consumed_by_it() -> None:
     assert not story.state.takes(message)
 
 
-def test_a_step_that_was_shown_what_was_disposed_of_meanwhile_is_decided_anew() -> None:
+def test_step_that_was_shown_disposed_inputs_is_decided_again() -> None:
     story = running()
     message = said(story)
     story.do(ClearWakes("ada", 3_000, message))

@@ -27,21 +27,21 @@ def over(story: Story) -> Story:
     return story.outcome(CallId(turn_.run_id, 1, 1)).do(end())
 
 
-def test_the_same_decision_on_the_same_sight_is_counted_turn_by_turn() -> None:
+def test_same_decision_on_the_same_facts_is_counted_by_turn() -> None:
     story = created()
     for count in range(1, 7):
         assert circles(turn(story).state, ACTING) == count
         over(story)
 
 
-def test_another_sight_another_target_or_a_turn_without_one_begins_anew() -> None:
+def test_other_facts_or_target_or_no_decision_restart_the_count() -> None:
     for other in ({"digest": "new"}, {"target": "b"}, {"tool": "look"}):
         story = over(turn(over(turn(created()))))
         over(turn(story, **other))
         assert circles(turn(story).state, ACTING) == 1
 
 
-def test_looking_again_and_again_is_no_circle_and_what_was_not_seen_is_none() -> None:
+def test_repeated_observation_or_unseen_facts_are_not_a_circle() -> None:
     story = over(turn(over(turn(created(), "look")), "look"))
     assert circles(turn(story, "look").state, ACTING) == 0
     blind = over(turn(over(turn(created(), digest="")), digest=""))

@@ -45,7 +45,7 @@ def test_a_command_with_an_outcome_is_not_run_again() -> None:
         assert next_action(recorded(claim(OTHER), DONE), effect_class, ME, "dead") == Nothing()
 
 
-def test_an_unclaimed_command_is_judged_and_a_read_needs_no_claim() -> None:
+def test_unclaimed_command_is_judged_and_a_read_needs_no_claim() -> None:
     assert next_action(EffectState(), EffectClass.READ, ME, "unknown") == Judge(claim=False)
     assert next_action(EffectState(), EffectClass.IRREVERSIBLE, ME, "unknown") == Judge(claim=True)
 
@@ -71,7 +71,7 @@ def test_a_dead_owner_s_claim_is_taken_up_as_its_class_allows(owner: Owner) -> N
     assert next_action(state, EffectClass.READ, ME, "dead") == Judge(claim=False)
 
 
-def test_a_claim_under_its_own_name_is_of_a_former_self_only_where_that_is_proved() -> None:
+def test_own_name_claim_is_of_a_former_self_only_where_proved() -> None:
     held = recorded(claim(FORMER_SELF))
     assert next_action(held, EffectClass.IDEMPOTENT, ME, "dead") == ClaimAgain(then="run")
     for unproved in ("alive", "unknown"):
@@ -86,7 +86,7 @@ def test_a_claim_that_was_given_back_counts_for_nothing() -> None:
     assert after_claim(again, 3, replace(ANCHOR, fence=Fence(run=4))) == FencedOff(first=True)
 
 
-def test_a_second_claim_that_was_given_back_does_not_make_the_first_owner_s_request_unsent() -> None:
+def test_returned_second_claim_leaves_the_first_request_sent() -> None:
     state = recorded(claim(OTHER), claim(ME, 2), Released(ME, "paused"))
     assert next_action(state, EffectClass.RECONCILABLE, ME, "unknown") == ClaimAgain(then="reconcile")
     assert next_action(state, EffectClass.IDEMPOTENT, ME, "unknown") == ClaimAgain(then="run")
@@ -99,7 +99,7 @@ def test_refused_is_said_only_on_a_first_claim() -> None:
     assert after_claim(recorded(claim(OTHER), claim(ME, 2)), 3, fenced) == FencedOff(first=False)
 
 
-def test_a_command_is_fenced_off_exactly_when_its_run_is_below_the_fence() -> None:
+def test_command_is_fenced_exactly_when_its_run_is_below_fence() -> None:
     state = recorded(claim(ME))
     fenced = replace(ANCHOR, fence=Fence(run=4), status="active")
     assert isinstance(after_claim(state, 3, fenced), FencedOff)
@@ -123,13 +123,13 @@ def test_a_paused_session_s_commands_wait(status: Status) -> None:
         ("not_done", False, True, True, "unknown"),
     ],
 )
-def test_not_done_leads_to_a_second_run_only_once_nothing_can_be_on_its_way(
+def test_not_done_allows_a_second_run_only_if_none_in_flight(
     found: Literal["done", "not_done"], *, rejects: bool, settled: bool, doubt: bool, then: str
 ) -> None:
     assert after_reconcile(found, rejects_used_key=rejects, settled=settled, doubt=doubt) == then
 
 
-def test_an_owner_that_is_only_silent_leaves_a_doubt_that_no_later_death_takes_away() -> None:
+def test_silent_owner_leaves_a_doubt_that_no_later_death_removes() -> None:
     gone = next_action(recorded(claim(OTHER)), EffectClass.RECONCILABLE, ME, "gone")
     assert gone == ClaimAgain(then="reconcile", doubt=True)
     taken_up = recorded(claim(OTHER), Claimed(Owner("executor-3", "y"), 2, "key", doubt=True))
@@ -137,7 +137,7 @@ def test_an_owner_that_is_only_silent_leaves_a_doubt_that_no_later_death_takes_a
     assert proved == ClaimAgain(then="reconcile", doubt=True)
 
 
-def test_what_the_journal_lost_may_have_been_the_first_claim_or_that_of_somebody_who_took_it_over() -> None:
+def test_lost_record_may_have_been_a_first_claim_or_a_takeover() -> None:
     state = recorded(claim(OTHER))
     first = state.first_claim
     before = with_holes(state, 2, [(1, 3), (9, 9)])

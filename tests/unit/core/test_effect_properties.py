@@ -61,9 +61,7 @@ def numbered(events: list[EffectEvent]) -> list[tuple[int, int, EffectEvent]]:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(ANY, max_size=12), st.integers(0, 12))
-def test_any_records_fold_in_parts_as_they_do_whole_and_again_they_change_nothing(
-    events: list[EffectEvent], cut: int
-) -> None:
+def test_events_fold_alike_in_parts_and_repeats_change_nothing(events: list[EffectEvent], cut: int) -> None:
     records = numbered(events)
     state = fold_effect(records)
     resumed = fold_effect(records[:cut])
@@ -79,7 +77,7 @@ def test_any_records_fold_in_parts_as_they_do_whole_and_again_they_change_nothin
 @reaches("read", "first claim", "Wait", "ClaimAgain", "MarkUnknown", "reconcile")
 @settings(max_examples=300, deadline=None)
 @given(st.lists(OPEN, max_size=12), CLASSES, LIVENESS)
-def test_what_somebody_began_is_never_begun_again_as_if_nobody_had(
+def test_claimed_effect_is_never_started_as_if_unclaimed(
     events: list[EffectEvent], effect_class: EffectClass, liveness: Liveness
 ) -> None:
     state = fold_effect(numbered(events))
@@ -115,7 +113,7 @@ def test_what_has_its_outcome_is_left_alone(
     st.integers(0, 5),
     st.sampled_from(["idle", "active", "paused", "quarantined", "deleted"]),
 )
-def test_it_goes_on_only_above_the_fence_and_is_refused_only_on_a_first_claim(
+def test_effect_proceeds_only_at_or_above_the_fence(
     events: list[EffectEvent], run: int, fence: int, status: Status
 ) -> None:
     state = fold_effect(numbered([*events, Claimed(ME, 1, "key")]))

@@ -67,7 +67,7 @@ def test_what_must_be_told_apart_is() -> None:
     assert len(set(made)) == len(made)
 
 
-def test_a_turn_that_is_planned_anew_in_other_words_has_the_same_keys() -> None:
+def test_replanned_turn_in_other_words_has_the_same_keys() -> None:
     """The first plan was never committed: its planner died, and the next one asks again."""
     plain = begun().do(step(1, call(args={"grace_s": 5})))
     other = begun().do(TakeOver(OTHER, 2, 5, "gone"))
@@ -84,7 +84,7 @@ def test_the_same_intent_twice_is_two_effects_also_within_a_step() -> None:
     assert len(set(keys(story))) == 4
 
 
-def test_a_tool_may_name_its_intent_and_then_its_own_name_does_not_count() -> None:
+def test_tool_intent_key_replaces_the_tool_name() -> None:
     one = begun().do(step(1, call(tool="power", verb="stop")))
     other = begun().do(step(1, call(tool="instances", verb="stop")))
     assert keys(one) == keys(other)
@@ -95,7 +95,7 @@ def test_a_command_waits_for_the_earlier_ones_on_its_resource() -> None:
     assert after(story) == [[], [FIRST], [], []]
 
 
-def test_a_command_that_touches_nothing_in_common_waits_for_nothing() -> None:
+def test_command_with_no_shared_resource_waits_for_nothing() -> None:
     assert after(begun().do(step(1, call(1, resource=""), call(2, resource="")))) == [[], []]
 
 
@@ -105,7 +105,7 @@ def test_what_has_a_definite_outcome_is_not_waited_for() -> None:
     assert after(story)[2] == []
 
 
-def test_an_unknown_one_is_waited_for_in_every_later_turn_until_it_is_resolved() -> None:
+def test_unknown_effect_is_awaited_in_later_turns_until_resolved() -> None:
     story = (
         begun().do(step(1, call())).outcome(FIRST, "unknown").do(step(2, call())).outcome(THIRD, "refused")
     )
@@ -121,7 +121,7 @@ def test_what_a_cancelled_turn_left_behind_is_waited_for() -> None:
     assert after(story)[1] == [FIRST]
 
 
-def test_an_outcome_that_is_settled_later_is_seen_in_the_conversation() -> None:
+def test_late_outcome_is_seen_in_the_conversation() -> None:
     story = begun().do(step(1, call())).outcome(FIRST, "unknown").do(end()).outcome(FIRST, "resolved")
     assert [each.state for each in story.state.history[0].steps[0].calls] == ["resolved"]
     again = replay(SessionState(), story.records).reading_through(story.sequence)

@@ -27,7 +27,7 @@ def became(story: Story, sequence: int) -> tuple[str, int]:
     return wake.disposition, wake.run
 
 
-def test_of_twenty_stale_wakes_a_burst_and_a_heartbeat_one_turn_takes_each_once() -> None:
+def test_one_turn_takes_stale_wakes_burst_and_heartbeat_once() -> None:
     story = created()
     for _ in range(20):
         given = Input(story.sequence + 1, "x", "event", 1, 0, source="old", type="stale", expires_at_ms=1)
@@ -67,7 +67,7 @@ def test_an_outcome_of_a_turn_that_is_over_is_superseded() -> None:
     assert became(story, story.sequence) == ("superseded", 1)
 
 
-def test_what_a_person_disposed_of_is_superseded_and_what_came_later_waits() -> None:
+def test_inputs_disposed_of_are_superseded_and_later_ones_wait() -> None:
     for order in (
         lambda through: ClearWakes("ada", 1, through),
         lambda through: Reset("ada", 1, through),
@@ -79,7 +79,7 @@ def test_what_a_person_disposed_of_is_superseded_and_what_came_later_waits() -> 
         assert became(story, first + 1) == ("pending", 0)
 
 
-def test_what_joins_a_turn_ran_in_it_and_an_order_ran_when_it_was_carried_out() -> None:
+def test_joining_input_ran_in_its_turn_and_an_order_when_applied() -> None:
     story = created().input()
     story.do(acquire(story))
     said = Input(story.sequence + 1, "m", "message", 0, 0, "hello")
@@ -91,7 +91,7 @@ def test_what_joins_a_turn_ran_in_it_and_an_order_ran_when_it_was_carried_out() 
     assert became(story, steer) == ("ran", 1)
 
 
-def test_what_a_deleted_session_had_waiting_or_is_given_is_refused() -> None:
+def test_deleted_session_refuses_waiting_and_new_inputs() -> None:
     story = created().input()
     waiting = story.sequence
     story.do(Control(Kind.DELETED, "ada", 1)).input()
@@ -100,7 +100,7 @@ def test_what_a_deleted_session_had_waiting_or_is_given_is_refused() -> None:
     assert story.state.pending == (), "the session machine agrees with the ledger"
 
 
-def test_what_a_held_session_cannot_keep_is_refused_and_the_next_turn_knows_how_much() -> None:
+def test_held_session_reports_refused_inputs_in_the_next_turn() -> None:
     story = created()
     for _ in range(9):
         story.input()
@@ -127,7 +127,7 @@ def accepted(records: list[Recorded]) -> set[int]:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(MOVES, max_size=60))
-def test_dispositions_and_what_waits_are_all_that_was_accepted_and_the_machine_agrees(
+def test_dispositions_and_waiting_inputs_are_all_accepted_inputs(
     moves: list[str],
 ) -> None:
     story = play(moves)

@@ -51,7 +51,7 @@ def action(verb: Verb, key: str = "k", note: str = "") -> Action:
     return Action(verb, "a person", 999_000, key, note)
 
 
-def test_it_is_opened_at_the_last_try_and_not_before_and_has_minutes_until_then() -> None:
+def test_letter_opens_at_the_last_try_after_minutes() -> None:
     letter, now_ms, states = None, 0, []
     for _ in range(TRIES):
         letter = fail(letter, now_ms)
@@ -88,7 +88,7 @@ def test_what_is_only_away_or_newer_does_not_count(error: Exception, does: bool)
     assert counts(error) is does
 
 
-def test_a_retry_gives_a_full_series_and_opens_the_same_letter_again() -> None:
+def test_retry_gives_a_full_series_and_reopens_the_same_letter() -> None:
     again = ordered(opened(), action("retry"))
     assert again is not None
     assert (again.state, again.tries, again.due_at_ms) == ("retried", 0, 999_000)
@@ -100,7 +100,7 @@ def test_a_retry_gives_a_full_series_and_opens_the_same_letter_again() -> None:
     assert (letter.state, letter.openings, letter.actions) == ("open", 2, again.actions)
 
 
-def test_one_key_is_one_order_and_another_order_under_it_is_a_conflict() -> None:
+def test_repeated_key_is_one_order_and_another_is_a_conflict() -> None:
     retried = ordered(opened(), action("retry"))
     assert retried is not None
     assert ordered(retried, action("retry")) is None
@@ -127,7 +127,7 @@ def test_what_is_closed_takes_no_order_and_counts_no_failure(verb: Verb) -> None
     assert handled(done, 6) is None
 
 
-def test_starts_without_an_answer_open_it_and_an_answer_begins_anew() -> None:
+def test_starts_without_an_answer_open_it_and_an_answer_restarts() -> None:
     letter = started(None, ADDRESS, 0, TRIES)
     for _ in range(TRIES - 1):
         letter = started(letter, ADDRESS, 0, TRIES)
@@ -141,7 +141,7 @@ MOVES = st.lists(st.sampled_from(["fail", "start", "answer", "handle", "show", "
 
 
 @given(MOVES)
-def test_whatever_happens_it_is_of_one_kind_and_a_dropped_one_stays_dropped(moves: list[str]) -> None:
+def test_letter_has_one_state_and_a_dropped_one_stays_dropped(moves: list[str]) -> None:
     letter: DeadLetter | None = None
     now_ms = 0
     for n, move in enumerate(moves):

@@ -24,7 +24,7 @@ def test_the_same_value_is_worked_on_once_and_an_equal_one_again() -> None:
     assert len(made) == 2
 
 
-def test_a_value_that_is_gone_is_never_taken_for_a_new_one_at_its_address() -> None:
+def test_freed_value_is_never_taken_for_a_new_one_at_its_address() -> None:
     total = ByIdentity[list[int], int](sum, 10_000)
     # Each list is let go of at once, so that its address would be free for the next.
     assert [total([number]) for number in range(5_000)] == list(range(5_000))
@@ -79,7 +79,7 @@ CHANGES = st.sampled_from(["grow", "slide", "cut", "revise", "revise the last", 
     st.integers(1, 4),
     st.lists(st.tuples(st.integers(0, 2), CHANGES, st.integers(0, 7)), max_size=60),
 )
-def test_of_each_is_what_it_would_be_anew_however_a_sequence_changes(
+def test_cached_results_equal_fresh_ones_for_any_sequence_change(
     size_max: int, changes: list[tuple[int, str, int]]
 ) -> None:
     of_each = OfEach(number_of, size_max)
@@ -108,7 +108,7 @@ def test_of_each_is_what_it_would_be_anew_however_a_sequence_changes(
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=40))
-def test_what_a_sequence_has_in_common_with_the_one_before_is_not_made_again(slides: list[bool]) -> None:
+def test_shared_prefix_of_sequences_is_computed_once(slides: list[bool]) -> None:
     made: list[Turn] = []
 
     def make(turn: Turn) -> int:

@@ -30,7 +30,7 @@ def test_lines_show_their_beginning_and_their_end() -> None:
     assert len(cut) <= 200
 
 
-def test_an_object_shows_its_plain_fields_and_the_sizes_of_the_others() -> None:
+def test_object_shows_its_plain_fields_and_the_sizes_of_others() -> None:
     text = json.dumps({"status": "running", "log": ["x" * 50] * 100, "meta": {"a": 1}, "price": 0.21})
     cut = stand_in(text, "3.1.2", 300)
     assert cut.splitlines() == [

@@ -39,7 +39,7 @@ def due_at(state: SessionState, now_ms: int, rate: Rate) -> Due | NotBefore | Ne
     return due(state, now_ms, WINDOWS, rate.held(state.anchor, now_ms))
 
 
-def test_a_burst_of_turns_may_begin_and_then_one_each_time_that_one_is_earned() -> None:
+def test_burst_of_turns_may_begin_and_then_one_for_each_token() -> None:
     rate = Rate(turns_per_hour=6, burst=3)
     at_ms = NOW_MS
     anchor = IDLE
@@ -58,7 +58,7 @@ def test_a_burst_of_turns_may_begin_and_then_one_each_time_that_one_is_earned() 
     st.integers(1, 10),
     st.lists(st.integers(0, 2 * HOUR_MS), min_size=1, max_size=60),
 )
-def test_in_no_span_of_time_more_turns_begin_than_the_burst_and_what_it_earns(
+def test_turns_in_any_span_stay_within_burst_and_earned_tokens(
     turns_per_hour: int, burst: int, asked_after_ms: list[int]
 ) -> None:
     rate = Rate(turns_per_hour=turns_per_hour, burst=burst)
@@ -115,7 +115,7 @@ def test_a_check_waits_for_the_limits_too_and_is_one_tick() -> None:
 
 
 @pytest.mark.parametrize("rate", [Rate(turns_per_hour=6, burst=2), Rate(min_interval_ms=60_000)])
-def test_a_clock_that_was_set_back_does_not_hold_a_session_for_ever(rate: Rate) -> None:
+def test_clock_set_back_does_not_hold_a_session_for_ever(rate: Rate) -> None:
     anchor = after(rate, [NOW_MS] * 4, runs_without_progress=8, last_run_timestamp=iso(NOW_MS))
     assert rate.hold(anchor, NOW_MS - 24 * HOUR_MS) is None
 
@@ -129,7 +129,7 @@ def test_clocks_that_do_not_quite_agree_lift_no_limit() -> None:
         assert hold.at_ms == NOW_MS + 60_000
 
 
-def test_a_limit_that_is_raised_counts_at_once_and_one_that_is_taken_away_holds_nothing() -> None:
+def test_raised_limit_counts_at_once_and_a_removed_one_ends() -> None:
     strict = Rate(turns_per_hour=1, burst=1)
     anchor = after(strict, [NOW_MS])
     assert strict.hold(anchor, NOW_MS) is not None
@@ -138,9 +138,7 @@ def test_a_limit_that_is_raised_counts_at_once_and_one_that_is_taken_away_holds_
     assert Rate().begun(anchor, NOW_MS) is None
 
 
-def test_a_session_without_progress_slows_down_up_to_its_heartbeat_and_an_urgent_event_waits_one_retry() -> (
-    None
-):
+def test_session_without_progress_slows_down_to_its_heartbeat() -> None:
     rate = Rate(slowest_ms=300_000)
     waits = []
     for stuck in range(10):
@@ -152,7 +150,7 @@ def test_a_session_without_progress_slows_down_up_to_its_heartbeat_and_an_urgent
     assert waits == [0, 0, 0, 60, 120, 240, 300, 300, 300, 300]
 
 
-def test_too_much_that_waits_is_refused_from_the_oldest_on_up_to_a_person_s_word() -> None:
+def test_excess_inputs_are_refused_oldest_first_up_to_a_message() -> None:
     state = waiting(IDLE, *[EVENT] * 11)
     assert excess(state, 11) == ()
     assert [each.sequence for each in excess(state, 10)] == [1, 2, 3, 4, 5, 6]
@@ -169,7 +167,7 @@ def occurring(at: int, *wakes: tuple[InputKind, Priority]) -> SessionState:
     return state._replace(pending=tuple(pending))
 
 
-def test_an_occurrence_of_a_schedule_is_kept_until_too_much_waits_behind_it() -> None:
+def test_occurrence_of_a_schedule_is_kept_until_too_much_follows() -> None:
     spared = occurring(6, *[EVENT] * 10)
     assert [each.sequence for each in excess(spared, 10)] == [1, 2, 3, 4, 5]
     first = occurring(1, *[EVENT] * 5_000)

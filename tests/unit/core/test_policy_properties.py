@@ -39,7 +39,7 @@ def applies(invariant: Invariant) -> bool:
 
 @settings(max_examples=500, deadline=None)
 @given(invariants=st.lists(INVARIANTS, max_size=4), facts=SEEN, granted=st.booleans())
-def test_allowed_is_said_only_where_all_rules_hold_and_nothing_they_need_is_unknown(
+def test_allowed_requires_every_rule_to_hold_with_known_facts(
     invariants: list[Invariant], facts: dict[str, Any] | None, *, granted: bool
 ) -> None:
     observation = None if facts is None else Observation("", facts, 1, "d")

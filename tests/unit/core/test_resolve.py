@@ -37,7 +37,7 @@ def settle(state: EffectState, asked: Resolution = ASKED, by: str = "ada") -> Ef
     return state
 
 
-def test_what_is_unknown_is_settled_under_a_claim_that_replaces_the_one_that_stands() -> None:
+def test_unknown_effect_is_settled_under_a_replacing_claim() -> None:
     settled = settle(ended("unknown"))
     assert settled.claim is not None
     assert (settled.claim.owner, settled.claim.effect_key, settled.first_claim) == (GATEWAY, "k", 5)

@@ -48,7 +48,7 @@ def test_the_first_slot_is_the_first_one_after_its_making() -> None:
     assert slot_text(occurrence.slot) == "2026-01-02T09:00"
 
 
-def test_one_that_is_made_while_the_clocks_show_an_hour_again_begins_after_that_hour() -> None:
+def test_schedule_made_in_a_repeated_hour_begins_after_that_hour() -> None:
     # 02:10 for the second time: 02:30 was an hour ago.
     schedule = made("30 2 * * *", "Europe/Berlin", "2026-10-25T01:10")
     assert look(schedule, "2026-10-25T01:40")[0] is None
@@ -70,7 +70,7 @@ def test_what_was_missed_is_made_up_for_once() -> None:
     assert look(after, "2026-01-01T06:59:59")[0] is None
 
 
-def test_or_not_at_all_where_the_policy_says_so_but_a_moment_late_is_not_missed() -> None:
+def test_missed_slots_expire_under_skip_but_a_late_one_is_run() -> None:
     schedule = made("0 * * * *", "UTC", "2026-01-01T00:30", missed="skip")
     occurrence, after = look(schedule, "2026-01-01T06:10")
     assert occurrence is not None
@@ -101,7 +101,7 @@ def test_a_year_without_anybody_is_counted_up_to_a_bound() -> None:
         ("skip", Sight(running=False, waiting=True), "coalesced"),
     ],
 )
-def test_during_a_turn_its_policy_says_what_becomes_of_it_and_never_do_two_wait(
+def test_overlap_policy_decides_during_a_turn_and_one_slot_waits(
     overlap: Overlap, sight: Sight, settled: str
 ) -> None:
     schedule = made("0 * * * *", "UTC", "2026-01-01T00:30", overlap=overlap)
@@ -112,7 +112,7 @@ def test_during_a_turn_its_policy_says_what_becomes_of_it_and_never_do_two_wait(
     assert after.counts == (Counts(skipped=1) if settled else Counts(made=1))
 
 
-def test_a_clock_that_is_set_back_brings_no_slot_again_and_one_set_forward_loses_none() -> None:
+def test_clock_set_back_repeats_no_slot_and_forward_loses_none() -> None:
     schedule = made("*/30 * * * *", "UTC", "2026-01-01T00:10")
     occurrence, schedule = look(schedule, "2026-01-01T01:31")
     assert occurrence is not None
@@ -168,7 +168,7 @@ def test_what_came_before_a_pause_is_seen_to_once_also_behind_it(resumed: bool) 
     assert (occurrence is not None) == resumed
 
 
-def test_what_came_before_several_pauses_is_one_occurrence_that_stands_for_all() -> None:
+def test_slots_before_several_pauses_are_one_combined_occurrence() -> None:
     schedule = made("0 * * * *", "UTC", "2026-01-01T00:30")
     for hour in (2, 6):
         schedule = order(schedule, "pause", f"2026-01-01T0{hour}:10")
@@ -182,7 +182,7 @@ def test_what_came_before_several_pauses_is_one_occurrence_that_stands_for_all()
 
 @pytest.mark.parametrize("verb", ["delete", "end"])
 @pytest.mark.parametrize("paused", [False, True])
-def test_what_came_and_was_not_seen_to_when_it_is_over_is_counted(
+def test_unhandled_slot_is_counted_when_the_schedule_is_over(
     verb: Verb,
     paused: bool,  # noqa: FBT001
 ) -> None:
@@ -227,7 +227,7 @@ changes = st.sampled_from(
 
 @given(crons, changes, steps, st.data())
 @settings(max_examples=150)
-def test_slots_only_grow_and_together_with_what_they_stand_for_they_are_all_that_came(
+def test_slots_only_grow_and_account_for_all_that_came(
     expression: str, change: tuple[str, str], moves: list[int], data: st.DataObject
 ) -> None:
     zone_name, start = change

@@ -50,9 +50,7 @@ FOLDS = [
 
 
 @pytest.mark.parametrize(("zone", "slot", "at"), GAPS)
-def test_a_slot_that_the_clocks_jump_over_comes_at_the_first_instant_after(
-    zone: str, slot: str, at: str
-) -> None:
+def test_slot_in_a_skipped_hour_comes_at_the_first_instant_after(zone: str, slot: str, at: str) -> None:
     assert comes(slot, zone) == at
 
 
@@ -85,7 +83,7 @@ def test_later_slots_come_no_earlier(one: datetime, other: datetime, zone: str) 
     assert instant_of(first, zone_of(zone)) <= instant_of(second, zone_of(zone))
 
 
-def test_the_next_occurrences_are_shown_as_the_clocks_of_the_zone_show_them() -> None:
+def test_next_occurrences_are_shown_in_the_time_of_their_zone() -> None:
     zone = zone_of(BERLIN)
     found = upcoming(Cron.parse("30 2 * * *"), zone, read_slot("2026-03-27T12:00"), 3)
     assert [(slot_text(slot), shown(at_ms, zone)) for slot, at_ms in found] == [
@@ -126,7 +124,7 @@ def test_slots_of_one_instant_are_one_occurrence() -> None:
         f"*/{'9' * 190} * * * *",
     ],
 )
-def test_an_expression_that_says_nothing_is_refused_with_the_way_out(text: str) -> None:
+def test_empty_expression_is_refused_with_the_way_out(text: str) -> None:
     with pytest.raises(BadInput) as told:
         Cron.asked(text)
     assert "never comes" in told.value.message or "minute hour" in told.value.hint
@@ -178,7 +176,7 @@ def test_and_is_proposed_to_nobody(name: str) -> None:
     ("name", "hint"),
     [("Europe/Berln", "Europe/Berlin"), ("Europe", "Europe/"), ("../x", "example"), ("", "")],
 )
-def test_a_zone_that_there_is_not_is_refused_with_one_that_there_is(name: str, hint: str) -> None:
+def test_unknown_zone_is_refused_with_a_known_one(name: str, hint: str) -> None:
     with pytest.raises(BadInput) as told:
         zone_asked(name)
     assert hint in told.value.hint

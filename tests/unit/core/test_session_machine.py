@@ -106,7 +106,7 @@ def test_a_turn_from_wake_to_rest() -> None:
     assert [past.run_id for past in story.state.history] == [1]
 
 
-def test_a_persons_word_stays_in_the_conversation_whatever_burst_it_came_in() -> None:
+def test_message_of_a_person_stays_in_conversation_in_any_burst() -> None:
     story = created().input().input("message", priority=0)
     for _ in range(50):
         story.input()
@@ -127,7 +127,7 @@ def test_an_input_between_the_read_and_the_acquire_stays_pending() -> None:
     assert [each.sequence for each in story.state.pending] == [3]
 
 
-def test_a_write_of_our_own_does_not_claim_that_we_read_what_others_wrote_before_it() -> None:
+def test_own_write_does_not_claim_to_have_read_earlier_writes() -> None:
     state = created().state
     [event] = decide(state, Acquire("turn_1", "keeper@1", ME, 1, 1, 2_000))
     mine = apply(state, Recorded(5, event, "d5"))
@@ -279,7 +279,7 @@ def test_runs_without_progress_are_counted(outcome: RunOutcome, before: int, aft
     assert story.state.anchor.runs_without_progress == after
 
 
-def test_an_outcome_settles_a_call_once_and_a_stranger_settles_nothing() -> None:
+def test_outcome_settles_a_call_once_and_a_foreign_one_nothing() -> None:
     story = created().input()
     story.do(acquire(story)).do(step(1, "launch"))
     story.outcome(CallId(7, 1, 1)).outcome(CallId(1, 1, 1), "succeeded").outcome(CallId(1, 1, 1), "failed")
@@ -287,7 +287,7 @@ def test_an_outcome_settles_a_call_once_and_a_stranger_settles_nothing() -> None
     assert story.state.turn.steps[0].calls[0].state == "succeeded"
 
 
-def test_what_people_labelled_critical_is_kept_word_for_word_however_old() -> None:
+def test_critical_label_keeps_text_word_for_word_at_any_age() -> None:
     story = created()
     said = "Good evening.\n  CRITICAL: never more than 4 instances \nand that is all\nnot CRITICAL: this"
     story.record(InputAccepted(Input(2, "m", "message", 0, 0, said)))

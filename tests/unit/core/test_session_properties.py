@@ -125,7 +125,7 @@ def test_replaying_the_records_gives_the_same_state(moves: list[str]) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(MOVES, max_size=30), st.integers(min_value=0, max_value=60))
-def test_a_prefix_and_a_resume_give_the_whole_even_when_they_overlap(moves: list[str], cut: int) -> None:
+def test_overlapping_prefix_and_resume_give_the_whole(moves: list[str], cut: int) -> None:
     story = play(moves)
     cut = min(cut, len(story.records))
     prefix = replay(SessionState(), story.records[:cut])
@@ -135,7 +135,7 @@ def test_a_prefix_and_a_resume_give_the_whole_even_when_they_overlap(moves: list
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(MOVES, max_size=60))
-def test_runs_are_counted_without_a_gap_and_every_input_has_one_turn_or_waits(moves: list[str]) -> None:
+def test_runs_have_no_gap_and_every_input_has_one_turn_or_waits(moves: list[str]) -> None:
     story = play(moves)
     anchor = story.state.anchor
     assert anchor is not None

@@ -20,20 +20,20 @@ def spent(*calls: tuple[int, int, int]) -> Spent:
 
 
 @given(CALLS)
-def test_all_that_was_used_is_counted_once_whatever_the_clock_does(calls: list[tuple[int, int, int]]) -> None:
+def test_usage_is_counted_once_whatever_the_clock_does(calls: list[tuple[int, int, int]]) -> None:
     total = spent(*calls)
     assert total.ever.all == total.turn.all == sum(prompt + completion for prompt, completion, _ in calls)
     assert total.today.all <= total.ever.all
 
 
-def test_another_day_begins_at_nothing_and_a_clock_set_back_changes_no_day() -> None:
+def test_new_day_starts_at_zero_and_a_clock_set_back_keeps_it() -> None:
     total = spent((100, 10, DAY_MS + 5), (50, 5, 5))
     assert (total.day, total.today) == (1, Tokens(150, 15, 450))
     assert total.on(2 * DAY_MS).today == Tokens()
     assert total.on(3).today == Tokens(150, 15, 450)
 
 
-def test_what_was_not_reported_counts_as_it_was_counted_and_not_as_nothing() -> None:
+def test_unreported_usage_counts_as_estimated_and_not_as_zero() -> None:
     assert used({}, 1_234) == Tokens(1_234, 0)
     assert used({"prompt": 900, "completion": 12}, 1_234) == Tokens(900, 12)
     assert PRICES.priced({}, 1_000) == {"cost_micros": 2_000}
@@ -61,7 +61,7 @@ def test_without_prices_a_bound_in_money_bounds_nothing() -> None:
     assert Budget(day_cost=0.01).exhausted(Spent().with_call(used(usage, 0), 0)) == ""
 
 
-def test_a_bound_of_the_day_that_comes_near_is_told_in_the_turn_that_brings_it_near_and_in_no_other() -> None:
+def test_daily_limit_warning_comes_only_in_the_turn_nearing_it() -> None:
     budget = Budget(day_tokens=1_000)
     near = spent((500, 0, 0)).turn_begun().with_call(Tokens(400, 0), 1)
     assert budget.warning(near) == "the day's budget is nearly spent: 900 of 1000 tokens"

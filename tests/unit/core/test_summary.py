@@ -19,7 +19,7 @@ def past(run_id: int, text: str = "is all well?") -> PastTurn:
     return PastTurn(run_id, "success", "launch succeeded", inputs, 3, (Step(1, "", calls),))
 
 
-def test_a_line_says_what_woke_the_turn_what_was_said_and_what_was_done() -> None:
+def test_line_names_the_trigger_the_messages_and_the_actions() -> None:
     summary = from_records(None, [past(7)])
     assert summary.text == (
         "run 7: success; woken by 1 × event/fleet/instance.dead, 1 × message and 3 more; "
@@ -28,7 +28,7 @@ def test_a_line_says_what_woke_the_turn_what_was_said_and_what_was_done() -> Non
     assert (summary.through_run, summary.turns, summary.source) == (7, 1, "records")
 
 
-def test_it_goes_on_from_the_one_before_and_says_how_many_turns_it_lost() -> None:
+def test_summary_extends_the_last_one_and_counts_omitted_turns() -> None:
     summary = None
     for run in range(1, 201):
         summary = from_records(summary, [past(run)])
@@ -41,7 +41,7 @@ def test_it_goes_on_from_the_one_before_and_says_how_many_turns_it_lost() -> Non
 
 
 @pytest.mark.parametrize("chars_max", [400, 1_000, 5_000])
-def test_it_keeps_within_what_it_is_given_and_tells_of_the_newest(chars_max: int) -> None:
+def test_summary_fits_its_limit_and_includes_the_newest_turn(chars_max: int) -> None:
     before = from_records(None, [past(run) for run in range(1, 30)])
     summary = from_records(before, [past(30)], chars_max)
     assert len(summary.text) <= chars_max

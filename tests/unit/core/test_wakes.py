@@ -48,7 +48,7 @@ def ticked(input_id: str, *others: Input, run_id: int = 0, at_ms: int = NOW_MS) 
     return SessionState(anchor=anchor, pending=(*others, tick))
 
 
-def test_a_tick_whose_work_a_turn_has_done_waits_for_what_comes_next() -> None:
+def test_tick_whose_work_a_turn_has_done_waits_for_the_next() -> None:
     a_window = NotBefore(NOW_MS + WINDOWS.p1_ms, check=False)
     assert due(ticked("tick-7"), NOW_MS, WINDOWS) == a_window
     assert due(ticked("check-4-1000000", run_id=4), NOW_MS, WINDOWS) == a_window
@@ -58,7 +58,7 @@ def test_a_tick_whose_work_a_turn_has_done_waits_for_what_comes_next() -> None:
     assert due(ticked("check-4-1000000", run_id=3), NOW_MS, WINDOWS) == Due()
 
 
-def test_of_a_burst_the_earliest_counts_also_where_clocks_do_not_agree() -> None:
+def test_earliest_wake_of_a_burst_counts_though_clocks_differ() -> None:
     instants = [NOW_MS + 300, NOW_MS - 200, NOW_MS + 900]
     pending = tuple(Input(n, f"ev-{n}", "event", 1, at_ms) for n, at_ms in enumerate(instants, 1))
     anchor = Anchor(workspace="default", session="s", agent="keeper@1", next_check_at=CHECK)

@@ -51,7 +51,7 @@ def idle(pending: tuple[Input, ...], check_ms: int | None) -> SessionState:
 
 @settings(max_examples=400, deadline=None)
 @given(inputs(), st.none() | TIMES, TIMES)
-def test_who_looks_again_when_it_is_told_to_comes_to_a_turn_or_to_its_check(
+def test_repeated_checks_lead_to_a_turn_or_the_scheduled_check(
     pending: tuple[Input, ...], check_ms: int | None, now_ms: int
 ) -> None:
     state = idle(pending, check_ms)

@@ -12,7 +12,7 @@ def told(before: Observation | None, now: Observation) -> list[tuple[str, str]]:
     return [(each.type, each.priority) for each in changes(before, now, BACKLOG_S_MAX)]
 
 
-def test_each_instance_that_died_is_an_event_of_its_own_at_the_highest_priority() -> None:
+def test_dead_instance_is_one_event_of_the_highest_priority() -> None:
     now = sight([worker("w-1"), worker("w-2", "exited", age_s=1), worker("w-3", "exited", age_s=2)])
 
     events = changes(sight(workers(running=3)), now, BACKLOG_S_MAX)
@@ -23,7 +23,7 @@ def test_each_instance_that_died_is_an_event_of_its_own_at_the_highest_priority(
     ]
 
 
-def test_a_death_has_the_same_event_id_whoever_sees_it_and_a_later_death_another() -> None:
+def test_death_has_one_event_id_for_all_observers() -> None:
     first, again = (
         changes(before, sight([worker("w-1", "exited")]), BACKLOG_S_MAX)[0] for before in (None, sight())
     )
@@ -33,7 +33,7 @@ def test_a_death_has_the_same_event_id_whoever_sees_it_and_a_later_death_another
     assert later.event_id != first.event_id
 
 
-def test_a_death_while_the_yard_was_silent_is_told_when_it_speaks_again() -> None:
+def test_death_during_a_silence_of_the_yard_is_reported_after_it() -> None:
     assert told(sight(None), sight([worker("w-1", "exited")])) == [("instance.dead", "P0")]
 
 
@@ -45,7 +45,7 @@ def test_a_death_that_was_seen_before_or_long_ago_is_no_news() -> None:
     assert told(None, old) == []
 
 
-def test_an_instance_that_was_stopped_is_no_death_and_one_that_hangs_is_told() -> None:
+def test_stopped_instance_is_not_a_death_but_a_hung_one_is_seen() -> None:
     assert told(sight(workers(running=1)), sight(workers(stopped=1))) == []
     assert told(sight(workers(running=1)), sight(workers(hung=1))) == [("instance.hung", "P1")]
 
@@ -64,13 +64,13 @@ def test_a_queue_that_cannot_be_seen_is_not_waiting() -> None:
     assert told(None, sight(None, tasks=5)) == []
 
 
-def test_a_source_that_falls_silent_is_told_and_one_that_was_silent_before_is_not() -> None:
+def test_newly_silent_source_is_reported_but_an_old_one_is_not() -> None:
     assert told(sight(), sight(None, None)) == [("source.unknown", "P1"), ("source.unknown", "P1")]
     assert told(sight(None, None), sight(None, None)) == []
     assert told(None, sight(None, None)) == []
 
 
-def test_a_backlog_is_told_when_it_would_take_longer_than_allowed() -> None:
+def test_backlog_is_reported_when_it_would_take_too_long() -> None:
     few, many = sight(workers(running=1), tasks=99), sight(workers(running=1), tasks=101)
 
     assert told(None, few) == []

@@ -26,7 +26,7 @@ def test_primes_below_lists_exactly_the_primes(limit: int) -> None:
 @pytest.mark.parametrize(
     "number", [3215031751, 3825123056546413051, 318665857834031151167461, 3317044064679887385961981]
 )
-def test_strong_pseudoprimes_to_the_first_bases_are_not_taken_for_primes(number: int) -> None:
+def test_strong_pseudoprimes_are_not_taken_for_primes(number: int) -> None:
     assert not is_prime(number)
 
 

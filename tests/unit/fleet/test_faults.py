@@ -16,7 +16,7 @@ def test_a_fault_strikes_so_many_requests_of_its_verb() -> None:
     assert modes(faults, "stop", "launch", "launch", "launch") == ["", "silent", "silent", ""]
 
 
-def test_a_fault_of_any_verb_strikes_each_and_one_of_its_own_goes_first() -> None:
+def test_fault_for_any_verb_applies_to_each_after_a_specific_one() -> None:
     faults = Faults()
     faults.set("error", times=2)
     faults.set("silent", "launch")
@@ -32,6 +32,6 @@ def test_none_behaves_again() -> None:
     assert modes(faults, "launch") == [""]
 
 
-def test_a_mode_that_does_not_exist_is_refused_with_those_that_do() -> None:
+def test_unknown_mode_is_refused_with_the_known_ones() -> None:
     with pytest.raises(BadInput, match="timeout_after"):
         Faults().set("rude")

@@ -39,7 +39,7 @@ def test_mixed_jobs_are_of_every_size() -> None:
     assert {make_job(f"j-{number}").size for number in range(30)} == set(SIZES)
 
 
-def test_a_job_is_proved_and_its_result_holds_for_its_prime_alone() -> None:
+def test_job_is_proved_and_its_result_holds_for_its_prime_alone() -> None:
     job = make_job("j-1", "small")
     result = decode_result(encode_result(Result("j-1", prove(job), "w-1", 0.1)))
 
@@ -76,6 +76,6 @@ def test_what_is_no_result_is_refused(payload: bytes) -> None:
         decode_result(payload)
 
 
-def test_a_size_that_does_not_exist_is_refused_with_those_that_do() -> None:
+def test_unknown_size_is_refused_with_the_known_ones() -> None:
     with pytest.raises(BadInput, match="small, medium, large, mixed"):
         make_job("j-1", "huge")

@@ -10,7 +10,7 @@ from anchorwatch_fleet.observe import QUEUE_FACTS, YARD_FACTS
 from tests.unit.fleet.sights import NOW_MS, sight, worker, workers
 
 
-def test_the_incident_is_demand_that_nobody_serves_and_is_said_so() -> None:
+def test_incident_is_reported_as_demand_without_service() -> None:
     seen = sight(workers(exited=3), tasks=59)
 
     assert seen.facts["demand_active"] is False
@@ -29,7 +29,7 @@ def test_the_incident_is_demand_that_nobody_serves_and_is_said_so() -> None:
         pytest.param(None, None, (*QUEUE_FACTS, *YARD_FACTS), (), id="both are away"),
     ],
 )
-def test_facts_of_a_source_that_does_not_answer_are_unknown_and_never_zero(
+def test_silent_source_makes_its_facts_unknown_and_never_zero(
     instances: list[Instance] | None, tasks: int | None, silent: tuple[str, ...], heard: tuple[str, ...]
 ) -> None:
     seen = sight(instances, tasks)
@@ -56,7 +56,7 @@ def test_jobs_done_is_unknown_alone() -> None:
         (workers(exited=2, running=1), False),
     ],
 )
-def test_workers_are_dead_when_there_were_some_and_none_is_left_that_works_or_loads(
+def test_workers_are_dead_when_none_of_several_works_or_loads(
     instances: list[Instance], *, dead: bool
 ) -> None:
     assert sight(instances).facts["workers_dead"] is dead
@@ -71,9 +71,7 @@ def test_workers_are_dead_when_there_were_some_and_none_is_left_that_works_or_lo
         ({"job_done_at_ms": NOW_MS - 61_000}, False),
     ],
 )
-def test_demand_is_active_when_a_live_worker_works_or_did_within_a_minute(
-    fields: dict[str, Any], *, active: bool
-) -> None:
+def test_demand_is_active_when_a_worker_works_or_just_did(fields: dict[str, Any], *, active: bool) -> None:
     assert sight([worker("w-1", **fields)]).facts["demand_active"] is active
 
 
@@ -81,14 +79,14 @@ def test_what_a_dead_worker_did_lately_is_not_active_demand() -> None:
     assert sight([worker("w-1", "exited", job_done_at_ms=NOW_MS - 1000)]).facts["demand_active"] is False
 
 
-def test_capacity_is_the_sum_of_rates_and_what_loads_is_projected_as_fast_as_what_runs() -> None:
+def test_capacity_sums_rates_and_projects_what_loads() -> None:
     seen = sight([worker("w-1", rate_ph=4000.0), worker("w-2", rate_ph=2000.0), worker("w-3", "loading")])
 
     assert seen.facts["fleet_capacity_ph"] == 6000
     assert seen.facts["projected_capacity_ph"] == 9000
 
 
-def test_with_none_running_the_projection_goes_by_those_that_ran_before() -> None:
+def test_projection_without_workers_uses_those_that_ran_before() -> None:
     seen = sight([worker("w-1", "exited", rate_ph=400.0), worker("w-2", "loading")])
 
     assert seen.facts["fleet_capacity_ph"] == 0

@@ -36,9 +36,7 @@ def test_the_agent_that_ships_is_valid() -> None:
         ({"fleet_limit": 2, "fleet_min": 3}, "fleet_min is above"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_named_with_what_there_is(
-    config: dict[str, Any], words: str
-) -> None:
+def test_unusable_setting_is_named_with_the_available_ones(config: dict[str, Any], words: str) -> None:
     with pytest.raises(BadInput) as caught:
         PACK.check(AGENT.model_copy(update={"config": config}))
 
@@ -54,7 +52,7 @@ def test_every_tool_requires_each_argument_and_takes_no_other(tool: ToolSpec) ->
     assert all(each["description"] and each["type"] != "boolean" for each in properties.values())
 
 
-def test_a_launch_must_say_how_urgent_it_is_and_stays_within_the_limit() -> None:
+def test_launch_requires_an_urgency_and_respects_the_limit() -> None:
     properties: Any = TOOLS["launch_instances"].parameters["properties"]
 
     assert properties["launch_priority"]["enum"] == ["normal", "emergency"]
@@ -91,13 +89,13 @@ def test_calls_that_conflict_share_a_resource() -> None:
     assert PACK.resource("restart_instance", {"instance_id": "w-1"}) == "instance/w-1"
 
 
-def test_every_invariant_is_about_tools_that_exist_and_facts_that_are_observed() -> None:
+def test_invariants_name_only_existing_tools_and_observed_facts() -> None:
     for each in PACK.invariants(AGENT):
         assert set(each.tools) <= set(TOOLS)
         assert each.message
 
 
-def test_the_prompt_ends_with_rules_that_rule_out_the_old_misreading() -> None:
+def test_prompt_ends_with_rules_that_exclude_the_old_misreading() -> None:
     role, rules = PACK.prompt(AGENT)
 
     assert "unknown: the source did not answer" in role
@@ -106,7 +104,7 @@ def test_the_prompt_ends_with_rules_that_rule_out_the_old_misreading() -> None:
     assert "At most 6 instances" in rules
 
 
-def test_people_can_be_told_and_checks_scheduled_while_nothing_can_be_seen() -> None:
+def test_notices_and_checks_are_allowed_while_facts_are_unknown() -> None:
     """Only what acts on the fleet must cite an observation, and only that counts as having done something about an emergency."""
     blind = {tool.name for tool in TOOLS.values() if tool.mutating and math.isinf(tool.observation_age_max_s)}
     assert blind == {"notify_human", "schedule_next_check", "save_report", "remember"}

@@ -74,7 +74,7 @@ def test_launching_stays_within_the_fleet_limit(
         (None, 59, None),
     ],
 )
-def test_an_emergency_stands_when_tasks_wait_and_nobody_serves_them(
+def test_emergency_holds_while_tasks_wait_without_service(
     instances: list[Any] | None, tasks: int | None, expected: str | None
 ) -> None:
     observation = sight(instances, tasks)
@@ -91,7 +91,7 @@ def test_the_anchor_says_unknown_where_an_older_anchor_knew() -> None:
     assert (unknown["tasks_queued"], unknown["workers_alive"], unknown["demand_queued"]) == (None, None, None)
 
 
-def test_the_anchor_keeps_since_when_the_fleet_is_idle_and_since_when_it_cannot_be_seen() -> None:
+def test_anchor_records_since_when_the_fleet_is_idle_or_unseen() -> None:
     idle = reduce({}, sight([worker("w-1")]))
     idle = reduce(idle, sight([worker("w-1")], at_ms=NOW_MS + 1000))
     assert (idle["idle_since_ms"], idle["blind_since_ms"]) == (NOW_MS, 0)

@@ -16,7 +16,7 @@ P = 1_000_000_007
 
 @given(PRIMES)
 @settings(deadline=None)
-def test_every_prime_has_a_certificate_that_holds_also_after_a_trip_through_json(prime: int) -> None:
+def test_certificate_of_every_prime_holds_also_through_json(prime: int) -> None:
     certificate = certify(prime)
 
     assert verify(certificate, prime)
@@ -71,7 +71,7 @@ def test_a_spoiled_step_does_not_hold(spoil: Callable[[Step], Step]) -> None:
     assert not verify(certificate._replace(steps=steps), P)
 
 
-def test_a_composite_number_cannot_be_proved_by_steps_that_name_each_other() -> None:
+def test_composite_number_has_no_proof_by_circular_steps() -> None:
     steps = (Step(9, 2, ((2, 3),)), Step(4, 3, ((3, 1),)), Step(3, 2, ((2, 1),)))
 
     assert not verify(Certificate(9, steps), 9)

@@ -63,7 +63,7 @@ def test_what_the_rules_do_first(instances: list[Any], tasks: int, expected: lis
     ("instances", "tasks"),
     [(None, 59), (workers(exited=3), None), (None, None), (workers(running=3), None), (None, 0)],
 )
-def test_what_is_unknown_is_never_zero_nothing_is_changed_and_it_is_looked_at_soon(
+def test_unknown_facts_change_nothing_and_are_checked_soon(
     instances: list[Any] | None, tasks: int | None
 ) -> None:
     assert first(sight(instances, tasks)) == [
@@ -85,9 +85,7 @@ def test_what_is_unknown_is_never_zero_nothing_is_changed_and_it_is_looked_at_so
         (38, False),
     ],
 )
-def test_people_are_told_when_it_lasts_and_again_each_time_it_lasted_four_times_as_long(
-    blind_minutes: float, *, told: bool
-) -> None:
+def test_people_are_notified_of_a_condition_at_growing_intervals(blind_minutes: float, *, told: bool) -> None:
     facts = {"blind_since_ms": NOW_MS - round(blind_minutes * 60_000)}
 
     names = [name for name, _ in first(sight(None, 5), facts=facts)]
@@ -95,7 +93,7 @@ def test_people_are_told_when_it_lasts_and_again_each_time_it_lasted_four_times_
     assert names == (["notify_human"] if told else ["schedule_next_check"])
 
 
-def test_after_people_were_told_the_next_check_is_scheduled_and_the_turn_ends_saying_unknown() -> None:
+def test_notice_is_followed_by_a_check_and_the_answer_unknown() -> None:
     facts = {"blind_since_ms": NOW_MS - 200_000}
     notified = PastCall("notify_human", {}, "succeeded", "People will be told: The fleet cannot be seen")
     checked = PastCall("schedule_next_check", {}, "succeeded", "Next check in 1 min")
@@ -108,7 +106,7 @@ def test_after_people_were_told_the_next_check_is_scheduled_and_the_turn_ends_sa
     assert "5 tasks queued, unknown workers running" in third.text
 
 
-def test_surplus_is_stopped_only_after_long_idleness_and_one_stays() -> None:
+def test_surplus_is_stopped_only_after_long_idleness_but_for_one() -> None:
     three = [worker("w-1", age_s=5000), worker("w-2", age_s=4000), worker("w-3", age_s=4500)]
     long_idle = {"idle_since_ms": NOW_MS - 901_000}
     short_idle = {"idle_since_ms": NOW_MS - 899_000}
@@ -119,7 +117,7 @@ def test_surplus_is_stopped_only_after_long_idleness_and_one_stays() -> None:
     assert first(sight(three[:1]), facts=long_idle) == []
 
 
-def test_after_a_launch_a_check_is_scheduled_and_the_turn_ends_with_a_sentence() -> None:
+def test_launch_is_followed_by_a_check_and_a_sentence() -> None:
     seen = sight(workers(exited=3), 59)
     launched = PastCall("launch_instances", {"count": 6}, "succeeded", "Launched 6: w-4, …, w-9")
     checked = PastCall("schedule_next_check", {}, "succeeded", "Next check in 1 min")
@@ -133,7 +131,7 @@ def test_after_a_launch_a_check_is_scheduled_and_the_turn_ends_with_a_sentence()
 
 
 @pytest.mark.parametrize("state", ["refused", "unknown", "failed", "rejected"])
-def test_after_a_launch_that_did_not_succeed_people_are_told_once_and_it_is_not_tried_again(
+def test_failed_launch_is_reported_once_and_not_repeated(
     state: str,
 ) -> None:
     seen = sight(workers(exited=3), 59)
@@ -183,7 +181,7 @@ OUTCOMES = st.lists(
 
 @given(OBSERVATIONS, OUTCOMES, st.fixed_dictionaries({"blind_since_ms": st.integers(0, NOW_MS)}))
 @settings(deadline=None)
-def test_whatever_is_seen_and_whatever_comes_of_calls_a_turn_ends_and_repeats_no_call(
+def test_turn_ends_without_repeated_calls_for_any_facts(
     observation: Observation, outcomes: list[str], facts: dict[str, int]
 ) -> None:
     past: list[PastCall] = []
@@ -207,7 +205,7 @@ def test_whatever_is_seen_and_whatever_comes_of_calls_a_turn_ends_and_repeats_no
 @reaches("busy or unknown", "not counted", "stop")
 @given(OBSERVATIONS | QUIET, st.fixed_dictionaries({"idle_since_ms": st.integers(0, NOW_MS)}))
 @settings(deadline=None)
-def test_whatever_is_seen_nothing_is_stopped_while_tasks_wait_or_anything_is_unknown(
+def test_nothing_stops_while_tasks_wait_or_facts_are_unknown(
     observation: Observation, facts: dict[str, int]
 ) -> None:
     names = [name for name, _ in first(observation, facts=facts)]
@@ -232,5 +230,5 @@ def test_the_rules_never_ask_for_more_than_the_limit_allows(observation: Observa
             assert 1 <= args["count"] <= 6 - int(observation.facts["instances_live"] or 0)
 
 
-def test_the_agent_that_ships_is_granted_every_tool_that_the_rules_ask_for() -> None:
+def test_default_agent_is_granted_every_tool_the_rules_use() -> None:
     assert set(default_agent().grants) == {tool.name for tool in PACK.tools(default_agent())}

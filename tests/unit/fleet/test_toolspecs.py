@@ -33,7 +33,7 @@ def test_its_example_is_a_call_that_its_schema_takes(tool: ToolSpec) -> None:
     assert schema_problems(tool.example, tool.parameters) == ""
 
 
-def test_every_argument_is_described_and_required_and_none_is_a_boolean(tool: ToolSpec) -> None:
+def test_arguments_are_described_and_required_and_not_boolean(tool: ToolSpec) -> None:
     schema: Mapping[str, Any] = tool.parameters
     assert schema["required"] == [name for name, _ in members(schema)]
     assert schema["additionalProperties"] is False

@@ -101,7 +101,7 @@ async def test_a_launch_above_the_limit_is_refused_and_leaves_no_trace(world: Wo
     assert world.roster.get("w-3").priority == "emergency"
 
 
-async def test_a_yard_that_dies_before_it_starts_anything_launches_when_asked_again(world: World) -> None:
+async def test_yard_dead_before_a_launch_launches_on_the_repeated_call(world: World) -> None:
     world.restart("before_spawn")
     with pytest.raises(Crash):
         await world.yard.launch("k", 2, "normal", 6)
@@ -112,7 +112,7 @@ async def test_a_yard_that_dies_before_it_starts_anything_launches_when_asked_ag
     assert world.yard.launches() == {"k": {"w-1": 1, "w-2": 1}}
 
 
-async def test_a_yard_that_dies_after_it_started_all_has_launched_and_does_not_again(world: World) -> None:
+async def test_yard_dead_after_a_launch_does_not_launch_again(world: World) -> None:
     world.restart("after_spawn")
     with pytest.raises(Crash):
         await world.yard.launch("k", 2, "normal", 6)
@@ -124,7 +124,7 @@ async def test_a_yard_that_dies_after_it_started_all_has_launched_and_does_not_a
     assert world.states() == {"w-1": "exited", "w-2": "exited"}
 
 
-async def test_a_launch_that_was_cut_off_half_way_is_completed_and_no_more(world: World) -> None:
+async def test_launch_cut_off_half_way_is_completed_exactly(world: World) -> None:
     world.restart("after_spawn")
     with pytest.raises(Crash):
         await world.yard.launch("k", 2, "normal", 6)
@@ -139,7 +139,7 @@ async def test_a_launch_that_was_cut_off_half_way_is_completed_and_no_more(world
     assert world.states() == {"w-1": "exited", "w-2": "loading"}
 
 
-async def test_what_the_workers_of_a_yard_that_died_had_done_is_unknown_and_not_zero(world: World) -> None:
+async def test_results_of_workers_of_a_dead_yard_are_unknown_not_zero(world: World) -> None:
     await world.yard.launch("k", 3, "normal", 6)
     world.roster.hear(Report("w-1", 1, "running", jobs_done=7))
     world.roster.hear(Report("w-2", 1, "running", jobs_done=0))
@@ -151,7 +151,7 @@ async def test_what_the_workers_of_a_yard_that_died_had_done_is_unknown_and_not_
     assert done == {"w-1": None, "w-2": 0, "w-3": None}
 
 
-async def test_an_instance_that_the_machine_refuses_to_start_is_listed_with_the_reason(world: World) -> None:
+async def test_instance_refused_by_the_machine_is_listed_with_reason(world: World) -> None:
     world.processes.refuses = 1
 
     await world.yard.launch("k", 2, "normal", 6)
@@ -160,7 +160,7 @@ async def test_an_instance_that_the_machine_refuses_to_start_is_listed_with_the_
     assert world.roster.get("w-1").last_error == "could not be started: no more processes"
 
 
-async def test_a_stopped_instance_is_stopped_not_dead_and_stopping_it_again_changes_nothing(
+async def test_stopped_instance_is_not_dead_and_a_second_stop_is_void(
     world: World,
 ) -> None:
     await world.yard.launch("k", 1, "normal", 6)
@@ -186,7 +186,7 @@ async def test_an_instance_that_does_not_listen_is_killed(world: World) -> None:
     assert world.states() == {"w-1": "stopped"}
 
 
-async def test_a_stop_that_the_yard_died_in_counts_as_done_since_the_worker_died_with_it(
+async def test_stop_interrupted_by_yard_death_counts_as_done(
     world: World,
 ) -> None:
     await world.yard.launch("k", 1, "normal", 6)
@@ -209,7 +209,7 @@ async def test_a_restart_gives_the_instance_a_new_process_under_its_id(world: Wo
     assert world.yard.what_became_of("r")["state"] == "done"
 
 
-async def test_a_used_restart_key_does_not_keep_it_from_restarting_again(world: World) -> None:
+async def test_restart_repeats_after_its_key_was_used(world: World) -> None:
     await world.yard.launch("k", 1, "normal", 6)
 
     await world.yard.restart("r", "w-1")
@@ -219,7 +219,7 @@ async def test_a_used_restart_key_does_not_keep_it_from_restarting_again(world: 
 
 
 @pytest.mark.parametrize(("crash_at", "state"), [("before_spawn", "not_done"), ("after_spawn", "done")])
-async def test_what_became_of_a_restart_that_the_yard_died_in_can_be_told(
+async def test_restart_interrupted_by_yard_death_reports_its_state(
     world: World, crash_at: str, state: str
 ) -> None:
     await world.yard.launch("k", 1, "normal", 6)
@@ -275,7 +275,7 @@ async def test_how_a_worker_ended_is_kept(
     assert instance.pid is None
 
 
-async def test_a_worker_that_says_nothing_is_hung_and_runs_again_when_it_speaks(world: World) -> None:
+async def test_silent_worker_is_hung_and_runs_again_when_it_reports(world: World) -> None:
     await world.yard.launch("k", 1, "normal", 6)
     world.runs("w-1")
     world.now_ms += round(HUNG_AFTER_S * 1000) + 1
@@ -308,7 +308,7 @@ async def test_a_worker_may_load_for_longer_than_it_may_be_silent(world: World) 
     assert world.states() == {"w-1": "hung"}
 
 
-async def test_a_report_of_an_earlier_process_or_of_a_dead_instance_says_nothing(world: World) -> None:
+async def test_report_of_a_former_process_or_dead_instance_is_ignored(world: World) -> None:
     await world.yard.launch("k", 2, "normal", 6)
     await world.yard.restart("r", "w-1")
     world.processes.exit("w-2", -9)
@@ -320,7 +320,7 @@ async def test_a_report_of_an_earlier_process_or_of_a_dead_instance_says_nothing
     assert world.states() == {"w-1": "loading", "w-2": "exited"}
 
 
-async def test_an_orderly_end_of_the_yard_ends_its_workers_and_says_why(world: World) -> None:
+async def test_yard_shutdown_ends_its_workers_with_the_reason(world: World) -> None:
     await world.yard.launch("k", 2, "normal", 6)
 
     await world.yard.shutdown()
@@ -338,7 +338,7 @@ async def test_a_hung_worker_is_one_that_was_told_to_stand_still(world: World) -
     assert world.states() == {"w-1": "loading"}
 
 
-async def test_live_instances_are_all_listed_and_of_the_ended_ones_the_latest(world: World) -> None:
+async def test_live_instances_are_all_listed_with_latest_ended_ones(world: World) -> None:
     for number in range(30):
         await world.yard.launch(f"k{number}", 1, "normal", None)
         world.now_ms += 1

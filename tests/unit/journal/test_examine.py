@@ -61,7 +61,7 @@ def test_every_changed_byte_of_every_record_is_found(session: str) -> None:
     assert missed == []
 
 
-def test_a_changed_byte_is_one_finding_that_names_its_sequence_and_register() -> None:
+def test_changed_byte_is_one_finding_with_sequence_and_register() -> None:
     messages = KEPT.of("by-hand")
     chance = random.Random(1)
     for index, stored in enumerate(messages):
@@ -106,7 +106,7 @@ def test_two_records_that_changed_places_are_found() -> None:
     assert "gap" in [each.trouble for each in found_in("fleet", changed)]
 
 
-def test_a_second_record_of_a_register_that_is_written_once_is_found() -> None:
+def test_second_record_of_a_write_once_register_is_found() -> None:
     messages = KEPT.of("fleet")
     for kind in (Kind.INPUT, Kind.ARTIFACT):
         stored = next(each for each in messages if open_record(each).record.kind == kind)
@@ -114,7 +114,7 @@ def test_a_second_record_of_a_register_that_is_written_once_is_found() -> None:
         assert (found.sequence, found.trouble) == (9_000, "twice")
 
 
-def test_a_record_of_another_session_register_or_release_is_found() -> None:
+def test_record_of_another_session_register_or_release_is_found() -> None:
     messages = KEPT.of("fleet")
     other = next(each for each in KEPT.of("by-hand") if ".p.anchor." in each.subject)
     moved = replace(other, subject=messages[0].subject, sequence=9_000)
@@ -160,7 +160,7 @@ def test_outcomes_that_do_not_belong_together_are_found() -> None:
     assert "in the register of 1.7.7" in found.what
 
 
-def test_what_is_gone_from_the_stream_since_the_session_was_made_is_found() -> None:
+def test_stream_gap_since_the_creation_of_the_session_is_found() -> None:
     messages = KEPT.of("by-hand")
     first, last = messages[0].sequence, messages[-1].sequence
     holes = [(1, first - 1), (first + 1, first + 2), (last + 1, last + 5)]

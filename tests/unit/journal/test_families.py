@@ -9,7 +9,7 @@ from anchorwatch.journal.integrity.families import Families
 CALL = CallId(1, 1, 1)
 
 
-def test_a_claim_that_was_lost_hides_no_record_that_is_damaged_behind_the_outcome() -> None:
+def test_lost_claim_hides_no_damaged_record_after_the_outcome() -> None:
     families = Families()
     families.take("default", CALL, 5, 0, Outcome(CALL, "launch", "unknown", "its executor died", {}))
     families.miss("default", CALL, "fx.done", 7)
@@ -17,7 +17,7 @@ def test_a_claim_that_was_lost_hides_no_record_that_is_damaged_behind_the_outcom
     assert [(family.call, family.may_have_run) for family in families.open()] == [(CALL, True)]
 
 
-def test_a_claim_that_was_lost_before_an_outcome_leaves_nothing_open() -> None:
+def test_lost_claim_before_an_outcome_leaves_nothing_open() -> None:
     families = Families()
     families.take("default", CALL, 5, 0, Outcome(CALL, "launch", "succeeded", "ok", {}))
     families.lose("default", CALL, "fx.claim", [(3, 3)])

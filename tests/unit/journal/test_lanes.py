@@ -26,7 +26,7 @@ async def come(lanes: Lanes, what: str, within_s: float = 60.0) -> asyncio.Task[
     return task
 
 
-def test_they_go_in_the_order_of_their_coming_and_beside_those_of_another_record() -> None:
+def test_waiters_of_one_record_run_in_order_beside_other_records() -> None:
     async def main() -> None:
         lanes, at = Lanes(), asyncio.get_running_loop().time()
         coming = [await come(lanes, what) for what in ("a", "a", "b", "a")]
@@ -35,7 +35,7 @@ def test_they_go_in_the_order_of_their_coming_and_beside_those_of_another_record
     run_virtual(main())
 
 
-def test_who_waits_too_long_or_gives_up_leaves_the_lane_to_the_others() -> None:
+def test_waiter_that_times_out_or_cancels_leaves_the_lane_free() -> None:
     async def main() -> None:
         lanes, at = Lanes(), asyncio.get_running_loop().time()
         await come(lanes, "a")

@@ -47,7 +47,7 @@ def test_a_table_says_what_is_otherwise_than_in_the_settings(tmp_path: Path) -> 
     assert catalog.effective(all_of_it, "openai") is all_of_it
 
 
-def test_a_key_goes_to_no_other_endpoint_than_the_one_that_it_was_given_for(tmp_path: Path) -> None:
+def test_key_goes_only_to_the_endpoint_it_was_given_for(tmp_path: Path) -> None:
     all_of_it = settings(tmp_path, TWO)
     assert catalog.effective(all_of_it, "small").model_key is None
     again = catalog.effective(all_of_it, "again").model_key
@@ -62,9 +62,7 @@ def test_a_key_goes_to_no_other_endpoint_than_the_one_that_it_was_given_for(tmp_
     assert third.get_secret_value() == "sk-of-the-second"
 
 
-def test_nor_does_the_key_of_the_environment_go_to_another_endpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environment_key_goes_to_no_other_endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "models.toml"
     path.write_text(TWO)
     monkeypatch.setenv("ANCHORWATCH_MODEL_KEY", "sk-of-the-first")

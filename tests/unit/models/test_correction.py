@@ -24,7 +24,7 @@ QUARTERS = st.integers(10, 50_000).map(lambda n: 4 * n)
 
 
 @given(st.integers(4, 8), st.integers(0, 50), QUARTERS, st.lists(QUARTERS, min_size=1, max_size=20))
-def test_after_one_report_no_count_is_below_what_the_endpoint_will_report(
+def test_count_after_one_report_is_never_below_the_endpoint(
     per_four: int, per_request: int, first: int, later: list[int]
 ) -> None:
     def reports(counted: int) -> int:
@@ -50,7 +50,7 @@ def test_a_correction_only_grows_and_never_lowers_a_count(
 
 @reaches("kept")
 @given(st.lists(st.tuples(COUNTS, COUNTS), max_size=5), st.lists(st.tuples(COUNTS, COUNTS), max_size=5))
-def test_what_two_processes_learned_is_kept_together_and_read_back(
+def test_corrections_of_two_processes_are_merged_and_read_back(
     here: list[tuple[int, int]], there: list[tuple[int, int]]
 ) -> None:
     def learned(reports: list[tuple[int, int]]) -> Correction:
@@ -102,7 +102,7 @@ class Endpoint:
     async def close(self) -> None: ...
 
 
-async def test_a_quarter_more_than_was_counted_is_followed_within_one_call() -> None:
+async def test_quarter_above_the_count_is_followed_within_one_call() -> None:
     told: list[tuple[str, Correction]] = []
     answer = ModelReply(StepDecision("fine"), Usage(prompt_tokens=1_250))
     model = CorrectedModel(Endpoint(answer), Correction(), lambda name, found: told.append((name, found)))

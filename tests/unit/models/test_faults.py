@@ -110,13 +110,13 @@ def test_what_will_not_pass_names_the_setting(status: int, body: Any, setting: s
     assert found.lasting is bool(setting), "what a setting mends is so for every request"
 
 
-def test_a_rate_limit_that_speaks_of_context_is_still_a_rate_limit() -> None:
+def test_rate_limit_that_mentions_context_is_still_a_rate_limit() -> None:
     assert isinstance(
         fault(429, named("too many tokens for your context window this minute")), ModelUnavailable
     )
 
 
-def test_the_endpoints_own_words_are_passed_on_bounded_and_on_one_line() -> None:
+def test_endpoint_message_is_passed_on_bounded_and_on_one_line() -> None:
     found = fault(400, named("bad\nthing " + "x" * 10_000))
     assert "bad thing" in found.message
     assert len(found.message) < 400

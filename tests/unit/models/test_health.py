@@ -25,7 +25,7 @@ def play(steps: list[tuple[str, int]]) -> tuple[Health, int]:
 
 
 @given(STEPS)
-def test_whatever_happened_it_is_asked_again_within_a_bounded_time(steps: list[tuple[str, int]]) -> None:
+def test_model_is_retried_in_bounded_time_after_any_history(steps: list[tuple[str, int]]) -> None:
     health, now_ms = play(steps)
     assert health.is_worth_asking(now_ms + REST_MS_MAX)
     assert health.answered(now_ms, 1, None).is_worth_asking(now_ms)
@@ -37,7 +37,7 @@ def test_what_is_stored_is_read_back(steps: list[tuple[str, int]]) -> None:
     assert read_health(json.loads(json.dumps(health.to_json()))) == health
 
 
-def test_it_rests_after_some_failures_ever_longer_and_one_answer_ends_it() -> None:
+def test_model_rests_longer_with_failures_until_one_answer() -> None:
     health, rests = Health(), []
     for _ in range(8):
         health = health.failed("model_unavailable", "away", 1_000)

@@ -101,7 +101,7 @@ def schema_of(profile: Profile) -> Mapping[str, Any]:
         ("{}", False, False),
     ],
 )
-def test_the_schema_allows_a_call_of_each_tool_with_its_arguments_or_none(
+def test_schema_allows_each_tool_call_with_its_arguments_or_none(
     answer: str, *, one: bool, several: bool
 ) -> None:
     for profile, allowed in ((JSON_SCHEMA, one), (SEVERAL, several)):
@@ -109,20 +109,20 @@ def test_the_schema_allows_a_call_of_each_tool_with_its_arguments_or_none(
         assert validator.is_valid(json.loads(answer)) is allowed
 
 
-def test_what_grammars_fail_on_is_no_part_of_the_schema_but_of_the_prompt() -> None:
+def test_unsupported_grammar_parts_are_in_the_prompt_only() -> None:
     body = body_of(JSON_SCHEMA, REQUEST)
     schema = json.dumps(body["response_format"])
     assert not any(word in schema for word in ("pattern", "maxLength", "minimum", '"properties": {}'))
     assert "maxLength" in body["messages"][0]["content"]
 
 
-def test_a_schema_is_asked_for_in_the_form_that_the_endpoint_knows() -> None:
+def test_schema_is_requested_in_the_form_that_the_endpoint_knows() -> None:
     other = JSON_SCHEMA.model_copy(update={"json_form": "json_object"})
     asked = body_of(other, REQUEST)["response_format"]
     assert asked == {"type": "json_object", "schema": schema_of(JSON_SCHEMA)}
 
 
-def test_the_tools_stand_before_the_system_prompt_whose_rules_stay_last() -> None:
+def test_tools_precede_the_system_prompt_whose_rules_stay_last() -> None:
     body = body_of(JSON_SCHEMA, REQUEST)
     system = body["messages"][0]["content"]
     assert system.startswith("TOOLS\n- launch: To launch.")
@@ -168,7 +168,7 @@ def test_an_answer_of_the_form_is_text_and_calls(form: str) -> None:
     assert decision.calls == (ProposedCall("stop", {"instance": "w-1"}),)
 
 
-def test_an_answer_without_calls_ends_the_turn_and_an_empty_one_says_nothing() -> None:
+def test_answer_without_calls_ends_the_turn_but_an_empty_fails() -> None:
     assert reply_to(step("All is well.")).decision.calls == ()
     with pytest.raises(EmptyAnswer):
         reply_to(step())
@@ -196,7 +196,7 @@ def test_what_the_endpoint_read_as_a_call_itself_is_a_call() -> None:
         (f"{step('a')}\n{step('b')}", "not JSON"),
     ],
 )
-def test_any_other_answer_is_a_call_that_is_not_run_and_the_model_is_told(content: str, problem: str) -> None:
+def test_invalid_answer_is_a_call_that_is_not_run_but_reported(content: str, problem: str) -> None:
     (proposed,) = reply_to(content).decision.calls
     assert (proposed.name, proposed.arguments) == (UNNAMED, None)
     assert problem in proposed.problem
@@ -238,7 +238,7 @@ steps = values | st.fixed_dictionaries({"text": values, "calls": st.lists(propos
 @reaches("reply", "error")
 @given(steps, st.integers(0, 400), st.sampled_from(["stop", "length"]))
 @settings(max_examples=150, deadline=None)
-def test_whatever_it_answers_is_a_validated_reply_or_says_nothing(value: Any, end: int, finish: str) -> None:
+def test_answer_is_a_validated_reply_or_says_nothing(value: Any, end: int, finish: str) -> None:
     try:
         reply = reply_to(json.dumps(value)[:end], finish=finish)
     except ModelUnavailable as error:
@@ -270,7 +270,7 @@ def test_what_a_member_is_called_is_no_keyword() -> None:
 
 
 @pytest.mark.parametrize("part", ["\n", "```\n", "<think>", "</think", "{", "`", " \n`"])
-def test_an_answer_of_repetitions_is_read_in_a_time_that_grows_with_its_length(part: str) -> None:
+def test_repetitive_answer_is_read_in_linear_time(part: str) -> None:
     for start in ("```json\n", "```", "<think>", "{"):
         (proposed,) = reply_to(start + part * 300_000).decision.calls
         assert proposed.arguments is None

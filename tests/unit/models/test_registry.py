@@ -104,7 +104,7 @@ def test_a_profile_is_found_and_one_that_is_not_there_is_said() -> None:
         build(settings(model_profile="vllm"), agent(), Launches())
 
 
-def test_a_budget_beyond_what_the_profile_says_is_said_with_the_one_that_fits(tmp_path: Path) -> None:
+def test_budget_beyond_the_profile_is_reported_with_one_to_use(tmp_path: Path) -> None:
     profile = tmp_path / "small.toml"
     profile.write_text("context_tokens = 8192\n")
     with pytest.raises(BadSettings, match="8192") as raised:
@@ -120,7 +120,7 @@ async def test_an_endpoint_that_counts_by_itself_is_asked(tmp_path: Path) -> Non
     await model.close()
 
 
-def test_a_model_that_is_not_there_is_refused_with_those_that_are() -> None:
+def test_unknown_model_is_refused_with_the_known_ones() -> None:
     with pytest.raises(BadSettings, match="rules"):
         build(settings(), agent("gpt-4o"), Launches())
 

@@ -121,7 +121,7 @@ def test_no_call_of_a_cut_answer_is_run(finish: str) -> None:
     assert reply.decision.calls[0].raw == '{"n": 1}'
 
 
-def test_an_answer_of_the_longest_length_was_cut_whatever_its_label() -> None:
+def test_answer_of_the_maximum_length_was_cut_whatever_its_label() -> None:
     usage = {"prompt_tokens": 10, "completion_tokens": TOKENS_MAX}
     assert one_call(said.calls(said.call("a"), usage=usage)).problem == "truncated"
     assert read(said.text("and so", usage=usage)).finish == "length"
@@ -238,7 +238,7 @@ def test_what_is_no_answer_ends_as_its_error(reply: said.Reply, expected: type[A
     assert len(str(raised.value)) < 1_000
 
 
-def test_an_answer_that_was_cut_before_it_began_says_which_setting_to_raise() -> None:
+def test_answer_cut_before_its_start_names_the_setting_to_raise() -> None:
     with pytest.raises(EmptyAnswer, match="ANCHORWATCH_COMPLETION_TOKENS_MAX"):
         read(said.answer({"content": "<think>on and on"}, "length"))
 

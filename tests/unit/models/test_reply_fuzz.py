@@ -17,7 +17,7 @@ TOKENS_MAX = 4096
 @pytest.mark.slow
 @given(bodies)
 @settings(max_examples=600, deadline=None)
-def test_a_broken_answer_is_a_validated_reply_or_an_error_of_the_port(body: bytes) -> None:
+def test_broken_answer_is_a_validated_reply_or_a_port_error(body: bytes) -> None:
     try:
         reply = read_reply(body, completion_tokens_max=TOKENS_MAX)
     except (ModelUnavailable, ModelRefused, ContextOverflow) as error:

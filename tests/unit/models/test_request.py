@@ -41,7 +41,7 @@ def test_content_that_is_none_is_sent_as_empty_text() -> None:
     assert messages[0]["content"] == ""
 
 
-def test_strings_are_cleaned_everywhere_and_the_original_is_left_alone() -> None:
+def test_strings_are_cleaned_everywhere_and_the_original_is_kept() -> None:
     message = {"role": "tool", "tool_call_id": "1", "content": "a\0b\ud83d\ude00\ud800"}
     tool = {
         "type": "function",

@@ -23,7 +23,7 @@ def roles(profile: Profile, request: ModelRequest) -> list[str]:
     return [message["role"] for message in body_of(profile, request)["messages"]]
 
 
-def test_where_messages_must_take_turns_those_of_one_side_in_a_row_go_as_one() -> None:
+def test_messages_of_one_side_merge_where_roles_must_alternate() -> None:
     body = body_of(ALTERNATE, ModelRequest(({"role": "user", "content": "a"},) * 3, (), SITUATION))
     assert body["messages"] == [{"role": "user", "content": "a\n\na\n\na"}]
     assert roles(JSON_SCHEMA.model_copy(update={"alternate": True}), REQUEST) == [

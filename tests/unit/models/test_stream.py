@@ -90,7 +90,7 @@ def test_whole_and_streamed_are_the_same_reply(data: st.DataObject) -> None:
 @reaches("reply", "error")
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_a_broken_stream_is_a_validated_reply_or_an_error_of_the_port(data: st.DataObject) -> None:
+def test_broken_stream_is_a_validated_reply_or_a_port_error(data: st.DataObject) -> None:
     parts = data.draw(
         st.one_of(broken(data.draw(answers())), bodies.map(lambda body: [b"data: " + body + b"\n\n"]))
     )
@@ -114,21 +114,21 @@ def test_a_new_id_begins_a_call_though_every_index_is_0() -> None:
     ]
 
 
-def test_a_new_name_begins_a_call_where_neither_id_nor_index_is_said() -> None:
+def test_new_name_begins_a_call_without_id_or_index() -> None:
     assert called(fragment("{", "a"), fragment("}"), fragment('{"n": 2}', "b")) == [
         ("a", {}),
         ("b", {"n": 2}),
     ]
 
 
-def test_the_same_name_again_behind_whole_arguments_is_another_call() -> None:
+def test_same_name_after_whole_arguments_is_another_call() -> None:
     assert called(fragment('{"n": 1}', "a", id="x"), fragment('{"n": 2}', "a", id="x")) == [
         ("a", {"n": 1}),
         ("a", {"n": 2}),
     ]
 
 
-def test_an_id_and_a_name_that_are_repeated_in_each_fragment_go_on_with_their_call() -> None:
+def test_repeated_id_and_name_in_fragments_continue_their_call() -> None:
     assert called(
         *(fragment(piece, "launch", index=0, id="x") for piece in ('{"why": "a }', ' {\\"', '", "n": 2}'))
     ) == [("launch", {"why": 'a } {"', "n": 2})]
@@ -144,7 +144,7 @@ def test_an_id_that_comes_late_belongs_to_its_call() -> None:
     assert called(fragment("{", "a", index=0), fragment("}", index=0, id="late")) == [("a", {})]
 
 
-def test_calls_that_are_streamed_side_by_side_are_told_apart_by_their_index() -> None:
+def test_parallel_streamed_calls_are_distinguished_by_index() -> None:
     assert called(
         fragment("", "a", index=0, id="1"), fragment("", "b", index=1, id="2"),
         fragment('{"n":', index=0), fragment('{"m":', index=1), fragment("1}", index=0), fragment("2}", index=1),
@@ -170,7 +170,7 @@ def test_what_was_put_together_wrongly_is_not_run() -> None:
 # ---------------------------------------------------------------- ends
 
 
-def test_a_stream_without_its_last_line_is_whole_once_its_last_word_came() -> None:
+def test_stream_without_its_last_line_is_whole_after_last_word() -> None:
     assert read(said(delta(content="Well."), END, done=False)).decision.text == "Well."
 
 
@@ -253,7 +253,7 @@ def test_what_is_no_stream_is_read_as_it_is() -> None:
         read([b""])
 
 
-def test_a_stream_in_single_bytes_takes_no_longer_than_its_length() -> None:
+def test_stream_in_single_bytes_takes_linear_time() -> None:
     stream = Stream()
     line = b"data: " + json.dumps(delta(content="x" * 60_000)).encode()
     for byte in line:

@@ -77,7 +77,7 @@ def test_any_text_counts_to_at_most_its_bytes(text: str) -> None:
 
 
 @given(awkward, awkward)
-def test_two_texts_apart_need_no_fewer_tokens_than_a_merge_could_save(one: str, other: str) -> None:
+def test_separate_texts_need_no_fewer_tokens_than_a_merge_saves(one: str, other: str) -> None:
     apart = O200K_COUNTER.text(one) + O200K_COUNTER.text(other)
     together = O200K_COUNTER.text(one + " | " + other)
     # A seam costs a few tokens; it can never double a text.
@@ -183,7 +183,7 @@ def test_the_nudge_fits_into_what_every_request_is_charged() -> None:
         ("", O200K, True),
     ],
 )
-def test_a_model_is_counted_in_its_vocabulary_or_with_a_stated_ratio(
+def test_model_is_counted_in_its_vocabulary_or_by_a_stated_ratio(
     model: str, vocabulary: object, *, estimate: bool
 ) -> None:
     counter = counter_for(model)

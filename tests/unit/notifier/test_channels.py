@@ -20,7 +20,7 @@ def ids(path: Path) -> list[str]:
     return [json.loads(line)["id"] for line in path.read_text().splitlines()]
 
 
-async def test_a_notifier_that_was_stopped_writes_no_line_that_another_wrote_in_its_place(
+async def test_stopped_notifier_writes_no_line_that_another_wrote(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "papers.jsonl"
@@ -37,7 +37,7 @@ async def test_a_notifier_that_was_stopped_writes_no_line_that_another_wrote_in_
     assert ids(path) == ["e"]
 
 
-async def test_a_line_that_another_notifier_is_writing_is_not_taken_for_one_that_was_cut_short(
+async def test_line_in_progress_is_not_taken_for_one_cut_short(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "papers.jsonl"

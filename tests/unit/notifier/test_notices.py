@@ -143,7 +143,7 @@ def test_a_record_that_concerns_nobody(stored: Stored) -> None:
     assert read_notice(stored) is None
 
 
-def test_who_turned_which_switch_is_told_with_the_session_that_it_is_of_if_any() -> None:
+def test_switch_notice_names_person_scope_and_session() -> None:
     of_session, of_agent = (
         read_notice(switch("session", "fleet")),
         read_notice(switch("agent", "keeper", on=False)),

@@ -27,7 +27,7 @@ def write(tmp_path: Path, text: str) -> Path:
     return file
 
 
-def test_without_a_file_the_log_is_told_everything_but_that_a_turn_ended() -> None:
+def test_default_log_receives_everything_except_ended_turns() -> None:
     (route,) = load(None)
     assert (route.name, route.kind) == ("log", "log")
     assert [kind for kind in KINDS if not route.wants(notice(kind))] == ["turn_ended"]

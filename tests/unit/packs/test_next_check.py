@@ -43,7 +43,7 @@ def test_a_check_before_the_heartbeat_is_scheduled(when: str) -> None:
 
 
 @pytest.mark.parametrize("when", ["5 min", "1 h", "2026-03-17T18:05:00Z"])
-def test_a_check_that_the_heartbeat_covers_is_not_scheduled_and_the_answer_says_so(when: str) -> None:
+def test_check_covered_by_the_heartbeat_is_not_scheduled(when: str) -> None:
     text, data = ask(when)
     assert data == {"scheduled": False}
     assert text == "Nothing was scheduled: the heartbeat looks every 5 min anyway, which is sooner"
