@@ -17,9 +17,9 @@ from anchorwatch.packs import recording
 from anchorwatch.packs.port import Stimulus
 from anchorwatch.testing.checks import Violation, check
 from anchorwatch.testing.crash_test.actor import Actor
-from anchorwatch.testing.crash_test.collecting import REST_S_MAX, collect, rest
+from anchorwatch.testing.crash_test.collect import REST_S_MAX, collect, rest
 from anchorwatch.testing.crash_test.mesh import CrashMesh
-from anchorwatch.testing.crash_test.telling import Receivers
+from anchorwatch.testing.crash_test.receivers import Receivers
 from anchorwatch.topology.streams import AGENTS_BUCKET
 
 from tests.support.packs import TOOLS, Sink, bench_agent

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import pytest
 from anchorwatch.mesh.credentials import SERVICES
 from anchorwatch.mesh.roster import NATS
-from anchorwatch.testing.crash_test.plan import Plan, TimedKill, make_plan
-from anchorwatch.testing.crash_test.reaper import Reaper
+from anchorwatch.testing.crash_test.kills import KillRunner, Plan, TimedKill, make_plan
 
 from tests.chaos.scene import Scene, Told, playing
 
@@ -47,29 +46,29 @@ async def survives(scene: Scene, plan: Plan) -> None:
     async with scene.mesh.bus() as bus:
         sessions = [scene.actor(bus) for _ in range(SESSIONS)]
         await asyncio.gather(*(session.make() for session in sessions))
-        reaper = Reaper(scene.mesh, plan)
-        reaping = asyncio.create_task(reaper.run())
-        load = [asyncio.create_task(keep_telling(session, reaper, plan.seed)) for session in sessions]
+        killer = KillRunner(scene.mesh, plan)
+        killing = asyncio.create_task(killer.run())
+        load = [asyncio.create_task(keep_telling(session, killer, plan.seed)) for session in sessions]
         try:
             await asyncio.gather(*load)
         finally:
-            for task in (reaping, *load):
+            for task in (killing, *load):
                 task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await reaping
-        await reaper.disarm()
-        assert reaper.crashes == []
-        assert len(reaper.kills) == len(plan.kills)
+                await killing
+        await killer.disarm()
+        assert killer.crashes == []
+        assert len(killer.kills) == len(plan.kills)
         for session in sessions:
             assert await session.violations() == []
             await session.leave()
 
 
-async def keep_telling(session: Told, reaper: Reaper, seed: int) -> None:
+async def keep_telling(session: Told, killer: KillRunner, seed: int) -> None:
     """Messages with calls of every class, and events, until all the kills have been done."""
     chance = random.Random(f"{seed}/{session.name}")
     number = 0
-    while not reaper.done:
+    while not killer.done:
         number += 1
         steps = [
             [

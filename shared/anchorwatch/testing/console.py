@@ -16,7 +16,7 @@ from anchorwatch.testing.harness import Outcome
 
 @dataclass
 class Console:
-    """Prints what happens, with the seconds since the start: on stdout, or with JSON output on stderr."""
+    """Prints progress with the seconds since the start: on stdout, or on stderr if the output is JSON."""
 
     as_json: bool
     began: float = field(default_factory=time.monotonic)

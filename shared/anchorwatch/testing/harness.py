@@ -11,7 +11,7 @@ from anchorwatch.edges import Edge
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A process that was killed with signal 9: at a durable ``edge``, or ``during`` what was seen of it then.
+    """A process that was killed with signal 9: at a durable ``edge``, or ``during`` an observed activity.
 
     ``known``: its pid was in mesh.json. ``new_pid``: of the process that replaced it after ``back_s`` (None: none did).
     """

@@ -1,7 +1,7 @@
-"""Faults by a seed: each run draws its own set of them, how often each strikes, and when.
+"""Random faults by a seed: each run draws its own kinds of faults, with rates and times.
 
-A run with everything in it at once mostly finds the same few things; so each seed leaves most kinds out (what is known as
-swarm testing). What strikes is counted by kind.
+A run with every kind at once mostly finds the same few defects, so each seed omits most kinds (swarm testing). Faults
+are counted by kind.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ RATES: dict[FaultKind, tuple[float, ...]] = {
     FaultKind.SLOW_SOURCE: (0.05, 0.3),
     FaultKind.SLOW_SCHEDULE: (0.05, 0.3),
 }
-"""What strikes a single message by chance, and the rates that a run may draw for it."""
+"""The random faults of single messages, and the rates that a run may draw."""
 HOUR_S = 3600.0
 BACK_S = (0.0, 0.1, 1.0, 4.0, 10.0)
+"""How long a process is down, in seconds; some are longer than a lease."""
 LONG_S = 16.0
 ZOMBIE_EDGES = (Edge.EXECUTOR_EFFECT_BEFORE, Edge.EXECUTOR_EFFECT_AFTER, Edge.EXECUTOR_OUTCOME_BEFORE)
-"""How long a process stays away; some longer than a lease."""
+"""The edges at which a long stop makes a zombie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ DEFECT_EDGES = (
     Edge.EXECUTOR_CLAIM_BEFORE,
     Edge.NOTIFIER_CLAIM_BEFORE,
 )
-"""Where a handler fails as code that has a defect does, again and again, so that its message is set aside."""
+"""The edges at which a handler fails repeatedly, as defective code does, so that its message is a dead letter."""
 DEFECTIVE, DEFECTS = 0.15, 3
 BLOWS = ("kill", "stop", "cut", "zombie", "restart", "clock")
 
@@ -68,7 +69,7 @@ BLOWS = ("kill", "stop", "cut", "zombie", "restart", "clock")
 def draw(chance: random.Random, edges: Sequence[Edge], span_s: float) -> FaultPlan:
     """A plan by ``chance``; ``edges`` are those that may be struck at, ``span_s`` how long the run works."""
     kinds = chance.sample(sorted(RATES), chance.choice((0, 1, 2, 3, 5)))
-    # What a process was about to do when it stopped for long is what a zombie does.
+    # A process that stops for long at such an edge continues there as a zombie.
     zombies = [each for each in edges if each in ZOMBIE_EDGES]
     struck = [(STOP_LONG, chance.choice(zombies), 1)] if zombies and chance.random() < 0.15 else []  # noqa: PLR2004 - some runs
     struck += [
@@ -89,7 +90,7 @@ def draw(chance: random.Random, edges: Sequence[Edge], span_s: float) -> FaultPl
 
 @dataclass
 class Storm:
-    """Carries a plan out, and brings back what it took."""
+    """Carries out a plan, and restores the mesh afterwards."""
 
     mesh: SimMesh
     chance: random.Random
@@ -102,7 +103,7 @@ class Storm:
     _stepped_s: float = 0.0
 
     def begin(self) -> None:
-        """From here on the plan is carried out; what crashes is started again, as a supervisor does."""
+        """Start the plan; crashed processes are started again, as by a supervisor."""
         self.mesh.on_crash = lambda process: self._later(self._back(process, 1.0))
         for kind, edge, reach in self.plan.edges:
             strikes = {
@@ -116,7 +117,7 @@ class Storm:
             self._spawn(self._blow(kind, at_s))
 
     async def calm(self) -> None:
-        """End all faults: everybody is there, connected and awake, and the clock is right."""
+        """End all faults: every process runs with a connection, and the clock is right."""
         self.mesh.watch.forget()
         self.mesh.server.faults.enabled = False
         await asyncio.gather(*self._long)
@@ -134,10 +135,10 @@ class Storm:
                 process.launch()
 
     async def strike_once(self) -> None:
-        """Kill one process: for a run in which nothing else has struck."""
+        """Kill one process, for a run without another fault."""
         await self._strike(self._kill)
 
-    # At an edge: this runs in the process that is struck.
+    # At an edge, in the affected process.
 
     def _kill_here(self, life: Life) -> None:
         self._note(KILL, life)
@@ -158,7 +159,7 @@ class Storm:
         self.counts[DEFECT] += 1
         raise RuntimeError(f"a defect of {life.identity.service}")
 
-    # At an instant.
+    # At a time.
 
     async def _blow(self, kind: str, at_s: float) -> None:
         await asyncio.sleep(at_s)
@@ -201,9 +202,9 @@ class Storm:
         life.reconnect()
 
     async def _zombie(self, life: Life) -> None:
-        """Its instance is started once more while it is away; then it comes back."""
+        """Start a second incarnation while the first is cut or stopped; then the first continues."""
         self._note("zombie", life)
-        away, back = (life.cut, life.reconnect) if self.chance.random() < 0.5 else (life.stop, life.resume)  # noqa: PLR2004 - a coin
+        away, back = (life.cut, life.reconnect) if self.chance.random() < 0.5 else (life.stop, life.resume)  # noqa: PLR2004 - a coin flip
         away()
         self._zombies.append(life)
         await asyncio.sleep(self.chance.choice(BACK_S))
@@ -239,7 +240,7 @@ class Storm:
         self.deaths.add(life.identity.execution_id)
 
     def _later(self, work: Coroutine[None, None, None]) -> None:
-        """Do it outside of the process that this runs in."""
+        """Run ``work`` outside of the calling process."""
         self._spawn(work)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:

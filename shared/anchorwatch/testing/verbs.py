@@ -54,6 +54,6 @@ def crash_test(
     keep: Keep = False,
 ) -> int:
     """Kill a mesh at every durable edge and count results. A minute a seed."""
-    from anchorwatch.testing.crash_test import running
+    from anchorwatch.testing.crash_test.run import Options, run
 
-    return running.run(running.Wish(pack, agent, seeds, seed, directory, keep, cli.as_json))
+    return run(Options(pack, agent, seeds, seed, directory, keep, cli.as_json))

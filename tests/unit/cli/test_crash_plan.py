@@ -6,8 +6,7 @@ from collections import Counter
 
 from anchorwatch.edges import Edge
 from anchorwatch.mesh.roster import NATS
-from anchorwatch.testing.crash_test.plan import make_plan
-from anchorwatch.testing.crash_test.reaper import edge_of
+from anchorwatch.testing.crash_test.kills import edge_of, make_plan
 
 INSTANCES = ("planner-1", "planner-2", "executor-1")
 

@@ -43,7 +43,7 @@ class FaultKind(StrEnum):
     LOST_ANNOUNCEMENT = "lost_announcement"
     """A core message, request or reply is lost."""
     SLOW_SOURCE = "slow_source"
-    """A sourced stream or bucket lags behind its source."""
+    """A sourced stream or bucket copies with a delay."""
     SLOW_SCHEDULE = "slow_schedule"
     """A scheduled message comes late."""
     CUT = "cut"

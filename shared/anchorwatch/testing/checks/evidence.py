@@ -1,4 +1,4 @@
-"""What a run left behind: the records of a session, and what was counted outside the journal."""
+"""The evidence of a run: the records of a session, and independent counts of its effects and deliveries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Promise = Literal["lost", "duplicated", "guessed"]
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A promise that was broken, and where it can be seen."""
+    """A broken promise, and where the evidence shows it."""
 
     promise: Promise
     what: str
@@ -26,11 +26,10 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What was asked of the real system under one effect key, as somebody outside the journal noted it.
+    """The calls of the provider under one effect key, as recorded outside the journal.
 
-    ``begun``: how often the tool was started; ``ended``: how each start that came to an end did (``returned``: it did it;
-    ``failed``: certainly not; ``raised``: who knows); ``done``: how often it was really done, by the real system's own books
-    (None: it cannot say).
+    ``begun``: the number of starts. ``ended``: the end of each start that has one (``returned``: done; ``failed``:
+    certainly not done; ``raised``: uncertain). ``done``: the provider's own count of effects (None: it has none).
     """
 
     effect_key: str
@@ -41,7 +40,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """What one channel's receiver saw: delivery id by delivery id, how often. ``deduplicates``: it may see one id again."""
+    """Deliveries at one channel's receiver, counted by delivery id. ``deduplicates``: an id may arrive again."""
 
     channel: str
     seen: Mapping[str, int]
@@ -50,11 +49,11 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All of it, of one session.
+    """The evidence of one session.
 
-    ``accepted``: for every input that was acknowledged to its sender, the journal sequence in its receipt; ``events``: for every
-    event that was, what its input must be called. ``classes``: of each tool; ``calls``: by effect key. ``arrivals``: of the
-    channels that are told of every turn's end. ``kills``: of processes, in order.
+    ``accepted``: the sequence in the receipt of each acknowledged input. ``events``: the input id of each acknowledged
+    event. ``classes``: by tool. ``calls``: by effect key. ``arrivals``: at the channels for each turn's end. ``kills``:
+    of processes, in order.
     """
 
     history: History = field(default_factory=History)

@@ -14,11 +14,12 @@ from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.names import SessionRef
 from anchorwatch.packs.port import Stimulus
 from anchorwatch.service.agents import is_subscribed
-from anchorwatch.testing.crash_test.collecting import Acknowledged
+from anchorwatch.testing.crash_test.collect import Acknowledged
 from anchorwatch.testing.crash_test.mesh import CrashMesh
 from anchorwatch.testing.live import Follower
 
 WORKSPACE = "default"
+DISTURBANCES = 4
 T = TypeVar("T")
 
 
@@ -109,3 +110,18 @@ class Actor:
                 return send(api)
 
         return await asyncio.to_thread(attempt)
+
+
+async def disturb(actor: Actor, number: int) -> None:
+    """Disturb the ``number``-th exercise, from 1: an event without a subscriber, or orders that hold the session briefly."""
+    match number % DISTURBANCES:
+        case 1:
+            await actor.send(Stimulus(source="crash-test", type="note", data={"number": number}))
+        case 2:
+            await actor.control("pause")
+            await actor.control("resume")
+        case 3:
+            await actor.kill_switch(on=True)
+            await actor.kill_switch(on=False)
+        case _:
+            await actor.schedule()

@@ -19,7 +19,7 @@ from anchorwatch.mesh.roster import NATS, Roster
 from anchorwatch.service.connect import connect
 from anchorwatch.service.failpoints import INJECTED, VARIABLE
 from anchorwatch.settings import PREFIX, load
-from anchorwatch.testing.crash_test.nursery import Child, Nursery
+from anchorwatch.testing.crash_test.fork_server import Child, ForkServer
 from anchorwatch.testing.live import until
 
 READY_S_MAX = 30.0
@@ -87,7 +87,7 @@ class CrashMesh:
             inherited=self._inherited(),
         )
         write_private(self.data.nats_config, self.roster.nats_config)
-        self._nursery = Nursery(self.modules)
+        self._fork_server = ForkServer(self.modules)
         await self.start_nats()
         for instance in self.instances:
             self.start(instance)
@@ -118,7 +118,7 @@ class CrashMesh:
         service = instance.rpartition("-")[0]
         command = self.roster.service(service, instance)
         environment = {**command.environment, f"{PREFIX}NATS_URL": self.nats_url, VARIABLE: failpoints}
-        self.children[instance] = self._nursery.start((service,), environment, command.log)
+        self.children[instance] = self._fork_server.start((service,), environment, command.log)
         return self.children[instance]
 
     async def ready_or_ended(self, instance: str) -> bool:
@@ -152,7 +152,7 @@ class CrashMesh:
         command = self.roster.nats()
         # It runs in the fork server's working directory, not in its own.
         arguments = (*command.arguments, "--store_dir", str(self.data.nats_store))
-        server = self._nursery.start(arguments, command.environment, command.log)
+        server = self._fork_server.start(arguments, command.environment, command.log)
         self.children[NATS] = server
 
         async def answers_or_ended() -> bool:

@@ -16,7 +16,7 @@ VIOLATIONS_SHOWN = 10
 
 
 def outcome(pack: str, agent: str, trials: Sequence[Trial], again: str, kept: str | None = None) -> Outcome:
-    """The outcome of all seeds. ``again``: the words that repeat the test."""
+    """The outcome of all seeds. ``again``: the command that repeats the test."""
     counts: dict[str, int] = {promise: sum(trial.count(promise) for trial in trials) for promise in PROMISES}
     crashes = [crash for trial in trials for crash in trial.crashes]
     checks = [
@@ -48,7 +48,7 @@ def outcome(pack: str, agent: str, trials: Sequence[Trial], again: str, kept: st
     if missed:
         lines.append(f"not reached: {', '.join(map(str, missed))}")
     if worst:
-        lines.append(f"the worst was seed {worst.seed}; again: {repeat}")
+        lines.append(f"worst seed: {worst.seed}; repeat it with: {repeat}")
     return Outcome(checks, data, lines, kept)
 
 
@@ -57,7 +57,7 @@ def _none(name: str, count: int) -> Check:
 
 
 def _worst(trials: Sequence[Trial]) -> Trial | None:
-    """The seed that broke the most promises; None: no seed broke any."""
+    """The seed with the most violations; None without one."""
     broken = [trial for trial in trials if not trial.ok]
     return max(
         broken, key=lambda trial: (len(trial.violations), len(trial.crashes), -trial.seed), default=None

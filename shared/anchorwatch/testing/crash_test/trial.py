@@ -1,4 +1,4 @@
-"""One seed: a mesh of its own is given work and killed by plan, comes to rest, and is judged."""
+"""One seed: a new mesh gets work while its processes are killed by plan, comes to rest, and is checked."""
 
 from __future__ import annotations
 
@@ -18,23 +18,21 @@ from anchorwatch.packs import recording
 from anchorwatch.packs.port import PackEnvironment
 from anchorwatch.service.runtimes import pack_prefix, pack_settings
 from anchorwatch.testing.checks import Evidence, Violation, check
-from anchorwatch.testing.crash_test.actor import WORKSPACE, Actor
-from anchorwatch.testing.crash_test.bystanders import disturb
-from anchorwatch.testing.crash_test.collecting import collect, rest
+from anchorwatch.testing.crash_test.actor import WORKSPACE, Actor, disturb
+from anchorwatch.testing.crash_test.collect import collect, rest
+from anchorwatch.testing.crash_test.kills import KillRunner, make_plan
 from anchorwatch.testing.crash_test.mesh import CrashMesh
-from anchorwatch.testing.crash_test.plan import make_plan
-from anchorwatch.testing.crash_test.reaper import Reaper
+from anchorwatch.testing.crash_test.receivers import Receivers
 from anchorwatch.testing.crash_test.subject import Subject
-from anchorwatch.testing.crash_test.telling import Receivers
 from anchorwatch.testing.harness import Kill
 from anchorwatch.testing.live import DidNotHappen
 
 ROUNDS = 8
 PAUSE_S = 0.8
 ROUND_S_MAX = 5.0
-"""How long a round waits for the session to rest; every other one does, so that some work is told of in the midst of other."""
+"""How long a round waits for rest. Only every second round waits, so that new work also arrives during a turn."""
 PATIENCE = 6
-"""So many rounds nobody died in, although there was work: what is left of the plan will not be reached."""
+"""After this number of rounds with work and without a kill, the rest of the plan is given up."""
 RANDOM_KILLS = 8
 REST_S_MAX = 60.0
 COUNTS = {"planner": 2, "executor": 2}
@@ -49,7 +47,7 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of one seed. ``crashes``: processes that ended by themselves, and tracebacks in their logs."""
+    """The outcome of one seed. ``crashes``: processes that ended by themselves, and tracebacks in the logs."""
 
     seed: int
     seconds: float
@@ -65,12 +63,12 @@ class Trial:
         return not self.violations and not self.crashes
 
     def count(self, promise: str) -> int:
-        """How often a promise was broken."""
+        """The number of violations of a promise."""
         return sum(each.promise == promise for each in self.violations)
 
 
-async def run_trial(subject: Subject, seed: int, root: Path, tell: Callable[[Kill], None]) -> Trial:
-    """Run one seed in the empty directory ``root``; afterwards nothing of it runs.
+async def run_trial(subject: Subject, seed: int, root: Path, on_kill: Callable[[Kill], None]) -> Trial:
+    """Run one seed in the empty directory ``root``; no process of it is left.
 
     Raises:
         DidNotStart: the mesh does not start.
@@ -85,12 +83,12 @@ async def run_trial(subject: Subject, seed: int, root: Path, tell: Callable[[Kil
             {**SETTINGS, "ANCHORWATCH_NOTIFY": str(receivers.routes), recording.VARIABLE: str(notes)},
             kept=(pack_prefix(subject.pack.name),),
         )
-        reaper = Reaper(mesh, make_plan(seed, mesh.instances, RANDOM_KILLS), tell)
+        killer = KillRunner(mesh, make_plan(seed, mesh.instances, RANDOM_KILLS), on_kill)
         try:
             await mesh.open()
             async with mesh.bus() as bus:
                 actor = Actor(mesh, bus, subject.agent)
-                await _work(subject, actor, reaper)
+                await _work(subject, actor, killer)
                 evidence, late = await _judge(subject, actor, notes, receivers)
         finally:
             mesh.close()
@@ -98,23 +96,23 @@ async def run_trial(subject: Subject, seed: int, root: Path, tell: Callable[[Kil
     return Trial(
         seed=seed,
         seconds=time.monotonic() - began,
-        reached=reaper.reached,
-        kills=len(reaper.kills),
+        reached=killer.reached,
+        kills=len(killer.kills),
         turns=len(evidence.history.of_kind(Kind.TURN_ENDED)),
         commands=len(evidence.history.commands),
         violations=tuple(violations),
-        crashes=(*reaper.crashes, *mesh.faults()),
+        crashes=(*killer.crashes, *mesh.faults()),
     )
 
 
-async def _work(subject: Subject, actor: Actor, reaper: Reaper) -> None:
-    """Give it work, while its processes die."""
-    await reaper.arm()
-    reaping = asyncio.create_task(reaper.run(), name="reaper")
+async def _work(subject: Subject, actor: Actor, killer: KillRunner) -> None:
+    """Give the session work while processes are killed."""
+    await killer.arm()
+    killing = asyncio.create_task(killer.run(), name="kills")
     try:
         await actor.make()
         number = last = deaths = 0
-        while number < ROUNDS or (not reaper.done and number - last < PATIENCE):
+        while number < ROUNDS or (not killer.done and number - last < PATIENCE):
             number += 1
             for stimulus in await subject.exercise(_environment(subject, actor.bus), number):
                 await actor.send(stimulus)
@@ -123,20 +121,20 @@ async def _work(subject: Subject, actor: Actor, reaper: Reaper) -> None:
             if number % 2 == 0:
                 with contextlib.suppress(DidNotHappen):
                     await rest(actor.journal, actor.acknowledged, ROUND_S_MAX)
-            if len(reaper.kills) > deaths:
-                last, deaths = number, len(reaper.kills)
-            if reaping.done():
-                reaping.result()
+            if len(killer.kills) > deaths:
+                last, deaths = number, len(killer.kills)
+            if killing.done():
+                killing.result()
     finally:
-        reaping.cancel()
+        killing.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await reaping
-    await reaper.disarm()
-    await _in_peace(subject, actor, number)
+            await killing
+    await killer.disarm()
+    await _repeat_without_kills(subject, actor, number)
 
 
-async def _in_peace(subject: Subject, actor: Actor, before: int) -> None:
-    """Each exercise once more while nobody dies: what is said of a call is else hidden by the death of its executor."""
+async def _repeat_without_kills(subject: Subject, actor: Actor, before: int) -> None:
+    """Repeat each exercise without kills: the death of an executor would hide its report of a call."""
     for number in range(before + 1, before + subject.exercises + 1):
         for stimulus in await subject.exercise(_environment(subject, actor.bus), number):
             await actor.send(stimulus)
@@ -147,7 +145,7 @@ async def _in_peace(subject: Subject, actor: Actor, before: int) -> None:
 async def _judge(
     subject: Subject, actor: Actor, notes: Path, receivers: Receivers
 ) -> tuple[Evidence, list[Violation]]:
-    """Everything that is known of the session, once it is at rest; and that it does not come to rest, if so."""
+    """The evidence once the session is at rest, and a violation if it does not come to rest."""
     late = []
     try:
         history = await rest(actor.journal, actor.acknowledged, REST_S_MAX)

@@ -1,12 +1,11 @@
-"""``anchorwatch demo``: the incident that this project was born from, on real processes, checking itself.
+"""``anchorwatch demo``: the incident that motivated this project, on real processes, with its own checks.
 
-- `running`: the verb
-- `stage`: a mesh of its own, of which nothing is left
-- `story`: what is done to the mesh, and noted on the way; `killing`: its tool
-- `history`: the journal as a list of what happened; `evidence`: all that was seen
-- `checks`: what was expected and what was seen; `report`: how it is told
+- `run`: the verb
+- `stage`: a separate mesh that leaves nothing
+- `story`: the steps of the incident and what they observe; `killer`: kills processes
+- `evidence`: all observations; `checks`: expected and seen; `report`: the outcome as text and data
 """
 
-from anchorwatch.testing.demo.running import run
+from anchorwatch.testing.demo.run import run
 
 __all__ = ["run"]

@@ -14,7 +14,7 @@ from anchorwatch.testing.receiver import Arrival
 
 @dataclass(frozen=True, slots=True)
 class HeldClaim:
-    """The claim whose owner was killed: as the journal, the mesh and the owner's own presence entry name it.
+    """The claim whose owner was killed, as named by the journal, the mesh and the owner's presence entry.
 
     ``presence``: incarnation and pid of the owner's entry in the bucket of leases.
     """
@@ -32,7 +32,7 @@ class HeldClaim:
 
 @dataclass(frozen=True, slots=True)
 class JournalMark:
-    """How far the journal went, and the digest of its last record, before and after the NATS server was killed."""
+    """The journal's last sequence and the digest of its record, before and after the kill of the NATS server."""
 
     before: int
     before_sha256: str

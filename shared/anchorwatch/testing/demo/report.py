@@ -28,7 +28,7 @@ def _verdict(checks: Sequence[Check], seed: int, seconds: float) -> list[str]:
         return [f"all {len(checks)} checks hold, after {seconds:.0f} s"]
     return [
         f"{len(failed)} of {len(checks)} checks failed: {'; '.join(failed)}",
-        f"to look at it: anchorwatch demo --keep --seed {seed}",
+        f"to inspect it: anchorwatch demo --keep --seed {seed}",
     ]
 
 

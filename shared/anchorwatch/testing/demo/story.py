@@ -1,4 +1,4 @@
-"""The incident, played on a real mesh: what is done to it, in which order, and what was seen on the way."""
+"""The incident on a real mesh: its steps in order, and the observations of each."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from anchorwatch.journal.history import Claim, History
 from anchorwatch.packs.port import PackEnvironment
 from anchorwatch.service.runtimes import pack_settings
 from anchorwatch.testing.checks import Arrivals, Evidence
-from anchorwatch.testing.crash_test.collecting import Acknowledged, collect
+from anchorwatch.testing.crash_test.collect import Acknowledged, collect
 from anchorwatch.testing.demo.evidence import Incident, JournalMark
-from anchorwatch.testing.demo.killing import Killer
+from anchorwatch.testing.demo.killer import Killer
 from anchorwatch.testing.demo.stage import Stage
 from anchorwatch.testing.live import Follower, until
 from anchorwatch.testing.receiver import Receiver
@@ -41,7 +41,7 @@ WORKERS = 3
 HEARTBEAT_S = 3600.0
 FIRST_KEY = "demo-before-the-incident"
 SLOW_LAUNCH_S = 3.0
-"""How long the yard takes for the agent's launch; so long is the executor's claim open."""
+"""How long the yard takes for the agent's launch: the executor's claim is open during that time."""
 RESULTS_BEFORE_NATS_DIES = (6, 20)
 WORK_S_MAX = 180.0
 LAUNCH = "launch_instances"
@@ -53,7 +53,7 @@ Tell = Callable[[str], None]
 
 
 class Story:
-    """One run of the incident. ``evidence`` holds what was seen so far, also when it breaks off."""
+    """One run of the incident. ``evidence``: the observations so far, even if the story breaks off."""
 
     def __init__(self, stage: Stage, bus: Bus, receiver: Receiver, chance: random.Random, tell: Tell) -> None:
         self.evidence = Incident(heartbeat_s=HEARTBEAT_S)
@@ -82,7 +82,7 @@ class Story:
         await self._ask()
 
     async def collect(self) -> None:
-        """Read what the checks need beside what was noted on the way.
+        """Read the rest of the evidence that the checks need.
 
         Raises:
             Unavailable: a part of the mesh does not answer.
@@ -105,7 +105,7 @@ class Story:
         )
 
     async def _promises(self) -> Evidence:
-        """What a crash test judges of any session."""
+        """The evidence that a crash test collects for any session."""
         seen = Counter(each.webhook_id for each in self._receiver.arrivals if each.accepted)
         agent = default_agent()
         environment = PackEnvironment(self._bus, WORKSPACE, agent, pack_settings(PACK.name))
@@ -124,7 +124,7 @@ class Story:
             await runtime.close()
 
     def _note(self, **seen: Any) -> None:  # noqa: ANN401 - the evidence's own fields
-        """Keep what was seen, with the kills and arrivals as they are now."""
+        """Record observations, with the present kills and arrivals."""
         self.evidence = replace(
             self.evidence, kills=self._killer.kills, requests=self._receiver.arrivals, **seen
         )
@@ -132,9 +132,9 @@ class Story:
     # ------------------------------------------------------------ a quiet fleet
 
     async def _begin(self) -> None:
-        """An agent that keeps no worker in reserve, its first turn, and three workers that somebody started before."""
+        """Create an agent without a reserve, wait for its first turn, and start three workers by hand."""
         spec = default_agent()
-        # A worker kept ready would be there already, and a fourth would not make the work quicker here.
+        # A worker in reserve would make the launch needless, and a fourth one would not shorten the work.
         config = {
             **spec.config,
             "fleet_min": 0,
@@ -165,7 +165,7 @@ class Story:
 
     async def _strike(self) -> None:
         """Queue the work, and kill every worker with signal 9."""
-        # The launch that will answer this takes a while, so that there is a claim to be found open.
+        # The agent's launch is made slow, so that its claim is open for a while.
         await self._yard.ask("misbehave", mode="slow", verb="launch", times=1, slow_s=SLOW_LAUNCH_S)
         batch = f"demo{self._chance.getrandbits(32):08x}"
         jobs = await cli.add_jobs(self._bus, JOBS, batch=batch)
@@ -187,13 +187,13 @@ class Story:
         facts = await until(dead, "the yard sees that the workers are dead")
         self._tell(
             f"active={facts['demand_active']}, queued={facts['demand_queued']}, workers_dead={facts['workers_dead']}: "
-            f"{facts['tasks_queued']} tasks wait and nobody works"
+            f"{facts['tasks_queued']} tasks wait and no worker runs"
         )
 
     # ------------------------------------------------------------ the kills
 
     async def _kill_planner_and_executor(self) -> None:
-        """While the launch is under way: the planner that holds the turn, then the executor that holds the claim."""
+        """During the launch, kill the planner that holds the turn, then the executor that holds the claim."""
         claim, history = await self._launch_claim()
         held = await self._killer.owner_of(claim)
         acquired = history.of_kind(Kind.ACQUIRED)[-1].anchor
@@ -221,27 +221,27 @@ class Story:
         return await until(look, "an executor claims the agent's launch")
 
     async def _kill_notifier(self) -> None:
-        """While a receiver has its request and has not answered."""
+        """Kill the notifier while a receiver has its request and has not answered."""
 
         async def holding() -> bool:
             return self._receiver.holding
 
-        await until(holding, "a notification is on its way")
-        told = self._receiver.arrivals[-1]
-        kill = self._killer.kill("notifier", f"while {told.webhook_id} was sent and not answered")
+        await until(holding, "a notification is sent")
+        arrival = self._receiver.arrivals[-1]
+        kill = self._killer.kill("notifier", f"while {arrival.webhook_id} was sent and not answered")
         self._receiver.release()
         self._tell(f"kill -9: {kill.instance} (pid {kill.pid}), {kill.during}")
         await self._back(kill.service)
 
         async def again() -> bool:
             return any(
-                each.accepted and each.webhook_id == told.webhook_id for each in self._receiver.arrivals
+                each.accepted and each.webhook_id == arrival.webhook_id for each in self._receiver.arrivals
             )
 
-        await until(again, f"{told.webhook_id} arrives")
+        await until(again, f"{arrival.webhook_id} arrives again")
 
     async def _kill_server(self) -> None:
-        """While workers take jobs from it and store results in it."""
+        """Kill the server while workers take jobs from it and store results in it."""
         wanted = self._chance.randint(*RESULTS_BEFORE_NATS_DIES)
 
         async def some_done() -> int | None:
@@ -254,12 +254,12 @@ class Story:
         kill = self._killer.kill("nats", f"with {JOBS - done} of {JOBS} jobs to do")
         self._tell(f"kill -9: the NATS server (pid {kill.pid}), {kill.during}")
         await self._back(kill.service)
-        after = await until(lambda: self._digest(before), "the journal is there again")
-        state = await until(lambda: self._bus.stream_state(journal_stream()), "the journal is there again")
+        after = await until(lambda: self._digest(before), "the journal answers again")
+        state = await until(lambda: self._bus.stream_state(journal_stream()), "the journal answers again")
         self._note(mark=JournalMark(before, digest, state.last_sequence, after))
 
     async def _digest(self, sequence: int) -> str:
-        """The digest of one record; empty when it is not there."""
+        """The digest of one record; empty if it does not exist."""
         page = await self._bus.range(journal_stream(), "aw.journal.>", sequence, limit=1)
         found = [each for each in page.messages if each.sequence == sequence]
         return sha256(found[0].payload).hexdigest() if found else ""
@@ -272,22 +272,22 @@ class Story:
     # ------------------------------------------------------------ the end
 
     async def _until_done(self) -> None:
-        """Until every job has a result."""
-        told = 0
+        """Wait until every job has a result."""
+        reported = 0
 
         async def all_done() -> bool:
-            nonlocal told
+            nonlocal reported
             done = len({each.job_id for each in await cli.results(self._bus)})
-            if done // 20 > told // 20:
+            if done // 20 > reported // 20:
                 self._tell(f"{done} of {JOBS} jobs done")
-            told = done
-            # A job whose ack the server lost comes again, and is looked at once more.
+            reported = done
+            # A job whose ack the server lost is delivered and checked once more.
             return done >= JOBS and (await cli.status(self._bus))["facts"]["tasks_queued"] == 0
 
         await until(all_done, f"{JOBS} jobs have a result", WORK_S_MAX)
 
     async def _ask(self) -> None:
-        """A person asks, so that one more turn sees how it ended; then the session comes to rest and all are told."""
+        """Send a person's question for one more turn, and wait for rest and for all deliveries."""
         mesh = self._stage.mesh
         with Api(mesh.api_url, mesh.token) as api:
             receipt = api.post(f"/api/sessions/{SESSION}/inputs", {"content": QUESTION})
@@ -305,14 +305,14 @@ class Story:
         last = history.anchors[-1].anchor
         self._tell(f"turn {last.last_run_id} ended {last.last_run_outcome}: {_last_text(history)}")
 
-        async def all_told() -> bool:
-            told = {each.record for each in self._receiver.arrivals if each.accepted}
+        async def all_delivered() -> bool:
+            received = {each.record for each in self._receiver.arrivals if each.accepted}
             now = await self._journal.history()
             ended = {each.sequence for each in now.of_kind(Kind.TURN_ENDED)}
             delivered = sum(1 for each in now.sent if each.state == DELIVERED)
-            return ended <= told and delivered >= len(ended)
+            return ended <= received and delivered >= len(ended)
 
-        await until(all_told, "every turn that ended was notified")
+        await until(all_delivered, "every ended turn is notified")
 
     async def _ended(self, run: int) -> None:
         async def look() -> bool:

@@ -77,8 +77,8 @@ def prompts(*shown: Prompt) -> Change:
 
 
 LAUNCH, STOP = "launches", "nothing is stopped while jobs are queued"
-WOKEN, TURN = "woken by the event", "the turn goes on"
-HELD, TAKEN, KEPT = "the killed executor held a claim", "the claim is taken up", "the journal is kept"
+WOKEN, TURN = "woken by the event", "the turn continues"
+HELD, TAKEN, KEPT = "the killed executor held a claim", "the claim is taken over", "the journal is kept"
 JOBS, ONCE = "each job has one verified result", "each launch happened once"
 COMMANDS = "each command has one outcome"
 TOLD, RUNS, INPUTS = "each notification arrived once", "run ids have no gaps", "no input is lost"
@@ -86,11 +86,11 @@ ANCHOR, PROMPT = "the anchor (KV anchors/default.fleet)", "the anchor of run n i
 
 
 def came_back(service: str) -> str:
-    return f"{service} is killed with kill -9 and comes back"
+    return f"{service} is killed with kill -9 and replaced"
 
 
 BROKEN: dict[str, tuple[str, Change]] = {
-    "demand was taken for absent": (
+    "present demand was read as absent": (
         "the incident",
         but(incident={"demand_active": False, "demand_queued": False, "workers_dead": True}),
     ),
@@ -114,11 +114,11 @@ BROKEN: dict[str, tuple[str, Change]] = {
     ),
     "it saw no emergency": (LAUNCH, history(commands=(incident.command(9, priority="normal"),))),
     "an instance was stopped": (STOP, but(stopped=("w-2",))),
-    "the planner was no process of the mesh": (came_back("planner"), killed("planner", known=False)),
+    "the planner was not a process of the mesh": (came_back("planner"), killed("planner", known=False)),
     "the executor stayed away": (came_back("executor"), killed("executor", new_pid=None)),
     "the notifier did not die": (came_back("notifier"), killed("notifier", new_pid=81)),
     "the server stayed away": (came_back("nats"), killed("nats", new_pid=None)),
-    "nobody took the turn over": (
+    "no planner took the turn over": (
         TURN,
         lambda each: history(
             anchors=tuple(one for one in each.history.anchors if one.kind != Kind.TAKEN_OVER)
@@ -143,13 +143,13 @@ BROKEN: dict[str, tuple[str, Change]] = {
         ONCE,
         but(launched={**kept().launched, KEY: {"w-4": 1, "w-5": 1, "w-6": 1, "w-7": 1}}),
     ),
-    "a launch that nobody decided": (ONCE, but(launched={**kept().launched, "stray": {"w-9": 1}})),
+    "a launch without a command": (ONCE, but(launched={**kept().launched, "stray": {"w-9": 1}})),
     "a command has no outcome": (
         COMMANDS,
         history(commands=(incident.command(9), incident.command(9, "recall", CallId(2, 2, 1)))),
     ),
-    "a turn was told to nobody": (TOLD, but(requests=kept().requests[:1])),
-    "a turn was told under two ids": (
+    "a turn was not notified": (TOLD, but(requests=kept().requests[:1])),
+    "a turn was notified under two ids": (
         TOLD,
         but(requests=(*kept().requests, incident.arrival("14-demo-cccc", 14))),
     ),
@@ -166,7 +166,7 @@ BROKEN: dict[str, tuple[str, Change]] = {
         TOLD,
         but(requests=(incident.arrival("4-demo-aaaa", 4, signed=False), *kept().requests[1:])),
     ),
-    "the journal does not know that it was sent": (TOLD, history(sent=())),
+    "the journal has no record of the delivery": (TOLD, history(sent=())),
     "the anchor miscounts": (ANCHOR, anchor(run_count=3)),
     "the anchor holds an old fact": (
         ANCHOR,
@@ -196,13 +196,13 @@ def test_violation_fails_its_own_check_only(case: str) -> None:
 
 ENTANGLED: dict[str, tuple[tuple[str, ...], Change]] = {
     "a run id is left out": ((RUNS, TURN, WOKEN, PROMPT), record(Kind.ACQUIRED, 2, run_id=3)),
-    "an input was taken by two runs": ((INPUTS, WOKEN), record(Kind.ACQUIRED, 2, inputs_through=0)),
-    "an input was never taken": (
+    "two runs consumed an input": ((INPUTS, WOKEN), record(Kind.ACQUIRED, 2, inputs_through=0)),
+    "no run consumed an input": (
         (INPUTS,),
         lambda each: history(inputs=(*each.history.inputs, incident.event(20)))(each),
     ),
-    "nobody took the claim up": ((TAKEN,), history(claims=(incident.claim(10, "x", 1),))),
-    "the claim was taken up under another key": (
+    "no executor took the claim over": ((TAKEN,), history(claims=(incident.claim(10, "x", 1),))),
+    "the claim was taken over under another key": (
         (TAKEN, ONCE),
         history(claims=(incident.claim(10, "x", 1), incident.claim(11, "y", 2, key="other"))),
     ),
@@ -216,7 +216,7 @@ ENTANGLED: dict[str, tuple[tuple[str, ...], Change]] = {
         (TAKEN, COMMANDS),
         history(outcomes=(incident.outcome(13, under=11), incident.outcome(14, under=11))),
     ),
-    "a stop was asked for": (
+    "a stop was decided": (
         (STOP,),
         history(commands=(incident.command(9), incident.command(9, "stop_instance", CallId(2, 2, 1)))),
     ),

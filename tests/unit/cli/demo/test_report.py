@@ -26,7 +26,7 @@ def test_outcome_without_checks_is_a_failure() -> None:
 def test_text_has_expected_and_seen_and_how_to_repeat() -> None:
     text = "\n".join(outcome(17, 2.0, (GOOD, BAD), kept()).lines)
     assert "FAILED  another\n          expected  this\n          seen      that" in text
-    assert text.endswith("1 of 2 checks failed: another\nto look at it: anchorwatch demo --keep --seed 17")
+    assert text.endswith("1 of 2 checks failed: another\nto inspect it: anchorwatch demo --keep --seed 17")
 
 
 def test_json_has_the_kills_the_claim_and_the_runs() -> None:

@@ -1,9 +1,9 @@
-"""The demo's checks: evidence in, what was expected and what was seen out. Pure.
+"""The demo's checks: from evidence to expected and seen. Pure.
 
-- `answer`: the incident, and what the agent did about it
-- `deaths`: who was killed, who came back, and what went on
-- `counts`: nothing lost, nothing twice
-- `anchors`: what is remembered
+- `answer`: the incident, and the agent's reaction
+- `deaths`: kills, replacements, and continued work
+- `counts`: nothing lost, nothing duplicated
+- `anchors`: the session's memory
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def check_all(evidence: Incident) -> list[Check]:
         answer.woken_by_event(evidence),
         answer.launched(evidence),
         answer.nothing_stopped(evidence),
-        *(deaths.came_back(service, kills.get(service)) for service in KILLED),
-        deaths.turn_went_on(evidence),
+        *(deaths.replaced(service, kills.get(service)) for service in KILLED),
+        deaths.turn_continued(evidence),
         deaths.claim_matched(evidence),
-        deaths.claim_taken_up(evidence),
+        deaths.claim_taken_over(evidence),
         deaths.journal_kept(evidence),
         counts.jobs_proved(evidence),
         counts.launched_once(evidence),

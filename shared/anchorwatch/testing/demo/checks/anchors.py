@@ -1,15 +1,15 @@
-"""What the anchor says, and whether the next prompt said it too. Pure."""
+"""The anchor's contents, and their presence in the next prompt. Pure."""
 
 from __future__ import annotations
 
 from anchorwatch.core.records import Kind
-from anchorwatch.testing.demo.checks.words import facts, some
+from anchorwatch.testing.demo.checks.helpers import facts, some
 from anchorwatch.testing.demo.evidence import Incident
 from anchorwatch.testing.harness import Check
 
 
 def anchor_says(evidence: Incident) -> Check:
-    """The anchor in the KV bucket counts the runs, names the outcome, and holds what is so now."""
+    """The anchor in the KV bucket has the number of runs, the last outcome, and the current facts."""
     ends = evidence.history.of_kind(Kind.TURN_ENDED)
     last = ends[-1].anchor if ends else None
     wanted = {
@@ -31,7 +31,7 @@ def anchor_says(evidence: Incident) -> Check:
 
 
 def anchor_was_in_prompt(evidence: Incident) -> Check:
-    """Each later run's prompts name the newest anchor of before, by sequence and digest, and that includes the last run's end."""
+    """Each later run's prompts name the newest previous anchor by sequence and digest; it includes the last run's end."""
     history = evidence.history
     shown: list[str] = []
     wrong: list[str] = []
@@ -50,8 +50,8 @@ def anchor_was_in_prompt(evidence: Incident) -> Check:
                 and newest.sequence >= ended.sequence
                 and (proof.anchor_revision, proof.anchor_sha256) == (newest.sequence, newest.digest)
             )
-            told = f"{proof.anchor_revision} ({proof.anchor_sha256[:12]})" if proof else "no anchor"
-            (shown if fits else wrong).append(f"run {run} step {prompt.step} shows {told}")
+            named = f"{proof.anchor_revision} ({proof.anchor_sha256[:12]})" if proof else "no anchor"
+            (shown if fits else wrong).append(f"run {run} step {prompt.step} shows {named}")
     expected = "each prompt of run n + 1 names the anchor record that ended run n (or a later one of a person), and its digest"
     seen = f"{some(shown)}; wrong: {some(wrong)}"
     return Check(

@@ -1,11 +1,19 @@
-"""The incident, and what the agent did about it. Pure."""
+"""The incident, and the agent's reaction. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from anchorwatch.testing.demo.checks.reading import STOP, first_launch, launches, named, waker_of
-from anchorwatch.testing.demo.checks.words import counted, facts, some
+from anchorwatch.testing.demo.checks.helpers import (
+    STOP,
+    counted,
+    facts,
+    first_launch,
+    launches,
+    named,
+    some,
+    waker_of,
+)
 from anchorwatch.testing.demo.evidence import Incident
 from anchorwatch.testing.harness import Check
 
@@ -14,13 +22,13 @@ DEAD = "fleet.instance.dead"
 
 
 def incident_was_there(evidence: Incident) -> Check:
-    """Work is queued, nobody works, the workers are dead: three facts, each with its own value."""
+    """Work is queued, no worker runs, the workers are dead: three facts, each with its own value."""
     seen = {name: evidence.incident.get(name) for name in INCIDENT}
     return Check("the incident", facts(INCIDENT), facts(seen), seen == INCIDENT)
 
 
 def woken_by_event(evidence: Incident) -> Check:
-    """The turn that launched was woken by an event, and nothing in it came from the heartbeat."""
+    """An event woke the launching turn, and no input of it came from the heartbeat."""
     history = evidence.history
     launch = first_launch(history)
     taken = history.taken(launch.call.run) if launch else ()
@@ -29,15 +37,15 @@ def woken_by_event(evidence: Incident) -> Check:
     seen = "no turn launched"
     if launch is not None:
         kinds = Counter(named(each) for each in taken)
-        seen = f"run {launch.call.run} was woken by {named(waker) if waker else 'nothing that is known'}"
-        seen += f"; it took up {counted(kinds)}"
+        seen = f"run {launch.call.run} was woken by {named(waker) if waker else 'an unknown input'}"
+        seen += f"; it consumed {counted(kinds)}"
     ok = waker is not None and named(waker) == DEAD and waker.priority == 0 and not checks
     expected = f"the launching run is woken by {DEAD} (P0), not by the heartbeat ({evidence.heartbeat_s:g} s)"
     return Check("woken by the event", expected, seen, ok)
 
 
 def launched(evidence: Incident) -> Check:
-    """The agent launched, and knew that it was an emergency."""
+    """The agent launched, with the priority of an emergency."""
     history = evidence.history
     done = []
     for command in launches(history):
@@ -52,14 +60,14 @@ def launched(evidence: Incident) -> Check:
         and first is not None
         and first.decided.args.get("launch_priority") == "emergency"
     )
-    seen = "; ".join(text for text, _ in done) or "nothing was launched"
+    seen = "; ".join(text for text, _ in done) or "no launch"
     return Check("launches", "an emergency launch that succeeds", seen, ok)
 
 
 def nothing_stopped(evidence: Incident) -> Check:
-    """Neither the journal nor the yard knows of a stop."""
+    """Neither the journal nor the yard has a stop."""
     asked = [str(each.call) for each in evidence.history.commands if each.decided.tool == STOP]
     stopped = "unknown" if evidence.stopped is None else some(evidence.stopped)
-    seen = f"stops asked for: {some(asked)}; instances stopped: {stopped}"
-    expected = "stops asked for: none; instances stopped: none"
+    seen = f"stops decided: {some(asked)}; instances stopped: {stopped}"
+    expected = "stops decided: none; instances stopped: none"
     return Check("nothing is stopped while jobs are queued", expected, seen, seen == expected)

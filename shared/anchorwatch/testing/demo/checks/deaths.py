@@ -1,47 +1,46 @@
-"""Who was killed, who came back, and what went on. Pure."""
+"""Kills, replacements, and continued work. Pure."""
 
 from __future__ import annotations
 
 from anchorwatch.core.records import Kind
-from anchorwatch.testing.demo.checks.reading import first_launch
-from anchorwatch.testing.demo.checks.words import some
+from anchorwatch.testing.demo.checks.helpers import first_launch, some
 from anchorwatch.testing.demo.evidence import Incident
 from anchorwatch.testing.harness import Check, Kill
 
 
-def came_back(service: str, kill: Kill | None) -> Check:
-    """A service process was killed, and another took its place."""
-    name = f"{service} is killed with kill -9 and comes back"
-    expected = f"a {service} process of mesh.json is killed, and another takes its place"
+def replaced(service: str, kill: Kill | None) -> Check:
+    """A service process was killed and replaced."""
+    name = f"{service} is killed with kill -9 and replaced"
+    expected = f"a {service} process of mesh.json is killed, and another replaces it"
     if kill is None:
         return Check(name, expected, "it was not killed", ok=False)
-    back = "nobody came back"
+    back = "no replacement"
     if kill.new_pid is not None:
-        back = f"pid {kill.new_pid} came back after {kill.back_s:.1f} s"
+        back = f"replaced by pid {kill.new_pid} after {kill.back_s:.1f} s"
     known = "" if kill.known else " (not in mesh.json)"
     seen = f"{kill.instance}, pid {kill.pid}{known}, killed {kill.during}; {back}"
     return Check(name, expected, seen, kill.known and kill.new_pid not in (None, kill.pid))
 
 
-def turn_went_on(evidence: Incident) -> Check:
-    """The run that the killed planner held was ended by another process, under a higher generation."""
+def turn_continued(evidence: Incident) -> Check:
+    """Another process ended the killed planner's run, under a higher generation."""
     history = evidence.history
     expected = "the killed planner's run is taken over (generation + 1) and ended, under the same run id"
     launch = first_launch(history)
     begun = history.acquired(launch.call.run) if launch else None
     ended = history.ended(launch.call.run) if launch else None
     if launch is None or begun is None or ended is None:
-        return Check("the turn goes on", expected, "the launching run never ended", ok=False)
+        return Check("the turn continues", expected, "the launching run never ended", ok=False)
     over = [each for each in history.of_kind(Kind.TAKEN_OVER) if each.anchor.run_id == launch.call.run]
     holders = [begun.anchor.execution_id, *(each.anchor.execution_id for each in over)]
     generations = [begun.anchor.generation, *(each.anchor.generation for each in over)]
     ok = len(set(holders)) > 1 and generations == list(range(generations[0], generations[0] + len(over) + 1))
     seen = f"run {launch.call.run}: {' → '.join(map(str, holders))}, generation {' → '.join(map(str, generations))}"
-    return Check("the turn goes on", expected, f"{seen}, ended {ended.anchor.last_run_outcome}", ok)
+    return Check("the turn continues", expected, f"{seen}, ended {ended.anchor.last_run_outcome}", ok)
 
 
 def claim_matched(evidence: Incident) -> Check:
-    """The killed executor is the one that the journal's claim names, and it came to no outcome."""
+    """The killed executor is the owner of the journal's claim, and recorded no outcome."""
     name = "the killed executor held a claim"
     expected = "owner of the claim = its presence entry = a pid of mesh.json = the killed pid; no outcome under this claim"
     held, history = evidence.claim, evidence.history
@@ -64,10 +63,10 @@ def claim_matched(evidence: Incident) -> Check:
     return Check(name, expected, seen, ok)
 
 
-def claim_taken_up(evidence: Incident) -> Check:
-    """Another process took the dead one's claim up, under the same effect key, and there is one outcome."""
+def claim_taken_over(evidence: Incident) -> Check:
+    """Another process took over the dead one's claim under the same effect key, and there is one outcome."""
     expected = "a second claim by another process under the same effect key, then one outcome"
-    name = "the claim is taken up"
+    name = "the claim is taken over"
     held = evidence.claim
     first = next((each for each in evidence.history.claims if held and each.sequence == held.sequence), None)
     if first is None:
@@ -85,18 +84,16 @@ def claim_taken_up(evidence: Incident) -> Check:
         f"{each.claimed.owner.instance}:{each.claimed.owner.incarnation} at {each.sequence} under {each.claimed.effect_key}"
         for each in after
     )
-    seen = (
-        f"claimed again by {taken or 'nobody'}; outcomes: {some([each.outcome.state for each in outcomes])}"
-    )
+    seen = f"claimed again by {taken or 'no process'}; outcomes: {some([each.outcome.state for each in outcomes])}"
     return Check(name, expected, seen, ok)
 
 
 def journal_kept(evidence: Incident) -> Check:
-    """What the server had acknowledged before it was killed is there afterwards."""
+    """Every record that the server acknowledged before its kill exists afterwards."""
     mark = evidence.mark
-    expected = "the last record before the kill is there afterwards, byte for byte"
+    expected = "the last record before the kill exists afterwards, byte for byte"
     if mark is None:
         return Check("the journal is kept", expected, "it was not read", ok=False)
     ok = mark.before > 0 and mark.after >= mark.before and mark.before_sha256 == mark.after_sha256
-    seen = f"sequence {mark.before} ({mark.before_sha256[:12]}) before; {mark.after_sha256[:12] or 'nothing'} there after, "
+    seen = f"sequence {mark.before} ({mark.before_sha256[:12]}) before; {mark.after_sha256[:12] or 'nothing'} at it after, "
     return Check("the journal is kept", expected, f"{seen}the last is {mark.after}", ok)

@@ -26,7 +26,7 @@ from anchorwatch.mesh.files import PRIVATE_FILE
 from anchorwatch.mesh.process import end_with_parent
 from anchorwatch.service.readiness import READY_FD
 
-WARM = "anchorwatch.testing.crash_test.warm"
+PRELOAD = "anchorwatch.testing.crash_test.preload"
 END_S_MAX = 10.0
 STDERR = 2
 FDS_MAX = 65_536
@@ -35,7 +35,7 @@ SERVER_SOCKET = "/pymp-xxxxxxxx/listener-xxxxxxxx"
 
 
 @dataclass(frozen=True, slots=True)
-class Birth:
+class StartSpec:
     """A process to start. ``modules``: imported first, such as one that registers a pack."""
 
     arguments: tuple[str, ...]
@@ -47,8 +47,8 @@ class Birth:
 class Child:
     """A started process. Only this object waits for it, so its pid is not reused before `close`."""
 
-    def __init__(self, birth: Birth, process: Any, ready: Connection) -> None:  # noqa: ANN401 - a process of the fork server
-        self.birth = birth
+    def __init__(self, spec: StartSpec, process: Any, ready: Connection) -> None:  # noqa: ANN401 - a process of the fork server
+        self.spec = spec
         self._process = process
         self._ready = ready
         self._is_ready = False
@@ -94,24 +94,24 @@ class Child:
         self._process.close()
 
 
-class Nursery:
+class ForkServer:
     """Starts processes. They end with this process, even after a crash."""
 
     def __init__(self, modules: Sequence[str] = ()) -> None:
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([WARM, *modules])
+        self._context.set_forkserver_preload([PRELOAD, *modules])
         self._modules = tuple(modules)
         with short_tmp():
             forkserver.ensure_running()
 
     def start(self, arguments: tuple[str, ...], environment: Mapping[str, str], log: Path) -> Child:
         """Start a service (one argument: its name) or a program (its path and arguments)."""
-        birth = Birth(arguments, environment, log, self._modules)
+        spec = StartSpec(arguments, environment, log, self._modules)
         ours, theirs = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=live, args=(birth, theirs), name=arguments[0], daemon=True)
+        process = self._context.Process(target=live, args=(spec, theirs), name=arguments[0], daemon=True)
         process.start()
         theirs.close()
-        return Child(birth, process, ours)
+        return Child(spec, process, ours)
 
 
 @contextlib.contextmanager
@@ -126,7 +126,7 @@ def short_tmp() -> Iterator[None]:
         tempfile.tempdir = before
 
 
-def live(birth: Birth, ready: Connection) -> None:
+def live(spec: StartSpec, ready: Connection) -> None:
     """Run a process, within the process itself. Never returns."""
     end_with_parent(os.getppid())
     # The fork server ends when the last process closes its pipe. This process must not hold it open.
@@ -136,19 +136,19 @@ def live(birth: Birth, ready: Connection) -> None:
     os.setpgid(0, 0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
-    log = os.open(birth.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE_FILE)
+    log = os.open(spec.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE_FILE)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.environ.clear()
-    os.environ.update(birth.environment)
-    if len(birth.arguments) > 1:
-        os.execve(birth.arguments[0], birth.arguments, os.environ)  # noqa: S606 - the program that the caller names
+    os.environ.update(spec.environment)
+    if len(spec.arguments) > 1:
+        os.execve(spec.arguments[0], spec.arguments, os.environ)  # noqa: S606 - the program that the caller names
     os.environ[READY_FD] = str(ready.fileno())
-    for name in birth.modules:
+    for name in spec.modules:
         importlib.import_module(name)
     from anchorwatch.service import runner
 
-    code = runner.main(birth.arguments[0])
+    code = runner.main(spec.arguments[0])
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -15,7 +15,7 @@ from anchorwatch.journal.inputs import input_id
 from anchorwatch.packs.port import HasBooks
 from anchorwatch.packs.recording import Note, read_notes
 from anchorwatch.testing.checks import Arrivals, Call, Evidence, at_rest
-from anchorwatch.testing.crash_test.telling import CHANNELS
+from anchorwatch.testing.crash_test.receivers import CHANNELS
 from anchorwatch.testing.live import Follower, until
 
 REST_S_MAX = 60.0

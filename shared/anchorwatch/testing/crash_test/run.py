@@ -1,4 +1,4 @@
-"""``anchorwatch crash-test``: its seeds one after the other, each in a directory of its own, and what came of all."""
+"""``anchorwatch crash-test``: its seeds in turn, each in its own directory, and their outcome."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from anchorwatch.testing.crash_test.trial import Trial, run_trial
 from anchorwatch.testing.harness import Kill
 
 SEED_MAX = 2**32
-TELL_EVERY = 10
+KILLS_A_LINE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Options:
     """The verb's options."""
 
     pack: str | None
@@ -36,59 +36,61 @@ class Wish:
 
 @dataclass
 class Progress(Console):
-    """Prints a line after every `TELL_EVERY` kills."""
+    """Prints a line after every `KILLS_A_LINE` kills."""
 
     kills: int = 0
 
     def note(self, kill: Kill) -> None:
-        """A process was killed."""
+        """Count a kill."""
         self.kills += 1
-        if self.kills % TELL_EVERY == 0:
+        if self.kills % KILLS_A_LINE == 0:
             self(f"  {self.kills} killed; the last: {kill.instance} at {kill.edge or 'random'}")
 
 
-def run(wish: Wish) -> int:
-    """Run it; returns 0 when every promise was kept, else 1.
+def run(options: Options) -> int:
+    """Run the test; returns 0 if every promise was kept, else 1.
 
     Raises:
         BadInput: the subject or the directory cannot be used.
     """
-    subject = choose(wish.pack, wish.agent)
-    root = _directory(wish.data_dir)
-    kept = wish.keep or wish.data_dir is not None
-    tell = Progress(wish.as_json)
-    first = secrets.randbelow(SEED_MAX) if wish.seed is None else wish.seed
-    tell(
-        f"crash test of {subject.agent.name}, an agent of the pack {subject.pack.name}: {_seeds(wish, first)}"
+    subject = choose(options.pack, options.agent)
+    root = _directory(options.data_dir)
+    kept = options.keep or options.data_dir is not None
+    console = Progress(options.as_json)
+    first = secrets.randbelow(SEED_MAX) if options.seed is None else options.seed
+    console(
+        f"crash test of {subject.agent.name}, an agent of the pack {subject.pack.name}: {_seeds(options, first)}"
     )
     with ended_by_signals():
         try:
-            trials = [_trial(subject, seed, root, tell) for seed in range(first, first + wish.seeds)]
+            trials = [_trial(subject, seed, root, console) for seed in range(first, first + options.seeds)]
         finally:
             with undisturbed():
                 if not kept:
                     shutil.rmtree(root, ignore_errors=True)
     if kept:
-        tell(f"the data are kept in {root}")
+        console(f"the data is kept in {root}")
     where = str(root) if kept else None
-    return tell.conclude(report.outcome(subject.pack.name, subject.agent.name, trials, _again(wish), where))
+    return console.conclude(
+        report.outcome(subject.pack.name, subject.agent.name, trials, _again(options), where)
+    )
 
 
-def _trial(subject: Subject, seed: int, root: Path, tell: Progress) -> Trial:
+def _trial(subject: Subject, seed: int, root: Path, console: Progress) -> Trial:
     directory = root / f"seed-{seed}"
     directory.mkdir(parents=True)
-    trial = asyncio.run(run_trial(subject, seed, directory, tell.note))
+    trial = asyncio.run(run_trial(subject, seed, directory, console.note))
     verdict = "every promise kept" if trial.ok else f"{len(trial.violations) + len(trial.crashes)} broken"
     work = f"{trial.turns} turns, {trial.commands} commands"
-    tell(f"seed {seed}: {trial.kills} killed, at {len(trial.reached)} edges; {work}; {verdict}")
+    console(f"seed {seed}: {trial.kills} killed, at {len(trial.reached)} edges; {work}; {verdict}")
     return trial
 
 
 def _directory(wanted: Path | None) -> Path:
-    """Where everything goes.
+    """The directory of all meshes.
 
     Raises:
-        BadInput: something is there already, or nothing can be made there.
+        BadInput: it is not empty, or cannot be used.
     """
     if wanted is None:
         return Path(tempfile.mkdtemp(prefix="anchorwatch-crash-test-"))
@@ -96,18 +98,18 @@ def _directory(wanted: Path | None) -> Path:
     try:
         root.mkdir(parents=True, exist_ok=True)
         if any(root.iterdir()):
-            raise BadInput(f"{root} is not empty", hint="a crash test needs a directory of its own")
+            raise BadInput(f"{root} is not empty", hint="a crash test needs an empty directory")
     except OSError as error:
         raise BadInput(f"{root} cannot be used: {error.strerror}", hint="choose another --data-dir") from None
     return root
 
 
-def _seeds(wish: Wish, first: int) -> str:
-    return f"seed {first}" if wish.seeds == 1 else f"seeds {first} to {first + wish.seeds - 1}"
+def _seeds(options: Options, first: int) -> str:
+    return f"seed {first}" if options.seeds == 1 else f"seeds {first} to {first + options.seeds - 1}"
 
 
-def _again(wish: Wish) -> str:
+def _again(options: Options) -> str:
     words = ["anchorwatch", "crash-test"]
-    words += ["--pack", wish.pack] if wish.pack else []
-    words += ["--agent", str(wish.agent)] if wish.agent else []
+    words += ["--pack", options.pack] if options.pack else []
+    words += ["--agent", str(options.agent)] if options.agent else []
     return shlex.join(words)

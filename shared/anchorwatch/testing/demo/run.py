@@ -1,4 +1,4 @@
-"""``anchorwatch demo``: sets the stage, plays the story, judges what was seen, and leaves nothing behind."""
+"""``anchorwatch demo``: starts a mesh, runs the incident, checks the evidence, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from anchorwatch.testing.checks import check
 from anchorwatch.testing.console import Console, ended_by_signals, undisturbed
 from anchorwatch.testing.demo import report
 from anchorwatch.testing.demo.checks import check_all
-from anchorwatch.testing.demo.checks.words import some
+from anchorwatch.testing.demo.checks.helpers import some
 from anchorwatch.testing.demo.evidence import Incident
 from anchorwatch.testing.demo.stage import Stage
 from anchorwatch.testing.demo.story import CHANNEL, HEARTBEAT_S, Story
@@ -31,7 +31,7 @@ COLLECT_S_MAX = 30.0
 
 
 def run(*, as_json: bool = False, keep: bool = False, seed: int | None = None) -> int:
-    """Play it; returns 0 when everything was as promised, else 1."""
+    """Run the demo; returns 0 if every check holds, else 1."""
     tell = Console(as_json)
     seed = secrets.randbelow(SEED_MAX) if seed is None else seed
     tell(f"the incident, on real processes (seed {seed})")
@@ -48,32 +48,32 @@ def run(*, as_json: bool = False, keep: bool = False, seed: int | None = None) -
     checks = [] if not evidence.jobs else check_all(evidence)
     checks += [] if broken else [_promises_kept(evidence)]
     checks += [_story_ended(broken), _nothing_left(stage, left, keep=keep)]
-    tell("the mesh is stopped" + (f"; its data are kept in {stage.root}" if keep else ""))
+    tell("the mesh is stopped" + (f"; its data is kept in {stage.root}" if keep else ""))
     kept = str(stage.root) if keep else None
     return tell.conclude(report.outcome(seed, round(tell.seconds, 1), checks, evidence, kept))
 
 
 def _play(stage: Stage, seed: int, tell: Console) -> tuple[Incident, str]:
-    """What was seen; and, when the story broke off, why."""
+    """The evidence, and the reason if the story broke off."""
     secret = f"whsec_{base64.b64encode(secrets.token_bytes(24)).decode()}"
     with Receiver(secret) as receiver:
         _write_routes(stage, receiver.url, secret)
-        # With the yard, and without what a first start would add: the agent, its session, a first turn.
+        # With the yard, but without the additions of a first start: the agent, its session, a first turn.
         only = [word for name in (*SERVICES, *pack_services()) for word in ("--only", name)]
         stage.up("--bare", *only, "--scale", f"executor={EXECUTORS}")
         tell(
             f"the mesh is up: {len(stage.rows())} processes on {stage.mesh.nats_url}, data in {stage.data.root}"
         )
-        return asyncio.run(_tell_story(stage, receiver, seed, tell))
+        return asyncio.run(_run_story(stage, receiver, seed, tell))
 
 
-async def _tell_story(stage: Stage, receiver: Receiver, seed: int, tell: Console) -> tuple[Incident, str]:
+async def _run_story(stage: Stage, receiver: Receiver, seed: int, tell: Console) -> tuple[Incident, str]:
     credentials = Credentials.load(stage.data)
-    assert credentials is not None  # noqa: S101 - the mesh that runs there has made them
+    assert credentials is not None  # noqa: S101 - the running mesh has made them
     password = SecretStr(credentials.passwords[CLI])
     settings = load(nats_url=stage.mesh.nats_url, nats_user=CLI, nats_password=password)
     bus = await connect(settings, "anchorwatch-demo")
-    story = Story(stage, bus, receiver, random.Random(seed), tell)  # noqa: S311 - it chooses moments, and hides nothing
+    story = Story(stage, bus, receiver, random.Random(seed), tell)  # noqa: S311 - it chooses times, and is not a secret
     broken = ""
     try:
         try:
@@ -92,7 +92,7 @@ async def _tell_story(stage: Stage, receiver: Receiver, seed: int, tell: Console
 
 
 def _settings(stage: Stage) -> dict[str, str]:
-    """The mesh's settings: no language model, and a heartbeat so slow that it cannot be what wakes the agent."""
+    """The mesh's settings: no language model, and a heartbeat too slow to wake the agent."""
     return {
         "ANCHORWATCH_MODEL": "rules",
         "ANCHORWATCH_HEARTBEAT_S": f"{HEARTBEAT_S:g}",
@@ -122,13 +122,11 @@ def _leave(stage: Stage, *, keep: bool) -> list[int]:
 
 
 def _story_ended(broken: str) -> Check:
-    return Check(
-        "the story is played to its end", "all of it happened", broken or "all of it happened", not broken
-    )
+    return Check("the story is complete", "every step happened", broken or "every step happened", not broken)
 
 
 def _promises_kept(evidence: Incident) -> Check:
-    """What a crash test judges, of the demo's session."""
+    """The crash test's checks for the demo's session."""
     violations = check(evidence)
     return Check("no promise of a crash test is broken", "none", some(violations), not violations)
 

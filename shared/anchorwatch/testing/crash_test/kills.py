@@ -1,35 +1,75 @@
-"""Kills by plan, sees who died and where, and brings each of them back: armed with what has not been reached so far."""
+"""The kills of a crash test: planned by the seed, carried out, and followed by a restart of each process."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from anchorwatch.edges import Edge
 from anchorwatch.mesh.files import last_line
 from anchorwatch.mesh.roster import NATS
 from anchorwatch.testing.crash_test.mesh import CrashMesh
-from anchorwatch.testing.crash_test.plan import Plan
 from anchorwatch.testing.harness import Kill
 
+REACH_MAX = 3
+FIRST_SHARE = 2 / 3
+PAUSE_S_MAX = 1.5
 POLL_S = 0.02
 KILLED = -signal.SIGKILL
 
 
-class Reaper:
-    """Works on one mesh while `run` does. ``kills``: all so far, in order; ``crashes``: who ended in another way."""
+@dataclass(frozen=True, slots=True)
+class TimedKill:
+    """A kill at no particular edge, ``after_s`` after the previous one."""
 
-    def __init__(self, mesh: CrashMesh, plan: Plan, tell: Callable[[Kill], None] = lambda _: None) -> None:
+    instance: str
+    after_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The kills of one seed. ``reaches``: the reach of each edge at which a process dies; ``kills``: the others, in order."""
+
+    seed: int
+    reaches: Mapping[Edge, int]
+    kills: Sequence[TimedKill]
+
+
+def make_plan(seed: int, instances: Sequence[str], kills: int, edges: Sequence[Edge] = tuple(Edge)) -> Plan:
+    """The plan of a seed: a death at every edge, mostly at its first reach, and ``kills`` random ones, also of the server."""
+    chance = random.Random(seed)  # noqa: S311 - it chooses times, and is not a secret
+    reaches = {edge: _reach(edge, chance) for edge in edges}
+    # Each instance once in random order, before any instance again.
+    order: list[str] = []
+    while len(order) < kills:
+        order += chance.sample([*instances, NATS], len(instances) + 1)
+    return Plan(
+        seed, reaches, tuple(TimedKill(name, chance.uniform(0, PAUSE_S_MAX)) for name in order[:kills])
+    )
+
+
+def _reach(edge: Edge, chance: random.Random) -> int:
+    """A session is created once, so the gateway reaches each of its edges only once."""
+    often = chance.randint(2, REACH_MAX)
+    return 1 if edge.service == "gateway" or chance.random() < FIRST_SHARE else often
+
+
+class KillRunner:
+    """Carries out a plan on one mesh, while `run` runs. ``kills``: so far, in order; ``crashes``: other ends of processes."""
+
+    def __init__(self, mesh: CrashMesh, plan: Plan, on_kill: Callable[[Kill], None] = lambda _: None) -> None:
         self.kills: list[Kill] = []
         self.crashes: list[str] = []
         self._mesh = mesh
         self._left = dict(plan.reaches)
         self._timed = list(plan.kills)
-        self._tell = tell
+        self._on_kill = on_kill
         self._next_s = time.monotonic() + (self._timed[0].after_s if self._timed else 0.0)
         self._by_plan: set[str] = set()
 
@@ -40,29 +80,29 @@ class Reaper:
 
     @property
     def done(self) -> bool:
-        """Whether everything that was planned has happened."""
+        """Whether every planned kill has happened."""
         return not self._left and not self._timed
 
     async def arm(self) -> None:
-        """Start every process anew, so that it dies at the first edge of the plan that it reaches."""
+        """Restart every process, so that it dies at the first planned edge that it reaches."""
         for instance in self._mesh.instances:
             self._start(instance)
         for instance in self._mesh.instances:
             await self._mesh.ready_or_ended(instance)
 
     async def disarm(self) -> None:
-        """Start every process anew, to live; what has died meanwhile is brought back too. Call it when `run` has ended."""
+        """Restart every process without failpoints. Call it when `run` has ended."""
         self._left.clear()
-        await self._look()
+        await self._restart_ended()
         for instance in self._mesh.instances:
             self._start(instance)
         for instance in self._mesh.instances:
             await self._mesh.ready(instance)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Carry out the plan until cancelled."""
         while True:
-            await self._look()
+            await self._restart_ended()
             if self._timed and time.monotonic() >= self._next_s:
                 await self._kill()
             await asyncio.sleep(POLL_S)
@@ -70,13 +110,13 @@ class Reaper:
     async def _kill(self) -> None:
         kill = self._timed.pop(0)
         self._next_s = time.monotonic() + (self._timed[0].after_s if self._timed else 0.0)
-        # One that is down already has died for another reason, and is brought back for it.
+        # A process that is down died for another reason, and is restarted for it.
         if kill.instance not in self._mesh.ended():
             self._by_plan.add(kill.instance)
             self._mesh.kill(kill.instance)
-        await self._look()
+        await self._restart_ended()
 
-    async def _look(self) -> None:
+    async def _restart_ended(self) -> None:
         for instance, code in self._mesh.ended().items():
             if code != KILLED:
                 self.crashes.append(
@@ -96,7 +136,7 @@ class Reaper:
             self._left.pop(edge, None)
         kill = Kill(instance, edge)
         self.kills.append(kill)
-        self._tell(kill)
+        self._on_kill(kill)
 
     def _start(self, instance: str) -> None:
         service = instance.rpartition("-")[0]
@@ -105,9 +145,9 @@ class Reaper:
 
 
 def edge_of(line: str) -> Edge | None:
-    """The edge that a process named with its last words; None when it died without any."""
+    """The edge in the last log line of a process; None if that names none."""
     try:
-        said = json.loads(line)
-        return Edge(said["edge"]) if said.get("event") == "failpoint.reached" else None
+        entry = json.loads(line)
+        return Edge(entry["edge"]) if entry.get("event") == "failpoint.reached" else None
     except (ValueError, KeyError, AttributeError):
         return None

@@ -1,4 +1,4 @@
-"""Killing the processes of a mesh with signal 9, and seeing who comes back."""
+"""Kills processes of a mesh with signal 9, and waits for their replacements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BACK_S_MAX = 45.0
 
 
 class Killer:
-    """Kills, and keeps a record of it. ``kills``: all so far, in order."""
+    """Kills processes and records it. ``kills``: so far, in order."""
 
     def __init__(self, stage: Stage, bus: Bus) -> None:
         self._stage = stage
@@ -31,7 +31,7 @@ class Killer:
         self.kills: tuple[Kill, ...] = ()
 
     def kill(self, service: str, during: str, instance: str | None = None) -> Kill:
-        """Kill a process of a service: the one of that instance, else its first.
+        """Kill a process of a service: that of ``instance``, or its first.
 
         Raises:
             Unavailable: the mesh is not up.
@@ -47,10 +47,10 @@ class Killer:
         return kill
 
     async def back(self, kill: Kill) -> Kill:
-        """Wait until another process has taken the place of the one that was killed, and is ready.
+        """Wait until the replacement of a killed process is ready.
 
         Raises:
-            DidNotHappen: none did.
+            DidNotHappen: there is none in time.
         """
 
         async def ready() -> dict[str, Any] | None:
@@ -64,15 +64,15 @@ class Killer:
         return again
 
     async def owner_of(self, claim: Claim) -> HeldClaim:
-        """The claim's owner as everybody names it, before it is killed.
+        """The claim's owner before its kill, as named by the journal, the mesh and its presence entry.
 
         Raises:
-            Unavailable: the bus is away.
+            Unavailable: the bus does not answer.
         """
         owner = claim.claimed.owner
         leases = await self._bus.bucket(LEASES_BUCKET)
         entry = await leases.get(presence_key("executor", owner.instance))
-        said = json.loads(entry.value) if entry is not None else {}
+        presence = json.loads(entry.value) if entry is not None else {}
         return HeldClaim(
             sequence=claim.sequence,
             call=str(claim.call),
@@ -80,7 +80,7 @@ class Killer:
             incarnation=owner.incarnation,
             effect_key=claim.claimed.effect_key,
             mesh_pids=tuple(self._stage.mesh.pids.get("executor", [])),
-            presence_incarnation=str(said.get("incarnation", "")),
-            presence_pid=int(said.get("pid", 0)),
+            presence_incarnation=str(presence.get("incarnation", "")),
+            presence_pid=int(presence.get("pid", 0)),
             killed_pid=0,
         )
