@@ -27,7 +27,7 @@ def zone_asked(name: str) -> tzinfo:
 
 
 def zone_of(name: str) -> tzinfo:
-    """The zone of that name.
+    """The named zone.
 
     Raises:
         BadInput: the zone is unknown.

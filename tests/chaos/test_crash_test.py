@@ -127,7 +127,7 @@ def test_killed_itself_it_leaves_nothing_running(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--pack", "nobody"], "there is no pack 'nobody'"),
+        (["--pack", "nobody"], "unknown pack 'nobody'"),
         (["--pack", "told"], "needs an agent: the bench needs a directory"),
         (["--agent", "missing.toml"], "file missing.toml does not exist"),
         (["--seeds", "0"], "--seeds"),

@@ -31,7 +31,7 @@ class MissingPack(PoisonPack):
 
     def tools(self, agent: AgentSpec) -> Sequence[ToolSpec]:
         if self.missing:
-            raise NotFound("there is no pack 'missing'")
+            raise NotFound("unknown pack 'missing'")
         return super().tools(agent)
 
 
@@ -55,7 +55,7 @@ def test_session_without_its_pack_has_one_letter_and_recovers(tmp_path: Path) ->
         letter = await only_letter(mesh.bus)
         assert letter is not None
         assert (letter.address.letter_id, letter.address.session, letter.tries) == ("planner-s", "s", 8)
-        assert letter.fault.text.startswith("there is no pack 'missing'")
+        assert letter.fault.text.startswith("unknown pack 'missing'")
         await asyncio.sleep(300)
         assert (await mesh.bus.consumer_states("JOURNAL_0"))["planner"].ack_pending == 0
         state = await mesh.sessions.load(ref, 0)
@@ -160,7 +160,7 @@ def test_letter_is_done_once_its_session_is_quarantined(tmp_path: Path) -> None:
         await mesh.until(in_state(mesh.bus, "done"), within_s=60)
         letter = await only_letter(mesh.bus)
         assert letter is not None
-        assert letter.fault.text.startswith("there is no pack 'missing'")
+        assert letter.fault.text.startswith("unknown pack 'missing'")
 
     mesh_test(body, sweep_s=5)
 

@@ -43,7 +43,7 @@ def test_open_dead_letter_fails_the_check(tmp_path: Path) -> None:
         await mesh.add("planner")
         await open_letter(mesh)
         assert (await states(mesh))["dead letters"] == "failed"
-        assert "planner-s: there is no pack 'missing'" in await detail(mesh, "dead letters")
+        assert "planner-s: unknown pack 'missing'" in await detail(mesh, "dead letters")
         pack.missing = False
         await mesh.until_rest(ref, 1, within_s=60)
         await mesh.until(in_state(mesh.bus, "done"), within_s=60)

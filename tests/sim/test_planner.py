@@ -292,7 +292,7 @@ class MissingPack(ScriptedPack):
 
     def tools(self, agent: AgentSpec) -> Sequence[ToolSpec]:
         if self.missing:
-            raise NotFound("there is no pack 'missing'")
+            raise NotFound("unknown pack 'missing'")
         return super().tools(agent)
 
 

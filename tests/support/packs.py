@@ -233,7 +233,7 @@ BENCH = BenchPack()
 def load(name: str) -> Pack:
     """As `packs.registry.load`: it knows only `bench`."""
     if name != BENCH.name:
-        raise NotFound(f"there is no pack {name!r}", hint=f"installed: {BENCH.name}")
+        raise NotFound(f"unknown pack {name!r}", hint=f"installed: {BENCH.name}")
     return BENCH
 
 

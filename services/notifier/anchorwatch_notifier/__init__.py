@@ -1,1 +1,1 @@
-"""The notifier: tells people what the journal says they should know."""
+"""The notifier: sends notices from journal records to people."""

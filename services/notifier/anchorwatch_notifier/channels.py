@@ -81,7 +81,7 @@ class LogChannel:
 
 
 class FileChannel:
-    """A line of JSON at the end of a file; each carries its delivery's id, so the file can be asked.
+    """A line of JSON at the end of a file; each carries its delivery's id, so the file shows whether it arrived.
 
     A process that was stopped between its claim and its line may resume after another process has written the line. So a
     process reads what others have written before it writes, both under the file's lock.

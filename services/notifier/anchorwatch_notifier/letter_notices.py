@@ -1,4 +1,4 @@
-"""What a dead letter has to tell people. Pure: record in, at most one notice out."""
+"""Notices from dead letters. Pure: a record gives at most one notice."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SERVICE = "notifier"
 
 
 def read_letter_notice(stored: Stored) -> Notice | None:
-    """That a letter was opened. None for its other records, and for the notifier's own letters, which it could not tell of.
+    """The notice of an opened letter; None for other records, and for the notifier's own letters, which it could not send.
 
     Raises:
-        Damaged: the record cannot be trusted.
+        Damaged: the record is unreadable.
     """
     letter = read_letter(stored).letter
     if letter is None or letter.state != "open" or letter.address.service == SERVICE:

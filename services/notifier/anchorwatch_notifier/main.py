@@ -1,4 +1,4 @@
-"""The notifier: tells people what the journal says, on the channels that want it."""
+"""Runs the notifier: one worker for each stream, one sender for each channel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def run(
     channel_of: ChannelOf = make_channel,
     known: Sequence[routes.Route] | None = None,
 ) -> None:
-    """Notify until told to stop. ``channel_of`` makes the channel of a route; ``known``: in place of the settings' routes."""
+    """Notify until a stop request. ``channel_of`` creates the channel of a route; ``known`` replaces the settings' routes."""
     known = routes.load(context.settings.notify) if known is None else known
     senders = [make_sender(context, route, channel_of(route, context.log)) for route in known]
     letters = DeadLetters(context)

@@ -1,4 +1,4 @@
-"""What a journal record has to tell people. Pure: record in, at most one notice out."""
+"""Notices from journal records. Pure: a record gives at most one notice."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _DIGEST_CHARS = 8
 class Notice:
     """What happened, for people. ``kinds``: the most particular first; ``data``: ids for programs.
 
-    ``stream``: where the record stands, unless in the journal. What is of no session has a ``ref`` of `NO_SESSION`.
+    ``stream``: of the record, if it is not the journal. A notice without a session has the ``ref`` `NO_SESSION`.
     """
 
     ref: SessionRef
@@ -73,11 +73,11 @@ class Notice:
 
     @property
     def session(self) -> str | None:
-        """The session that it is about, if any."""
+        """The session that it concerns, if any."""
         return None if self.ref.session == NO_SESSION else self.ref.session
 
     def delivery_id(self, channel: str) -> str:
-        """The delivery of this notice to a channel, for ever. The record's digest keeps apart two meshes with one receiver."""
+        """The id of this notice on a channel. The record's digest distinguishes two meshes with one receiver."""
         id_ = f"{self.sequence}-{channel}-{self.digest[:_DIGEST_CHARS]}"
         return f"{self.stream.lower()}-{id_}" if self.stream else id_
 
@@ -97,10 +97,10 @@ class Notice:
 
 
 def read_notice(stored: Stored) -> Notice | None:
-    """The notice in a journal record; None where it has nothing to tell.
+    """The notice in a journal record; None: nothing to notify.
 
     Raises:
-        Damaged: the record cannot be trusted. BadInput: its subject is none of the journal's.
+        Damaged: the record cannot be trusted. BadInput: its subject is not a journal subject.
     """
     register = parse_register(stored.subject)
     try:
@@ -143,7 +143,7 @@ def _of_reset(register: Register, stored: Stored, anchor: Anchor, record: Record
     disposed = int(record.body.get("superseded", {}).get("count", 0))
     data = {"by": by, "agent": anchor.agent, "disposed": disposed, "reset_count": anchor.reset_count}
     title = f"{anchor.session}: its conversation was reset by {by}"
-    text = f"{disposed} inputs that waited were disposed of" + (f": {reason}" if reason else "")
+    text = f"{disposed} pending inputs were disposed of" + (f": {reason}" if reason else "")
     return _notice(register, stored, record, ("session_reset",), "warning", title, text, data)
 
 
@@ -168,10 +168,10 @@ def _of_mesh(register: Register, stored: Stored, record: Record) -> Notice:
         "gaps": [[each.first, each.through] for each in hold.gaps],
     }
     if not hold.on:
-        title = f"the loss of the journal's records {ranges} is accepted by {hold.by}; the mesh goes on"
+        title = f"the loss of the journal's records {ranges} is accepted by {hold.by}; the mesh continues"
         return _notice(told, stored, record, ("journal_lost",), "warning", title, hold.note, data)
     title = f"the journal lost the records {ranges}: nothing starts"
-    text = "What was done there may be unknown. `anchorwatch journal accept` shows what is lost, and lets the mesh go on."
+    text = "What was done there may be unknown. `anchorwatch journal accept` shows the loss, and lets the mesh continue."
     return _notice(told, stored, record, ("journal_lost",), "critical", title, text, data)
 
 
@@ -184,7 +184,7 @@ def _turn_ended(register: Register, stored: Stored, anchor: Anchor, record: Reco
         kinds.append(kind)
     stuck = anchor.runs_without_progress
     title = f"{anchor.session}: turn {anchor.last_run_id} ended {outcome}"
-    # Once a streak: whoever was told knows, and each turn's own end is told beside it.
+    # Once a streak; the end of each turn has its own notice.
     if stuck == NO_PROGRESS_RUNS and outcome in _BAD:
         kinds.append("no_progress")
         severity = "critical"
@@ -208,13 +208,13 @@ def _of_effect(register: Register, stored: Stored) -> Notice | None:
             data = {"call": call, "rule": event.rule, "expires_at": iso(event.expires_at_ms)}
             return _notice(register, stored, record, ("approval_wanted",), "warning", title, event.rule, data)
         case Outcome(state="unknown"):
-            title = f"{call}: what became of {event.tool} is not known"
+            title = f"{call}: the outcome of {event.tool} is unknown"
             data = {"call": call, "tool": event.tool, "resource": event.resource, "turn": event.turn_id}
             way_out = f"`anchorwatch effects resolve {call} done|not-done`"
             text = f"{event.text}. Its resource is blocked until it is settled: {way_out}"
             return _notice(register, stored, record, ("effect_unknown",), "critical", title, text, data)
         case Outcome(state="resolved"):
-            title = f"{call}: what became of {event.tool} is settled"
+            title = f"{call}: the outcome of {event.tool} is settled"
             data = {
                 "call": call,
                 "tool": event.tool,

@@ -1,4 +1,4 @@
-"""Who is told of what: the file that the setting ``notify`` names. Format: docs/notifications.md."""
+"""Notification routes: the file that the setting ``notify`` names. Format: docs/notifications.md."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from standardwebhooks import Webhook
 from anchorwatch_notifier.notices import KINDS, Notice, NoticeKind
 
 USUAL = tuple(kind for kind in KINDS if kind != "turn_ended")
-"""What a channel is told unless it says otherwise: everything but that a turn ended, whatever its outcome."""
+"""The default notices of a channel: all but the end of a turn."""
 
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$")]
 
@@ -55,10 +55,10 @@ class Route(BaseModel):
         return self
 
     def wants(self, notice: Notice) -> bool:
-        """Whether this channel is told of the notice."""
+        """Whether this channel gets the notice."""
         return (
             any(kind in self.on for kind in notice.kinds)
-            # What concerns all workspaces is told in each.
+            # A notice for all workspaces goes to the channels of each.
             and (self.workspace in (None, notice.ref.workspace) or notice.ref.workspace == MESH)
             and self.session in (None, notice.ref.session)
         )
@@ -74,10 +74,10 @@ LOG_ALONE = (Route(name="log", kind="log"),)
 
 
 def load(path: Path | None) -> Sequence[Route]:
-    """The channels; the log alone where no file is named.
+    """The channels; the log only, without a file.
 
     Raises:
-        BadSettings: the file cannot be read or used; the message says where.
+        BadSettings: the file is unreadable or invalid; the message says where.
     """
     if path is None:
         return LOG_ALONE
@@ -89,16 +89,16 @@ def load(path: Path | None) -> Sequence[Route]:
         raise BadSettings(f"{path}: {where}: {first['msg']}", hint="see docs/notifications.md") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadSettings(
-            f"{path} cannot be read: {error}", hint="mend it, or unset ANCHORWATCH_NOTIFY"
+            f"{path} cannot be read: {error}", hint="fix it, or unset ANCHORWATCH_NOTIFY"
         ) from None
     names = [route.name for route in routes]
     if len(set(names)) != len(names):
-        raise BadSettings(f"{path}: two channels have one name", hint="each needs a name of its own")
+        raise BadSettings(f"{path}: two channels have the same name", hint="give each its own name")
     return [_resolved(route, path) for route in routes]
 
 
 def _resolved(route: Route, file: Path) -> Route:
-    """With its secret read and checked, and its path relative to the file."""
+    """The route with its secret read and checked, and its path relative to the file."""
     changes: dict[str, object] = {}
     if route.path is not None:
         changes["path"] = file.parent / route.path
@@ -120,5 +120,5 @@ def _check_secret(name: str, secret: str, file: Path) -> None:
         Webhook(secret)
     except Exception:  # noqa: BLE001 - the library raises several, and none may show the secret
         raise BadSettings(
-            f"{file}: the secret of channel {name} is none", hint="write it as whsec_ and base64"
+            f"{file}: the secret of channel {name} is invalid", hint="write it as whsec_ and base64"
         ) from None

@@ -1,6 +1,6 @@
-"""Delivers notices to one channel: each once, as far as the channel allows, and none at the expense of another channel.
+"""Delivers notices to one channel: each once, as far as the channel allows, without delaying other channels.
 
-A delivery is an effect, and `next_action` decides what becomes of it, as of a command's. A webhook is idempotent: its receiver
+A delivery is an effect, and `next_action` decides its next step, as for a command. A webhook is idempotent: its receiver
 takes an id once, so it needs no claim, as a read needs none. A file is reconcilable: a claim left open is settled by looking for
 the id. A log is irreversible: a claim left open is `unknown`, and not sent again.
 """

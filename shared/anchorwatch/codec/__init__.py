@@ -1,8 +1,8 @@
-"""Bytes and back: the only module that knows msgpack.
+"""Encodes and decodes records: the only module that uses msgpack.
 
-A record is a msgpack array ``[format, kind, at_ms, writer, previous, body, digest]``. ``body`` is packed on its
-own and stands as binary; ``digest`` is the SHA-256 of every byte before it, so any changed byte is seen. A
-record of the anchor register is canonical JSON: the anchor's own fields, and beside them ``record`` with the
+A record is a msgpack array ``[format, kind, at_ms, writer, previous, body, digest]``. ``body`` is packed
+separately, as binary; ``digest`` is the SHA-256 of every byte before it, so any changed byte is detected. A
+record of the anchor register is canonical JSON: the anchor's fields, and ``record`` with the
 same envelope (see `anchors`). Canonical JSON here: keys sorted, no white space, UTF-8.
 """
 

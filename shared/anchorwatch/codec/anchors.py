@@ -1,7 +1,7 @@
 """Anchor records as canonical JSON, so that any NATS tool can read the anchor in the journal and in the KV view.
 
-The anchor's fields stand at the top; ``record`` beside them is the envelope: ``format``, ``kind`` (why the
-anchor changed), ``at_ms``, ``writer``, ``previous``, ``body`` (what else belongs to the change) and ``digest``
+The anchor's fields are at the top level; ``record`` is the envelope: ``format``, ``kind`` (why the
+anchor changed), ``at_ms``, ``writer``, ``previous``, ``body`` (further content of the change) and ``digest``
 (SHA-256 of the canonical JSON without it).
 """
 
@@ -37,11 +37,11 @@ def encode_anchor(anchor: Anchor, record: Record) -> tuple[bytes, str]:
     }
     plain = canonical_json({**content, "record": envelope})
     digest = sha256_hex(plain)
-    # Keys are sorted, so it stands before ``format``, and no field of an anchor behind the envelope has one of that name.
+    # Keys are sorted, so the digest precedes ``format``, and no later field of an anchor is named so.
     at = plain.rindex(b'"format":')
     data = plain[:at] + _digest_field(digest) + plain[at:]
     if len(data) > ANCHOR_BYTES_MAX:
-        # The anchor may be, or what stands beside it.
+        # Either the anchor or the rest of the record is too large.
         check_size(len(canonical_json(content)))
     if len(data) > RECORD_BYTES_MAX:
         raise TooLarge(f"an anchor record would be {len(data)} bytes, the limit is {RECORD_BYTES_MAX}")
@@ -95,7 +95,7 @@ def _checked(data: bytes) -> dict[str, Any]:
     try:
         content = _PLAIN.decode(data.decode())
     except (ValueError, RecursionError):
-        raise Damaged("the anchor record is no JSON") from None
+        raise Damaged("the anchor record is not JSON") from None
     if not isinstance(content, dict) or not isinstance(content.get("record"), dict):
         raise Damaged("the anchor record has no envelope")
     digest = str(content["record"].get("digest"))
@@ -110,7 +110,7 @@ def _digest_field(digest: str) -> bytes:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 _PLAIN: Final = json.JSONDecoder(parse_constant=_refuse)

@@ -27,7 +27,7 @@ def unpack(data: bytes) -> Any:  # noqa: ANN401 - whatever was packed
     """Unpack plain data.
 
     Raises:
-        Damaged: the bytes are no msgpack, or there are bytes behind it.
+        Damaged: the bytes are not msgpack, or further bytes follow.
     """
     try:
         return msgpack.unpackb(data, raw=False, strict_map_key=False)
@@ -88,7 +88,7 @@ def decode(data: bytes, formats: Versions[Record] = FORMATS) -> Record:
         raise Damaged("a field of the record has another type than it must have")
     content = unpack(body)
     if not isinstance(content, Mapping):
-        raise Damaged("the body of the record is no map")
+        raise Damaged("the body of the record is not a map")
     return formats.lift(found, Record(kind, at_ms, writer, content, previous.hex(), digest.hex()))
 
 

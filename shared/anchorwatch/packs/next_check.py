@@ -35,7 +35,7 @@ def next_check_tool() -> ToolSpec:
     return ToolSpec(
         name=NAME,
         description=(
-            "Be woken again, to see what became of something: after a time, or at an instant. It replaces what was "
+            "Be woken again, to check a result: after a time, or at an instant. It replaces what was "
             "scheduled before. Where the heartbeat looks earlier anyway, nothing is scheduled and the answer says so."
         ),
         parameters={

@@ -1,8 +1,8 @@
-"""What a pack is: the one door by which a domain comes into the mesh.
+"""The interface of a pack, by which a domain is plugged into the mesh.
 
 A pack is found through the entry-point group ``anchorwatch.packs``. Its pure half (prompt, tools, reducer,
 emergency, rules, invariants) is called by planner and executor; its live half (`PackRuntime`, made by
-``connect``) touches the real system and lives in the observer (``observe``) and the executor (``run``,
+``connect``) accesses the real system and runs in the observer (``observe``) and the executor (``run``,
 ``reconcile``).
 """
 
@@ -22,27 +22,27 @@ from anchorwatch.models.port import Situation, StepDecision
 
 
 class ToolFailed(AnchorWatchError):
-    """This attempt did not do it, and that is certain."""
+    """This attempt certainly did not do it."""
 
     code = "tool_failed"
 
 
 class NeverDone(ToolFailed):
-    """No attempt under this effect key has done it: its provider says so of the key, or the call can never be sent."""
+    """No attempt under this effect key has done it: the provider says so, or the call can never be sent."""
 
 
 class OutcomeUnknown(AnchorWatchError):
-    """The request left, and what became of it is not known (a timeout after sending, a lost connection)."""
+    """The request was sent, and its outcome is unknown (a timeout after sending, a lost connection)."""
 
     code = "outcome_unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """Of a running command: who asks, for what, and the key that names its effect to the provider for ever.
+    """The context of a running command, with the key that identifies its effect to the provider.
 
     ``effect_key`` is the same in each attempt of the same command; ``attempt`` counts claims from 1.
-    ``deadline_s``: seconds left. ``next_check_at_ms``: the session's next check as the anchor has it;
+    ``deadline_s``: seconds left. ``next_check_at_ms``: the session's next check;
     ``heartbeat_s``: the agent's.
     """
 
@@ -59,7 +59,7 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """Bytes that a tool hands over to be kept; they become immutable, with their provenance."""
+    """Bytes from a tool to store; they become immutable and keep their provenance."""
 
     name: str
     media_type: str
@@ -68,10 +68,10 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool did: ``text`` for the model, ``data`` (JSON) for programs.
+    """The result of a tool: ``text`` for the model, ``data`` (JSON) for programs.
 
     Two keys of ``data`` have a meaning for the mesh: ``next_check_at_ms`` (wake this session then) and
-    ``notify`` ({"title", "text", "severity"}: the notifier tells people).
+    ``notify`` ({"title", "text", "severity"}: the notifier sends it to people).
     """
 
     text: str
@@ -81,7 +81,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """The provider's word on an effect key. ``rejects_used_key``: a second run under this key cannot do it twice."""
+    """The provider's answer about an effect key. ``rejects_used_key``: a second run under this key cannot do it twice."""
 
     state: Literal["done", "not_done", "unknown"]
     result: ToolResult | None = None
@@ -90,7 +90,7 @@ class Reconciled:
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """A probe's finding that deserves an event: it is published once per ``event_id`` as ``aw.event.<ws>.<source>.<type>``."""
+    """An event from a probe: it is published once per ``event_id`` as ``aw.event.<ws>.<source>.<type>``."""
 
     event_id: str
     source: str
@@ -103,25 +103,25 @@ class PackRuntime(Protocol):
     """The live half: connected to the real system."""
 
     async def observe(self) -> Observation:
-        """Look now. What does not answer is unknown; it never raises for a source that is away."""
+        """Observe now. A silent source gives unknown facts; it never raises for that."""
         ...
 
     def changes(self, before: Observation | None, now: Observation) -> Sequence[Probed]:
-        """Which events a change from ``before`` to ``now`` deserves. Pure; ``before`` is None at the first look."""
+        """The events for a change from ``before`` to ``now``. Pure; ``before`` is None at first."""
         ...
 
     async def run(self, tool: str, args: Mapping[str, Any], context: ToolContext) -> ToolResult:
-        """Do it.
+        """Run the tool.
 
         Raises:
-            ToolFailed: certainly not done, by this attempt. Where an earlier one may have done it, that is still `unknown`.
+            ToolFailed: certainly not done by this attempt. If an earlier attempt may have done it, the effect stays `unknown`.
             NeverDone: certainly not done, by any attempt under this effect key.
             OutcomeUnknown: it may have been done. Any other exception counts as this one, unless the tool is a read.
         """
         ...
 
     async def reconcile(self, tool: str, args: Mapping[str, Any], context: ToolContext) -> Reconciled:
-        """What became of ``context.effect_key``? Asked for `reconcilable` tools only."""
+        """Whether ``context.effect_key`` took effect; called for `reconcilable` tools only."""
         ...
 
     async def close(self) -> None: ...
@@ -129,16 +129,16 @@ class PackRuntime(Protocol):
 
 @runtime_checkable
 class HasBooks(Protocol):
-    """A runtime whose real system keeps books of its own, so that a crash test can count there. Optional."""
+    """A runtime whose real system counts effects, for crash tests. Optional."""
 
     async def times_done(self, tool: str, effect_key: str) -> int | None:
-        """How often the effect of that key was really done, by the real system's own word; None: it cannot say."""
+        """How often the effect of that key was really done, by the real system; None: unknown."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PackEnvironment:
-    """What a runtime is given: the bus, its agent and workspace, and the pack's own settings (from the environment)."""
+    """The environment of a runtime: the bus, its agent and workspace, and the pack's own settings (from the environment)."""
 
     bus: Bus
     workspace: str
@@ -187,7 +187,7 @@ class Pack(Protocol):
         ...
 
     def resource(self, tool: str, args: Mapping[str, Any]) -> str:
-        """What a call acts on, such as ``instance/w-12`` or ``fleet``; conflicting commands share it.
+        """The resource of a call, such as ``instance/w-12``; conflicting commands share it.
 
         Commands that change one resource run one after the other, in all sessions of a workspace, and none runs
         while the effect of one is `unknown`. Empty: it conflicts with nothing.
@@ -199,18 +199,18 @@ class Pack(Protocol):
         ...
 
     def emergency(self, facts: Facts) -> str | None:
-        """Which emergency stands, by these facts; None when none does. A turn that leaves it untouched is `unresolved`."""
+        """The current emergency by these facts; None: none. A turn that does not act on it is `unresolved`."""
         ...
 
     def rules(self, situation: Situation) -> StepDecision:
-        """The deterministic decision of one step, used where no model is configured."""
+        """The deterministic decision of one step, used without a language model."""
         ...
 
     def check(self, agent: AgentSpec) -> None:
         """Check the agent's ``config`` and limits.
 
         Raises:
-            BadInput: naming what cannot be used and what could.
+            BadInput: names each invalid value and the allowed ones.
         """
         ...
 
@@ -219,7 +219,7 @@ class Pack(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stimulus:
-    """Something for a session to act on: a message of a person, or, with ``source`` and ``type``, an event."""
+    """An input for a session: a message of a person, or, with ``source`` and ``type``, an event."""
 
     text: str = ""
     source: str = ""
@@ -261,8 +261,8 @@ class HasHealth(Protocol):
 
 @runtime_checkable
 class HasExercise(Protocol):
-    """A pack that knows how to give its agent something to do, for a crash test. Optional."""
+    """A pack with exercises for a crash test. Optional."""
 
     async def exercise(self, environment: PackEnvironment, number: int) -> Sequence[Stimulus]:
-        """The ``number``-th exercise (from 1): prepare the real system, and return what the session is to be told."""
+        """The ``number``-th exercise (from 1): prepare the real system, and return the session's inputs."""
         ...

@@ -1,7 +1,7 @@
-"""Every call of a pack's tools, written down outside the journal, for those who must not take the journal's word for it.
+"""Records every tool call of a pack outside the journal, as independent evidence for tests.
 
-The variable ``ANCHORWATCH_RECORD_CALLS`` names the file; without it nothing is wrapped. It is no setting: no file can hold it by
-mistake. A line is on the disk before the call goes on, so what a killed process had begun is there.
+The variable ``ANCHORWATCH_RECORD_CALLS`` names the file; without it nothing is recorded. It is not a setting, so no file can set
+it by mistake. A line is on disk before the call runs, so every started call of a killed process is recorded.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Note:
 
 
 def recorded(runtime: PackRuntime, environment: Mapping[str, str]) -> PackRuntime:
-    """The runtime, with its calls written down where the environment asks for it."""
+    """The runtime, with its calls recorded if the environment requests it."""
     path = environment.get(VARIABLE, "")
     return Recording(runtime, Path(path)) if path else runtime
 
 
 def read_notes(path: Path) -> list[Note]:
-    """All notes, oldest first. A line that a dying process left half written is left out: its call had not begun."""
+    """All notes, oldest first. A torn line is skipped: its call had not started."""
     notes = []
     if path.exists():
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -53,7 +53,7 @@ def read_notes(path: Path) -> list[Note]:
 
 
 class Recording:
-    """A runtime that notes what is asked of it."""
+    """A runtime that records its calls."""
 
     def __init__(self, runtime: PackRuntime, path: Path) -> None:
         self._runtime = runtime
@@ -88,7 +88,7 @@ class Recording:
 
     def _note(self, moment: Moment, tool: str, context: ToolContext) -> None:
         note = Note(moment, tool, context.effect_key, str(context.ref), str(context.call), os.getpid())
-        # The newline before keeps it apart from a line that was torn. Lines of several processes never mix: each is one short
+        # The newline first separates it from a torn line. Lines of several processes never mix: each is one short
         # write to a file that is opened for appending.
         line = b"\n" + json.dumps(asdict(note)).encode() + b"\n"
         file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -13,7 +13,7 @@ _known: dict[str, Pack] = {}
 
 
 def register(pack: Pack) -> None:
-    """Make a pack known in this process, as an installed one is; it goes before one of the same name."""
+    """Register a pack in this process; it takes precedence over an installed one of the same name."""
     _known[pack.name] = pack
 
 
@@ -23,10 +23,10 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Pack:
-    """The pack of that name.
+    """The named pack.
 
     Raises:
-        NotFound: there is none; the hint lists those that are. Or its module cannot be imported.
+        NotFound: it is unknown (the hint lists the known ones), or its module cannot be imported.
     """
     if name not in _known:
         for entry in entry_points(group=GROUP):
@@ -34,7 +34,7 @@ def load(name: str) -> Pack:
                 _known[name] = _import(entry)
                 break
         else:
-            raise NotFound(f"there is no pack {name!r}", hint=f"installed: {', '.join(names()) or 'none'}")
+            raise NotFound(f"unknown pack {name!r}", hint=f"installed: {', '.join(names()) or 'none'}")
     return _known[name]
 
 
@@ -54,5 +54,5 @@ def _import(entry: EntryPoint) -> Pack:
     except Exception as error:
         raise NotFound(
             f"the pack {entry.name!r} cannot be loaded: {type(error).__name__}: {error}",
-            hint=f"see that {entry.value} can be imported; a process finds what was installed before it was started",
+            hint=f"check that {entry.value} can be imported; a process finds only what was installed before its start",
         ) from error

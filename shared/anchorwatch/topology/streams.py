@@ -54,7 +54,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """A stream. Ages and windows in seconds; 0 or -1 is no limit. Always file storage.
+    """A stream. Ages and windows in seconds; 0 or -1: unlimited. Always file storage.
 
     ``metadata`` is stored with the stream when it is made, and never changed.
     """

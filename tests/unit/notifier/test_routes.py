@@ -96,12 +96,12 @@ def test_a_file_with_every_kind_of_channel(tmp_path: Path) -> None:
         ('[[channel]]\nname = "x"\nkind = "file"', "needs a path"),
         ('[[channel]]\nname = "x"\nkind = "webhook"\nsecret = "whsec_aaaa"', "needs a url"),
         ('[[channel]]\nname = "x"\nkind = "webhook"\nurl = "https://x.y"', "needs a secret"),
-        ('[[channel]]\nname = "x"\nkind = "webhook"\nurl = "https://x.y"\nsecret = "whsec_"', "is none"),
+        ('[[channel]]\nname = "x"\nkind = "webhook"\nurl = "https://x.y"\nsecret = "whsec_"', "is invalid"),
         (
             '[[channel]]\nname = "x"\nkind = "webhook"\nurl = "https://x.y"\nsecret_file = "gone"',
             "cannot be read",
         ),
-        ('[[channel]]\nname = "x"\nkind = "log"\n[[channel]]\nname = "x"\nkind = "log"', "one name"),
+        ('[[channel]]\nname = "x"\nkind = "log"\n[[channel]]\nname = "x"\nkind = "log"', "the same name"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_where(tmp_path: Path, text: str, says: str) -> None:

@@ -37,5 +37,5 @@ def test_a_pack_that_cannot_be_loaded_is_named_with_its_fault(
 
 
 def test_a_pack_that_is_not_there_is_told_with_those_that_are() -> None:
-    with pytest.raises(NotFound, match=r"there is no pack 'nope'.*fleet"):
+    with pytest.raises(NotFound, match=r"unknown pack 'nope'.*fleet"):
         registry.load("nope")
