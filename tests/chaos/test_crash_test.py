@@ -66,7 +66,7 @@ def outcome(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_pack_that_keeps_its_promises_passes(tmp_path: Path) -> None:
+def test_pack_that_keeps_its_guarantees_passes(tmp_path: Path) -> None:
     file = agent_file(tmp_path, "told")
     ran = crash_test(tmp_path, "--agent", str(file), "--seeds", "1", "--json")
     told = outcome(ran)
@@ -81,7 +81,7 @@ def test_a_pack_that_keeps_its_promises_passes(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_pack_that_breaks_them_is_found_out(tmp_path: Path) -> None:
+def test_pack_that_breaks_its_guarantees_is_reported(tmp_path: Path) -> None:
     file, kept = agent_file(tmp_path, "careless"), tmp_path / "kept"
     ran = crash_test(
         tmp_path, "--pack", "careless", "--agent", str(file), "--seeds", "1", "--seed", "3", "--json",
@@ -137,9 +137,7 @@ def test_killed_itself_it_leaves_nothing_running(tmp_path: Path) -> None:
         (["--url", "http://x"], "it uses no running mesh"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_used_is_said_and_nothing_is_started(
-    tmp_path: Path, words: list[str], said: str
-) -> None:
+def test_unusable_input_is_reported_and_nothing_starts(tmp_path: Path, words: list[str], said: str) -> None:
     text = agent_file(tmp_path, "told").read_text()
     (tmp_path / "odd.toml").write_text(text + '[[exercise]]\nmessage = "x"\nevent = "a.b"\n')
     ran = crash_test(tmp_path, *words)

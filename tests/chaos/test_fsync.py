@@ -53,7 +53,7 @@ def servers_of(directory: Path, syncing: Sequence[bool]) -> list[NatsServer]:
         ([True, True, False], "failed", "the server n2 syncs to disk every 120 s"),
     ],
 )
-async def test_the_doctor_believes_what_each_server_says_of_itself(
+async def test_doctor_reads_the_sync_mode_of_each_server(
     tmp_path: Path, syncing: list[bool], state: str, said: str
 ) -> None:
     servers = servers_of(tmp_path, syncing)
@@ -84,7 +84,7 @@ async def test_the_doctor_believes_what_each_server_says_of_itself(
     assert said in check.detail
 
 
-async def test_the_embedded_server_says_that_it_syncs_each_write(tmp_path: Path) -> None:
+async def test_embedded_server_reports_that_it_syncs_each_write(tmp_path: Path) -> None:
     mesh = CrashMesh(tmp_path, counts={})
     try:
         await mesh.open()

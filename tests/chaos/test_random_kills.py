@@ -30,7 +30,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_whoever_is_killed_under_load_no_promise_is_broken(scene: Scene, seed: int) -> None:
+async def test_kills_under_load_break_no_guarantee(scene: Scene, seed: int) -> None:
     await survives(scene, make_plan(seed, scene.mesh.instances, KILLS, edges=()))
 
 

@@ -47,7 +47,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 @pytest.mark.parametrize("commands", ["single", "parallel"])
 @pytest.mark.parametrize("edge", Edge, ids=str)
-async def test_a_process_killed_at_an_edge_breaks_no_promise(scene: Scene, edge: Edge, commands: str) -> None:
+async def test_process_killed_at_an_edge_breaks_no_guarantee(scene: Scene, edge: Edge, commands: str) -> None:
     parallel = commands == "parallel"
     async with scene.mesh.bus() as bus:
         limits = Limits(

@@ -86,7 +86,7 @@ async def test_heartbeat_and_the_next_one_survive_a_planner_kill(scene: Scene, e
 
 
 @pytest.mark.parametrize("edge", [*ACCEPTED, *IN_A_TURN], ids=str)
-async def test_a_trigger_runs_once_whoever_is_killed(scene: Scene, edge: Edge) -> None:
+async def test_trigger_runs_once_whichever_process_is_killed(scene: Scene, edge: Edge) -> None:
     async with scene.mesh.bus() as bus:
         case = Case(scene, scene.actor(bus), edge, 1, parallel=False)
         await case.actor.make()

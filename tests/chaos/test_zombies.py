@@ -128,7 +128,7 @@ async def test_outcome_of_a_replaced_executor_is_recorded_as_late(
         await session.leave()
 
 
-async def test_whoever_holds_the_lease_of_the_sweep_may_be_stopped(scene: Scene) -> None:
+async def test_sweep_continues_after_its_lease_holder_is_stopped(scene: Scene) -> None:
     """Another one takes the lease, and finds the turn that nobody is watching."""
     async with scene.mesh.bus() as bus:
         session = scene.actor(bus)

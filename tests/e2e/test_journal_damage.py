@@ -158,7 +158,7 @@ async def test_lost_effects_do_not_run_again(mesh: LiveMesh, tmp_path: Path) -> 
     assert doctor(mesh)[0] == 0
 
 
-async def test_a_gap_is_named_by_every_tool_and_not_reused(mesh: LiveMesh, tmp_path: Path) -> None:
+async def test_gap_is_named_by_every_tool_and_not_reused(mesh: LiveMesh, tmp_path: Path) -> None:
     names = ("a", "b", "c")
     async with mesh.bus() as bus:
         tellers = {name: Teller(mesh, bus, name, tmp_path / "worlds") for name in names}

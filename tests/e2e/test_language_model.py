@@ -136,7 +136,7 @@ async def test_stop_with_dead_workers_is_refused_and_the_model_learns(
     assert ended(history, 2)[0] == "unresolved", "the emergency stands, and nothing was done about it"
 
 
-async def test_a_call_has_its_effect_and_the_model_the_last_word(make: Any, bus: Bus, minds: Minds) -> None:
+async def test_call_has_its_effect_and_the_model_the_last_word(make: Any, bus: Bus, minds: Minds) -> None:
     session = await make("launches")
     before = await cli.launches(bus)
     minds.script(

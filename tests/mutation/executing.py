@@ -65,7 +65,7 @@ _EXECUTORS = (
         _PIPELINE,
         "return Done() if settled else RetryIn(WAIT_S)",
         "return Done()",
-        f"{_OLD}test_a_command_that_went_to_another_who_dies_comes_again",
+        f"{_OLD}test_command_given_to_an_executor_that_dies_is_redelivered",
     ),
     _one(
         "an answer at a gate is looked for in a read from before it",

@@ -74,6 +74,6 @@ NOTIFYING = (
         "services/notifier/anchorwatch_notifier/worker.py",
         "    return RetryIn(min(max(min(waits_s), RETRY_S_MIN), RETRY_S_MAX)) if waits_s else Done()",
         "    return Done()",
-        f"{_TESTS}test_a_receiver_that_says_when_is_left_alone_until_then",
+        f"{_TESTS}test_receiver_that_sets_a_delay_is_not_called_before_it",
     ),
 )

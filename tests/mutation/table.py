@@ -16,7 +16,7 @@ from tests.mutation.serving import SERVING
 from tests.mutation.working import WORKING
 
 _JOURNAL = "tests/conformance/test_journal.py::"
-_FAULTS = "tests/sim/test_journal_faults.py::test_a_commit_that_was_answered_stands_exactly_once"
+_FAULTS = "tests/sim/test_journal_faults.py::test_acknowledged_commit_is_stored_exactly_once"
 _SESSION = "tests/unit/core/test_session_machine.py::"
 _EVIDENCE = "tests/unit/planner/test_takeover.py"
 
@@ -175,14 +175,14 @@ _HOLDERS = (
         _SESSIONS,
         "            SessionSubjects(ref).inputs, state, state.read_through + 1, at_least, limit=1",
         "            SessionSubjects(ref).inputs, state, at_least, at_least, limit=1",
-        "tests/sim/test_planner_reads.py::test_a_turn_takes_all_inputs_up_to_the_message_in_hand",
+        "tests/sim/test_planner_reads.py::test_turn_takes_all_inputs_up_to_the_current_message",
     ),
     _one(
         "a check is told by the tick of one that was cleared",
         "services/planner/anchorwatch_planner/turn.py",
         'f"check-{runs + 1}-{at_ms}-{state.head}"',
         'f"check-{runs + 1}-{at_ms}"',
-        "tests/sim/test_left_alone.py::test_a_check_that_a_person_has_cleared_comes_again",
+        "tests/sim/test_left_alone.py::test_check_cleared_by_a_person_is_scheduled_again",
     ),
 )
 

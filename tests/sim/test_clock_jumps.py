@@ -23,7 +23,7 @@ HOUR_S = 3_600.0
 REF = SessionRef("default", "s")
 
 
-def test_a_check_that_fell_due_too_early_comes_again_at_its_time(tmp_path: Path) -> None:
+def test_check_that_fired_too_early_fires_again_on_time(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner")
         ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=60))

@@ -158,7 +158,7 @@ def test_dropped_letter_ends_its_command_without_a_retry(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_tool_that_ends_its_process_is_found_out(tmp_path: Path, seed: int) -> None:
+def test_tool_that_ends_its_process_is_identified(tmp_path: Path, seed: int) -> None:
     """A read is run again after each death, since that does no harm outside."""
     pack = PoisonPack("look")
     deaths: list[asyncio.Task[None]] = []
@@ -190,7 +190,7 @@ def test_a_tool_that_ends_its_process_is_found_out(tmp_path: Path, seed: int) ->
     mesh_test(body, seed)
 
 
-def test_a_thousand_commands_behind_a_poisonous_one_go_through(tmp_path: Path) -> None:
+def test_poisonous_command_lets_a_thousand_later_ones_pass(tmp_path: Path) -> None:
     pack = PoisonPack()
     pack.broken = True
 

@@ -81,7 +81,7 @@ def test_poisonous_event_is_shown_and_a_thousand_later_ones_pass(tmp_path: Path)
     mesh_test(body)
 
 
-def test_an_outage_does_not_count_however_long_it_lasts(tmp_path: Path) -> None:
+def test_outage_does_not_count_however_long_it_lasts(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("observer")
         ref = await bound(mesh, tmp_path)

@@ -139,7 +139,7 @@ async def _is(value: bool) -> bool:  # noqa: FBT001 - the value is the answer
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_planner_that_dies_tells_of_an_ended_turn_once(tmp_path: Path, seed: int) -> None:
+def test_dying_planner_reports_an_ended_turn_once(tmp_path: Path, seed: int) -> None:
     channel = FakeChannel(effect_class=EffectClass.IRREVERSIBLE)
 
     async def body(mesh: SimMesh) -> None:
@@ -162,7 +162,7 @@ def test_a_planner_that_dies_tells_of_an_ended_turn_once(tmp_path: Path, seed: i
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wait_s", [7.0, 3_000.0])
-def test_a_receiver_that_says_when_is_left_alone_until_then(tmp_path: Path, wait_s: float) -> None:
+def test_receiver_that_sets_a_delay_is_not_called_before_it(tmp_path: Path, wait_s: float) -> None:
     channel = FakeChannel(lambda n: NotSent("429", wait_s) if n == 1 else None)
 
     async def body(mesh: SimMesh) -> None:
@@ -409,7 +409,7 @@ def test_hint_of_a_receiver_replaces_none_of_our_bounds(
     mesh_test(body, **settings(tmp_path, "ops"))
 
 
-def test_the_notifiers_own_faults_are_a_letter_and_notify_nobody(tmp_path: Path) -> None:
+def test_notifier_faults_are_a_letter_and_send_no_notice(tmp_path: Path) -> None:
     """Neither through the channel that is at fault nor through the one that works."""
     faulty = FakeChannel(lambda _: ZeroDivisionError("a fault of the notifier"))
     works = FakeChannel()
@@ -493,7 +493,7 @@ def test_unannounced_letter_that_has_moved_on_can_be_retried(tmp_path: Path) -> 
     mesh_test(body, **settings(tmp_path, "ops"))
 
 
-def test_people_are_told_of_each_opening_of_a_letter_once(tmp_path: Path) -> None:
+def test_letter_opening_is_reported_once(tmp_path: Path) -> None:
     channel = FakeChannel(effect_class=EffectClass.IRREVERSIBLE)
     pack = PoisonPack()
     pack.broken = True

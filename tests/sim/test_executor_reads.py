@@ -77,7 +77,7 @@ def test_lost_ack_and_stale_read_of_the_outcome_repeat_nothing(tmp_path: Path) -
     executor_test(tmp_path, body)
 
 
-def test_a_command_that_went_to_another_who_dies_comes_again(tmp_path: Path) -> None:
+def test_command_given_to_an_executor_that_dies_is_redelivered(tmp_path: Path) -> None:
     async def body(_: SimServer, executors: Executors, session: ScriptedSession, sink: Sink) -> None:
         await executors.start()
         command = await session.command("set", "hang")

@@ -144,7 +144,7 @@ def test_dead_primary_rests_and_returns_when_it_is_well(tmp_path: Path) -> None:
     playing(tmp_path, body)
 
 
-def test_one_that_refuses_is_passed_over_at_once(tmp_path: Path) -> None:
+def test_refusing_model_is_skipped_at_once(tmp_path: Path) -> None:
     async def body(scene: Scene) -> None:
         scene.models["first"].fault = ModelRefused("the key is not accepted", lasting=True)
         await scene.mesh.until_rest(scene.ref, REST_MS // 20_000, within_s=100)
@@ -154,7 +154,7 @@ def test_one_that_refuses_is_passed_over_at_once(tmp_path: Path) -> None:
     playing(tmp_path, body)
 
 
-def test_one_that_refuses_a_single_request_is_asked_the_next_one(tmp_path: Path) -> None:
+def test_model_that_refuses_one_request_gets_the_next_one(tmp_path: Path) -> None:
     async def body(scene: Scene) -> None:
         first = scene.models["first"]
         first.fault = ModelRefused("its content filter refuses this")
@@ -199,7 +199,7 @@ def test_turn_ends_when_no_model_answers_and_all_are_retried(tmp_path: Path) -> 
     playing(tmp_path, body)
 
 
-def test_the_pack_s_own_rules_can_stand_last(tmp_path: Path) -> None:
+def test_pack_rules_can_be_the_last_fallback(tmp_path: Path) -> None:
     async def body(scene: Scene) -> None:
         for name in ("first", "second"):
             scene.models[name].fault = ModelUnavailable("it is away")
@@ -242,7 +242,7 @@ def test_agent_with_unusable_models_is_listed_with_the_reason(tmp_path: Path) ->
     playing(tmp_path, body)
 
 
-def test_the_doctor_says_which_model_does_not_answer(tmp_path: Path) -> None:
+def test_doctor_names_the_model_that_does_not_answer(tmp_path: Path) -> None:
     async def body(scene: Scene) -> None:
         await scene.mesh.until_rest(scene.ref, 1)
         assert (await examine(scene.mesh.bus, "default")).state == "passed"

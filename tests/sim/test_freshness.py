@@ -100,7 +100,7 @@ def command(mesh: SimMesh, ref: SessionRef) -> CommandDecided:
     return found.decided
 
 
-def test_what_is_still_so_is_acted_on_as_seen_again(tmp_path: Path) -> None:
+def test_unchanged_facts_keep_the_decision_with_a_newer_reading(tmp_path: Path) -> None:
     world = World()
     model = Slow("fire", lambda: None)
 
@@ -152,7 +152,7 @@ def test_fast_changing_world_costs_a_bounded_number_of_requests(
     playing(tmp_path, world, model, body)
 
 
-def test_a_read_waits_for_nothing(tmp_path: Path) -> None:
+def test_read_waits_for_nothing(tmp_path: Path) -> None:
     world = World()
 
     def changes() -> None:

@@ -93,7 +93,7 @@ def playing(tmp_path: Path, body: Callable[[SimMesh, SessionRef, Slow], Awaitabl
 
 
 @pytest.mark.parametrize("act", [cancel, reset, delete, take_over])
-def test_a_call_is_dropped_once_its_turn_is_no_longer_held(act: Act, tmp_path: Path) -> None:
+def test_call_is_dropped_once_its_turn_is_no_longer_held(act: Act, tmp_path: Path) -> None:
     async def body(mesh: SimMesh, ref: SessionRef, slow: Slow) -> None:
         await act(mesh, ref)
         raised_at = asyncio.get_running_loop().time()
@@ -125,7 +125,7 @@ def test_cancelled_turn_says_nothing_and_the_next_is_answered(tmp_path: Path) ->
     playing(tmp_path, body)
 
 
-def test_what_was_said_meanwhile_or_a_pause_drops_nothing(tmp_path: Path) -> None:
+def test_message_or_pause_during_a_call_drops_nothing(tmp_path: Path) -> None:
     async def body(mesh: SimMesh, ref: SessionRef, slow: Slow) -> None:
         await mesh.say(ref, "more", "hello")
         await pause(mesh, ref)

@@ -110,7 +110,7 @@ def test_memory_holds_the_mesh_before_an_effect_runs_again(tmp_path: Path, tool:
     mesh_test(1, body, **SETTINGS)
 
 
-def test_a_living_service_holds_the_mesh_after_a_reconnect(tmp_path: Path) -> None:
+def test_running_service_halts_the_mesh_after_a_reconnect(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         ref = await done(mesh, tmp_path, "fire")
         for process in mesh.processes.values():
@@ -146,7 +146,7 @@ def test_witnesses_make_one_gap(tmp_path: Path) -> None:
     mesh_test(1, body, **SETTINGS)
 
 
-def test_a_second_loss_is_accepted_with_the_first(tmp_path: Path) -> None:
+def test_second_loss_is_accepted_with_the_first(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         ref = await done(mesh, tmp_path, "fire")
         await kill_all(mesh)
@@ -166,7 +166,7 @@ def test_a_second_loss_is_accepted_with_the_first(tmp_path: Path) -> None:
     mesh_test(1, body, **SETTINGS)
 
 
-def test_an_acceptance_is_one_order_and_goes_on_where_it_ended(tmp_path: Path) -> None:
+def test_acceptance_is_one_order_and_resumes_where_it_ended(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         ref = await done(mesh, tmp_path, "fire")
         await mesh.session("t", agent(tmp_path, rules("fire", "ok"), heartbeat_s=3600, name="other"))
@@ -192,7 +192,7 @@ def test_an_acceptance_is_one_order_and_goes_on_where_it_ended(tmp_path: Path) -
     mesh_test(1, body, **SETTINGS)
 
 
-def test_a_session_that_lost_nothing_is_not_named(tmp_path: Path) -> None:
+def test_session_that_lost_nothing_is_not_named(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         ref = await done(mesh, tmp_path, "fire")
         other = await mesh.session("t", agent(tmp_path, rules("look", "ok"), heartbeat_s=3600, name="other"))

@@ -30,7 +30,7 @@ RATES = {
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_commit_that_was_answered_stands_exactly_once(seed: int) -> None:
+def test_acknowledged_commit_is_stored_exactly_once(seed: int) -> None:
     async def main() -> None:
         faults = Faults(random.Random(seed), RATES)
         server = SimServer(seed=seed, faults=faults, replicated=bool(seed % 2))

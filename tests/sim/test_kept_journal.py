@@ -53,7 +53,7 @@ def test_kept_journal_holds_every_kind_of_record() -> None:
     assert {open_record(stored).record.kind for stored in KEPT.messages} == KINDS
 
 
-def test_every_kept_record_is_read_and_narrated() -> None:
+def test_stored_records_are_all_read_and_narrated() -> None:
     told = [(open_record(stored).record.kind, Narrator().narrate(stored)) for stored in KEPT.messages]
     assert {kind for kind, entry in told if entry is None} == SILENT
     assert not [entry for _, entry in told if entry and entry.kind == "damaged"]

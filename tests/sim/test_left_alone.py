@@ -36,7 +36,7 @@ async def forget_check(mesh: SimMesh, ref: SessionRef) -> None:
 
 
 @pytest.mark.parametrize("pending", [False, True])
-def test_a_session_that_nothing_would_wake_is_looked_at(tmp_path: Path, *, pending: bool) -> None:
+def test_session_without_a_scheduled_wake_is_checked(tmp_path: Path, *, pending: bool) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner")
         ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=60))
@@ -80,7 +80,7 @@ def test_heartbeat_holds_though_a_clock_ran_ahead_at_the_check(
     mesh_test(1, body, sweep_s=600 if starting else 10)
 
 
-def test_the_doctor_finds_what_no_planner_looks_at(tmp_path: Path) -> None:
+def test_doctor_finds_sessions_that_no_planner_checks(tmp_path: Path) -> None:
     async def said(mesh: SimMesh) -> dict[str, str]:
         checks, neglected = await examine(mesh.bus)
         found = {check.name: f"{check.state}: {check.detail}" for check in checks}
@@ -114,7 +114,7 @@ def test_the_doctor_finds_what_no_planner_looks_at(tmp_path: Path) -> None:
     mesh_test(1, body, sweep_s=5)
 
 
-def test_a_check_that_a_person_has_cleared_comes_again(tmp_path: Path) -> None:
+def test_check_cleared_by_a_person_is_scheduled_again(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner")
         planner = mesh.processes["planner-1"]

@@ -72,7 +72,7 @@ def test_session_that_lost_its_last_planner_record_is_repaired(tmp_path: Path, k
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3])
-def test_where_the_last_anchors_are_lost_no_run_is_begun_twice(tmp_path: Path, cut: int) -> None:
+def test_lost_last_anchors_start_no_run_twice(tmp_path: Path, cut: int) -> None:
     async def body(mesh: SimMesh) -> None:
         ref, _ = await open_mesh(mesh, tmp_path)
         await mesh.say(ref, "second", kind="trigger")

@@ -13,7 +13,7 @@ from anchorwatch.testing.mesh import SimMesh
 from tests.support.packs import BENCH, Sink, bench_agent
 
 
-def test_an_observation_is_never_older_than_the_question(tmp_path: Path) -> None:
+def test_observation_is_never_older_than_its_request(tmp_path: Path) -> None:
     """An agent that launches and looks again must not be shown the world before the launch, and launch once more."""
 
     async def main() -> None:

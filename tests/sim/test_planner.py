@@ -102,7 +102,7 @@ async def ended(mesh: SimMesh, ref: Any, runs: int) -> Callable[[], Awaitable[bo
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_new_session_looks_at_once_and_then_at_its_heartbeat(tmp_path: Path, seed: int) -> None:
+def test_new_session_runs_at_once_and_then_at_its_heartbeat(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", ("executor", obedient))
         ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=30))
@@ -119,7 +119,7 @@ def test_a_new_session_looks_at_once_and_then_at_its_heartbeat(tmp_path: Path, s
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_burst_is_one_turn_that_took_all_of_it(tmp_path: Path, seed: int) -> None:
+def test_burst_is_one_turn_that_takes_all_of_it(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         seen: list[int] = []
 
@@ -189,7 +189,7 @@ def test_planner_killed_at_any_moment_loses_no_wake_or_step(tmp_path: Path, seed
     mesh_test(seed, body)
 
 
-def test_a_turn_whose_planner_died_is_taken_over_by_another(tmp_path: Path) -> None:
+def test_turn_of_a_dead_planner_is_taken_over_by_another(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", ("executor", obedient))
         ref = await mesh.session("s", agent(tmp_path, once("fire"), heartbeat_s=3600))
@@ -234,7 +234,7 @@ def test_paused_session_keeps_its_inputs_until_resumed(tmp_path: Path) -> None:
     mesh_test(3, body)
 
 
-def test_the_bus_away_for_a_while_delays_and_loses_nothing(tmp_path: Path) -> None:
+def test_bus_outage_delays_and_loses_nothing(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", ("executor", obedient))
         ref = await mesh.session("s", agent(tmp_path, once("fire"), heartbeat_s=3600))
@@ -267,7 +267,7 @@ def test_pack_error_of_any_type_ends_the_turn_and_holds_nothing(tmp_path: Path) 
     mesh_test(7, body)
 
 
-def test_one_damaged_session_holds_up_no_other(tmp_path: Path) -> None:
+def test_damaged_session_delays_no_other(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", ("executor", obedient))
         spec = agent(tmp_path, once("fire"), heartbeat_s=3600)

@@ -33,7 +33,7 @@ from tests.support.packs import BenchPack, bench_agent
 QUIET: dict[str, float] = {"debounce_p0_s": 0, "debounce_p1_s": 0, "sweep_s": 3600}
 
 
-def test_a_turn_of_one_call_reads_the_journal_twice(tmp_path: Path) -> None:
+def test_turn_of_one_call_reads_the_journal_twice(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", ("executor", obedient))
         ref = await mesh.session("s", agent(tmp_path, once("set"), heartbeat_s=3600))
@@ -76,7 +76,7 @@ def test_input_during_a_turn_is_taken_by_the_next(tmp_path: Path, seed: int) -> 
     mesh_test(seed, body, **QUIET)
 
 
-def test_turns_behind_one_another_read_the_inputs_alone(tmp_path: Path) -> None:
+def test_consecutive_turns_read_only_the_inputs(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner", ("executor", obedient))
         ref = await mesh.session("s", agent(tmp_path, once("set"), heartbeat_s=3600))
@@ -111,7 +111,7 @@ async def told(mesh: SimMesh, ref: SessionRef, what: str) -> Cause:
     return Cause("in", sequence, 1, mesh.server.stream(journal_stream()).messages[sequence])
 
 
-def test_a_turn_takes_all_inputs_up_to_the_message_in_hand(tmp_path: Path) -> None:
+def test_turn_takes_all_inputs_up_to_the_current_message(tmp_path: Path) -> None:
     async def body(mesh: SimMesh, ref: SessionRef) -> None:
         turns, steps = planner(mesh, "planner-1")
         steps.told.set()
@@ -125,7 +125,7 @@ def test_a_turn_takes_all_inputs_up_to_the_message_in_hand(tmp_path: Path) -> No
     outside(body, tmp_path)
 
 
-def test_what_others_wrote_below_the_message_in_hand_is_seen(tmp_path: Path) -> None:
+def test_foreign_records_below_the_current_message_are_seen(tmp_path: Path) -> None:
     async def body(mesh: SimMesh, ref: SessionRef) -> None:
         (one, slow), (two, slower) = planner(mesh, "planner-1"), planner(mesh, "planner-2")
         slow.told.set()

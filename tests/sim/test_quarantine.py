@@ -174,7 +174,7 @@ def test_noise_in_a_decision_input_stops_only_its_session(
 
 
 @pytest.mark.parametrize("kind", TELLS)
-def test_what_no_turn_is_decided_on_stops_nothing(tmp_path: Path, kind: str) -> None:
+def test_damage_outside_decision_inputs_stops_nothing(tmp_path: Path, kind: str) -> None:
     async def body(mesh: SimMesh) -> None:
         bad, good = await open_mesh(mesh, tmp_path)
         rot(mesh, last_of_kind(mesh, bad, kind))

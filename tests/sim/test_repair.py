@@ -94,7 +94,7 @@ async def broken(mesh: SimMesh, tmp_path: Path) -> SessionRef:
 
 
 @pytest.mark.parametrize("kind", STOPS)
-def test_what_stopped_a_session_is_repaired_and_a_turn_runs(tmp_path: Path, kind: str) -> None:
+def test_quarantine_cause_is_repaired_and_a_turn_runs(tmp_path: Path, kind: str) -> None:
     async def body(mesh: SimMesh) -> None:
         ref, _ = await open_mesh(mesh, tmp_path)
         if kind == Kind.SNAPSHOT:
@@ -145,7 +145,7 @@ def test_noise_is_repaired_and_a_turn_runs(tmp_path: Path, register: str) -> Non
 
 
 @pytest.mark.parametrize("kind", TELLS)
-def test_what_stops_nothing_is_accepted_and_nothing_else_changes(tmp_path: Path, kind: str) -> None:
+def test_harmless_damage_is_accepted_without_other_changes(tmp_path: Path, kind: str) -> None:
     async def body(mesh: SimMesh) -> None:
         ref, _ = await open_mesh(mesh, tmp_path)
         rot(mesh, last_of_kind(mesh, ref, kind))
@@ -160,7 +160,7 @@ def test_what_stops_nothing_is_accepted_and_nothing_else_changes(tmp_path: Path,
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 4])
-def test_lost_anchors_are_made_anew_and_no_run_is_begun_twice(tmp_path: Path, cut: int) -> None:
+def test_lost_anchors_are_rebuilt_and_no_run_starts_twice(tmp_path: Path, cut: int) -> None:
     async def body(mesh: SimMesh) -> None:
         ref, _ = await open_mesh(mesh, tmp_path)
         await mesh.say(ref, "second", kind="trigger")
@@ -192,7 +192,7 @@ async def readable_anchors(mesh: SimMesh, ref: SessionRef) -> list[dict[str, Any
     return found
 
 
-def test_everything_that_can_rot_at_once_is_repaired(tmp_path: Path) -> None:
+def test_simultaneous_damage_of_every_kind_is_repaired(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         ref, _ = await open_mesh(mesh, tmp_path)
         for kind in (*STOPS, *TELLS):
@@ -244,7 +244,7 @@ def _blocks(mesh: SimMesh) -> list[Stored]:
     return [each for each in stored if each.subject == subject]
 
 
-def test_a_running_turn_ends_failed_and_its_commands_never_start(tmp_path: Path) -> None:
+def test_running_turn_ends_failed_and_its_commands_never_start(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         ref, _ = await open_mesh(mesh, tmp_path)
         await mesh.processes["executor-1"].kill()
@@ -272,7 +272,7 @@ def test_a_running_turn_ends_failed_and_its_commands_never_start(tmp_path: Path)
     mesh_test(8, body, **SETTINGS)
 
 
-def test_the_same_plan_again_is_done_once(tmp_path: Path) -> None:
+def test_repeated_plan_is_carried_out_once(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         ref = await broken(mesh, tmp_path)
         order = await confirm(mesh, ref)
@@ -286,7 +286,7 @@ def test_the_same_plan_again_is_done_once(tmp_path: Path) -> None:
     mesh_test(9, body, **SETTINGS)
 
 
-def test_a_plan_of_a_session_that_has_changed_is_refused(tmp_path: Path) -> None:
+def test_plan_of_a_session_that_has_changed_is_refused(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         ref = await broken(mesh, tmp_path)
         order = await confirm(mesh, ref)
@@ -323,7 +323,7 @@ def test_killed_repair_is_continued_by_the_same_plan(tmp_path: Path, seed: int) 
     mesh_test(11, body, **SETTINGS)
 
 
-def test_what_a_repair_accepted_and_then_changes_again_is_found(tmp_path: Path) -> None:
+def test_record_damaged_again_after_a_repair_is_found(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         ref = await broken(mesh, tmp_path)
         damaged = (await examined(mesh, ref)).open[0]
@@ -335,7 +335,7 @@ def test_what_a_repair_accepted_and_then_changes_again_is_found(tmp_path: Path) 
     mesh_test(12, body, **SETTINGS)
 
 
-def test_a_session_that_was_paused_stays_paused(tmp_path: Path) -> None:
+def test_paused_session_stays_paused(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         ref, _ = await open_mesh(mesh, tmp_path)
         state, now_ms = await mesh.sessions.load(ref, 0), mesh.server.now_ms()

@@ -73,7 +73,7 @@ def test_incident_over_budget_ends_with_a_run_after_the_reset(tmp_path: Path, se
 
 
 @pytest.mark.parametrize("wake", ["canary", "heartbeat", "event", "trigger"])
-def test_behind_a_reset_each_kind_of_wake_starts_a_run(tmp_path: Path, wake: str) -> None:
+def test_each_kind_of_wake_starts_a_run_after_a_reset(tmp_path: Path, wake: str) -> None:
     async def body(mesh: SimMesh) -> None:
         woken: list[set[str]] = []
 

@@ -48,7 +48,7 @@ def texts(situation: Situation) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_it_wakes_the_session_once_whoever_dies_meanwhile(tmp_path: Path, seed: int) -> None:
+def test_resolution_wakes_the_session_once_despite_deaths(tmp_path: Path, seed: int) -> None:
     async def body(mesh: SimMesh) -> None:
         sink = Sink(tmp_path)
         sink.set_world(at_ms=FRESH_MS)
@@ -90,7 +90,7 @@ def test_it_wakes_the_session_once_whoever_dies_meanwhile(tmp_path: Path, seed: 
     mesh_test(seed, body)
 
 
-def test_one_of_the_turn_that_runs_goes_into_it_and_wakes_nobody(tmp_path: Path) -> None:
+def test_resolution_in_a_running_turn_joins_it_without_a_wake(tmp_path: Path) -> None:
     """Two calls: one is lost, and settled while the other is still at work."""
 
     async def body(mesh: SimMesh) -> None:
@@ -123,7 +123,7 @@ def test_one_of_the_turn_that_runs_goes_into_it_and_wakes_nobody(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("verdict", "outcome"), [("done", "success"), ("not_done", "failed")])
-def test_what_was_not_done_is_no_success(tmp_path: Path, verdict: Verdict, outcome: str) -> None:
+def test_effect_settled_as_not_done_is_not_a_success(tmp_path: Path, verdict: Verdict, outcome: str) -> None:
     async def body(mesh: SimMesh) -> None:
         Sink(tmp_path).set_world(at_ms=FRESH_MS)
 

@@ -40,7 +40,7 @@ def test_clock_set_forward_loses_no_slot_and_back_repeats_none(tmp_path: Path) -
     mesh_test(1, body, sweep_s=15)
 
 
-def test_a_clock_set_back_first_and_then_right_loses_none_either(tmp_path: Path) -> None:
+def test_clock_set_back_and_then_corrected_loses_no_slot(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner")
         ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600 * 9))

@@ -32,7 +32,7 @@ EDGES = (
 )
 
 
-def test_at_each_slot_a_turn_runs_and_is_told_what_for(tmp_path: Path) -> None:
+def test_slot_starts_a_turn_that_knows_its_schedule(tmp_path: Path) -> None:
     told: list[str] = []
 
     def note(situation: Situation) -> StepDecision:
@@ -183,7 +183,7 @@ def test_slots_missed_before_a_pause_are_handled_once(
     mesh_test(1, body, sweep_s=600)
 
 
-def test_with_its_session_it_ends(tmp_path: Path) -> None:
+def test_schedule_ends_with_its_session(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner")
         ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600))
@@ -199,7 +199,7 @@ def test_with_its_session_it_ends(tmp_path: Path) -> None:
     mesh_test(1, body, sweep_s=15)
 
 
-def test_a_bell_that_is_lost_is_set_again(tmp_path: Path) -> None:
+def test_lost_timer_is_set_again(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner")
         ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600))

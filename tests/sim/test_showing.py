@@ -79,7 +79,7 @@ def test_turn_with_calls_replays_on_another_model_without_effect(tmp_path: Path)
     mesh_test(1, body)
 
 
-def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+def test_unknown_turn_or_method_is_reported(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner")
         assert (await ask(mesh, "context"))["error"]["code"] == "not_found"

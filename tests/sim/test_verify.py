@@ -64,7 +64,7 @@ def test_whatever_was_killed_what_the_mesh_wrote_is_whole(tmp_path: Path, seed: 
     mesh_test(seed, body, **SETTINGS)
 
 
-def test_one_altered_byte_anywhere_is_found_and_nothing_else(tmp_path: Path) -> None:
+def test_altered_byte_anywhere_is_found_and_nothing_else(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         ref = await a_life(mesh, tmp_path, 1)
         stream, chance = mesh.server.stream(journal_stream()), random.Random(2)
@@ -81,7 +81,7 @@ def test_one_altered_byte_anywhere_is_found_and_nothing_else(tmp_path: Path) -> 
     mesh_test(1, body, **SETTINGS)
 
 
-def test_one_lost_record_anywhere_is_found(tmp_path: Path) -> None:
+def test_lost_record_anywhere_is_found(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         ref = await a_life(mesh, tmp_path, 3)
         stream = mesh.server.stream(journal_stream())
@@ -94,7 +94,7 @@ def test_one_lost_record_anywhere_is_found(tmp_path: Path) -> None:
     mesh_test(3, body, **SETTINGS)
 
 
-def test_a_session_that_was_never_made_is_not_found(tmp_path: Path) -> None:
+def test_session_that_was_never_made_is_not_found(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await open_mesh(mesh, tmp_path)
         with pytest.raises(NotFound):

@@ -23,7 +23,7 @@ from tests.sim.contention import digest, play
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_day_passes_at_once() -> None:
+def test_day_of_virtual_time_passes_at_once() -> None:
     async def main() -> float:
         await asyncio.sleep(24 * 3600)
         return asyncio.get_running_loop().time()
@@ -66,7 +66,7 @@ def test_simultaneous_waiters_run_in_an_order_chosen_by_the_seed() -> None:
     assert run(main(), 1, shuffle=False) == run(main(), 2, shuffle=False)
 
 
-def test_a_set_of_tasks_has_one_order_in_every_run() -> None:
+def test_task_set_has_one_order_in_every_run() -> None:
     async def main() -> list[str]:
         cancelled: list[str] = []
 
@@ -95,14 +95,14 @@ def test_a_set_of_tasks_has_one_order_in_every_run() -> None:
     assert litter
 
 
-def test_the_same_seed_gives_the_same_trace_byte_for_byte() -> None:
+def test_same_seed_gives_the_same_trace_byte_for_byte() -> None:
     for seed in range(10):
         assert play(seed).trace == play(seed).trace
     assert len({"\n".join(play(seed).trace) for seed in range(10)}) == 10
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "4242"])
-def test_a_seed_is_the_same_run_in_another_process(hash_seed: str) -> None:
+def test_seed_is_the_same_run_in_another_process(hash_seed: str) -> None:
     """Hashes of strings differ from process to process, and so does the order of a set."""
     there = subprocess.run(
         [sys.executable, "-c", "from tests.sim.contention import digest; print(digest(11))"],
@@ -115,7 +115,7 @@ def test_a_seed_is_the_same_run_in_another_process(hash_seed: str) -> None:
     assert there.stdout.strip() == digest(11)
 
 
-def test_a_run_in_which_all_wait_for_nothing_says_where() -> None:
+def test_deadlocked_run_names_where_its_tasks_wait() -> None:
     async def waits_for_ever() -> None:
         await asyncio.Event().wait()
 
@@ -139,7 +139,7 @@ def test_unanswered_fetch_ends_empty_and_is_not_a_deadlock() -> None:
     assert run(main()) == 0
 
 
-def test_a_run_in_which_time_stands_still_is_ended() -> None:
+def test_run_whose_time_has_stalled_is_ended() -> None:
     async def spins() -> None:
         while True:  # noqa: ASYNC110 - that is the defect
             await asyncio.sleep(0)
@@ -148,7 +148,7 @@ def test_a_run_in_which_time_stands_still_is_ended() -> None:
         run(spins())
 
 
-def test_a_run_beyond_its_time_is_ended() -> None:
+def test_run_beyond_its_time_is_ended() -> None:
     async def beats() -> None:
         while True:  # noqa: ASYNC110 - that is the defect
             await asyncio.sleep(30)
@@ -157,7 +157,7 @@ def test_a_run_beyond_its_time_is_ended() -> None:
         run(beats(), time_limit_s=3600)
 
 
-def test_what_is_left_at_the_end_is_cancelled_and_may_clean_up() -> None:
+def test_remaining_tasks_are_cancelled_and_may_clean_up() -> None:
     cleaned: list[float] = []
 
     async def background() -> None:
@@ -176,7 +176,7 @@ def test_what_is_left_at_the_end_is_cancelled_and_may_clean_up() -> None:
     assert cleaned == [3]
 
 
-def test_there_are_no_threads_and_no_sockets() -> None:
+def test_virtual_loop_uses_no_threads_and_no_sockets() -> None:
     async def main() -> None:
         assert await asyncio.to_thread(lambda: 42) == 42
         with pytest.raises(ZeroDivisionError):
@@ -187,7 +187,7 @@ def test_there_are_no_threads_and_no_sockets() -> None:
     run(main())
 
 
-def test_an_error_of_the_main_coroutine_comes_out() -> None:
+def test_main_coroutine_error_is_raised() -> None:
     async def main() -> None:
         await asyncio.sleep(1)
         raise LookupError("as it was")
@@ -241,7 +241,7 @@ def test_chance_is_by_seed_inside_a_run_and_as_ever_outside() -> None:
     assert random.random() == before, "a run leaves the state of random as it was"
 
 
-def test_no_socket_module_is_needed() -> None:
+def test_virtual_loop_opens_no_socket() -> None:
     """The loop itself opens none, not even the pair with which other loops wake themselves."""
 
     async def main() -> None:

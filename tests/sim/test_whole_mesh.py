@@ -39,7 +39,7 @@ def test_whatever_fails_every_promise_is_kept(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 8])
-def test_the_same_seed_is_the_same_journal_byte_for_byte(seed: int) -> None:
+def test_same_seed_gives_the_same_journal_byte_for_byte(seed: int) -> None:
     digests = {simulate(seed).digest, simulate(seed).digest}
     for salt in ("1", "2"):
         command = [sys.executable, "-c", DIGEST.format(seed=seed)]
