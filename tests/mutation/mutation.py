@@ -1,4 +1,4 @@
-"""A defect that somebody could make."""
+"""A mutation: a defect in the product, and the tests that must notice it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What is taken away from the product, and who must notice.
+"""All mutations, and those of the journal and the session machine.
 
-Each mutation is a defect that somebody could make and that would break the promise of docs/protocol.md. Its family is
-the narrowest that sees it.
+Each mutation is a defect that would break a promise of docs/protocol.md. Its tests are the narrowest that notice it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checks a command's arguments against its tool's JSON Schema (draft 2020-12): the only import of jsonschema_rs.
 
-A schema comes from a pack, and may be generated: checking never leaves the process and never takes exponential time.
+A schema comes from a pack, and may be generated: checking never leaves the process and never takes exponential time (INV-1310).
 References outside the schema are refused, and patterns are compiled to automata, which have no look-around and no
 back-references.
 """
