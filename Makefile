@@ -30,7 +30,7 @@ status: setup ## say what runs, and where
 	@exec $(BIN)/anchorwatch status $(ARGS)
 
 quick: setup ## run unit tests, conformance in memory and a short simulation: before each commit
-	ANCHORWATCH_SIM_RUNS=20 $(BIN)/pytest -n 2 --dist worksteal -q --quick $(QUICK) $(ARGS)
+	ANCHORWATCH_SIM_RUNS=10 $(BIN)/pytest -n 2 --dist worksteal -q --quick $(QUICK) $(ARGS)
 
 test: setup ## run all tests except the families below (ARGS="-k name", "--seeds all", …)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/mutation $(ARGS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import pytest
 from anchorwatch.core.anchor import Anchor, Status
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.state import Input
@@ -84,6 +85,7 @@ def test_only_an_idle_session_is_due(
     assert due(held, 10**9, WINDOWS) == Never()
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(inputs(), TIMES)
 def test_each_input_has_one_disposition_and_of_a_family_one_ran(

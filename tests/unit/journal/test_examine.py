@@ -44,6 +44,7 @@ def test_a_journal_that_is_whole_has_no_findings(session: str) -> None:
     assert examiner.records == len(KEPT.of(session))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("session", SESSIONS)
 def test_every_changed_byte_of_every_record_is_found(session: str) -> None:
     """One bit of each byte of each record of the session."""

@@ -101,6 +101,7 @@ def test_a_spelt_control_token_is_text() -> None:
     assert O200K_COUNTER.text("<|endoftext|>") > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("white", [" ", "\n", "\t", " \n", "\u00a0", "\u3000"])
 @pytest.mark.parametrize("around", ["", "x"])
 def test_a_million_white_spaces_count(white: str, around: str) -> None:
