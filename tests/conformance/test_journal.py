@@ -124,7 +124,7 @@ async def test_one_key_gives_one_input_and_one_receipt(shelf: Shelf) -> None:
     assert conflict.value.first_body_sha256 == sha256_hex(canonical_json("hello"))
 
 
-async def test_one_of_two_planners_starts_the_turn(shelf: Shelf) -> None:
+async def test_only_one_of_two_planners_starts_the_turn(shelf: Shelf) -> None:
     await shelf.created()
     await shelf.say("i")
     state = await shelf.load()

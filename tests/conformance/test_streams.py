@@ -86,7 +86,7 @@ async def test_whole_topology_can_be_made_and_compared(bus: Bus) -> None:
             await bus.ensure_object_store(store)
 
 
-async def test_a_stream_keeps_the_metadata_that_it_was_made_with(world: World, bus: Bus) -> None:
+async def test_stream_keeps_the_metadata_that_it_was_made_with(world: World, bus: Bus) -> None:
     await bus.ensure_stream(spec(world, metadata={"format": "1"}))
     await bus.ensure_stream(spec(world, metadata={"format": "2"}))
     assert await bus.stream_metadata(world.stream()) == {"format": "1"}

@@ -23,7 +23,7 @@ def mesh(engine: Engine) -> Iterator[Mesh]:
         yield up
 
 
-async def test_an_event_from_outside_becomes_an_ended_turn(mesh: Mesh) -> None:
+async def test_event_from_outside_becomes_an_ended_turn(mesh: Mesh) -> None:
     await publish(mesh, "outside-1")
 
     anchor = turn_about(mesh, "outside-1")

@@ -76,7 +76,7 @@ _EXECUTORS = (
     ),
     Mutation(
         "whether it has settled is looked at after the provider answered",
-        (f"{_ATTEMPTS}test_an_answer_from_before_the_settle_time_is_asked_again",),
+        (f"{_ATTEMPTS}test_answer_from_before_the_settle_time_is_requested_again",),
         (
             Edit(
                 "shared/anchorwatch/executor/attempts.py",
@@ -137,7 +137,7 @@ _EFFECTS = (
         _ACTION,
         'if owner_liveness not in ("dead", "gone"):',
         "if False:",
-        f"{_EFFECT}test_a_slow_owner_is_never_replaced",
+        f"{_EFFECT}test_slow_owner_is_never_replaced",
     ),
     _one(
         "a silent owner leaves no doubt",
@@ -165,14 +165,14 @@ _EFFECTS = (
         _ACTION,
         "return FencedOff(first=state.claim is None or state.claim.sequence == state.first_claim)",
         "return FencedOff(first=True)",
-        f"{_EFFECT}test_refused_is_said_only_on_a_first_claim",
+        f"{_EFFECT}test_refusal_requires_a_first_claim",
     ),
     _one(
         "what a dead owner began is simply run again",
         _ACTION,
         'return MarkUnknown(f"{owner} died while it ran; it may have happened")',
         'return ClaimAgain(then="run", doubt=doubt)',
-        f"{_EFFECT}test_a_dead_owner_s_claim_is_taken_up_as_its_class_allows",
+        f"{_EFFECT}test_dead_owner_claim_is_replaced_as_its_class_allows",
     ),
 )
 

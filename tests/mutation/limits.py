@@ -13,7 +13,7 @@ LIMITS = (
         _PACING,
         'return wake.kind in _PERSONS or (wake.kind == "message" and wake.priority == P0)',
         "return False",
-        f"{_UNIT}test_what_a_person_wants_at_once_is_never_held",
+        f"{_UNIT}test_urgent_request_of_a_person_is_never_held",
     ),
     one(
         "a turn costs nothing",
@@ -27,7 +27,7 @@ LIMITS = (
         "shared/anchorwatch/core/session/wakes.py",
         "check_ms = max(from_iso(anchor.next_check_at), held.others_ms) if",
         "check_ms = from_iso(anchor.next_check_at) if",
-        f"{_UNIT}test_a_check_waits_for_the_limits_too_and_is_one_tick",
+        f"{_UNIT}test_check_waits_for_the_limits_too_and_is_one_tick",
     ),
     one(
         "a person's word is refused with what waits before it",

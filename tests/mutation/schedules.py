@@ -15,7 +15,7 @@ SCHEDULES = (
         _MACHINE,
         "after = max(schedule.after, occurrence.slot)",
         "after = schedule.after",
-        f"{_UNIT}test_what_was_missed_is_made_up_for_once",
+        f"{_UNIT}test_missed_slots_are_made_up_for_once",
     ),
     one(
         "a second occurrence waits",
@@ -29,14 +29,14 @@ SCHEDULES = (
         _MACHINE,
         "after = max(schedule.after, reached(changed.at_ms, zone))",
         "after = schedule.after",
-        f"{_UNIT}test_what_comes_while_it_is_paused_is_not_made_up_for",
+        f"{_UNIT}test_slots_during_a_pause_are_not_made_up_for",
     ),
     one(
         "what came before a pause, and was not seen to, is lost",
         _MACHINE,
         "    owed = _came(schedule, cron, zone, changed.at_ms)",
         "    owed = None",
-        f"{_UNIT}test_what_came_before_a_pause_is_seen_to_once_also_behind_it",
+        f"{_UNIT}test_slot_before_a_pause_is_handled_once_after_it",
     ),
     one(
         "a slot in a gap comes when the clocks before the gap would have shown it",

@@ -35,7 +35,7 @@ _WRITES = (
         _COMMIT,
         "expect=fence if index == 0 else write.expect,",
         "expect=None,",
-        f"{_JOURNAL}test_one_of_two_planners_starts_the_turn[sim]",
+        f"{_JOURNAL}test_only_one_of_two_planners_starts_the_turn[sim]",
     ),
     _one(
         "a duplicate taken for success",
@@ -80,7 +80,7 @@ _TURNS = (
         _DECIDE,
         "inputs_through=max(command.through, anchor.inputs_through),",
         "inputs_through=anchor.inputs_through,",
-        f"{_SESSION}test_a_turn_from_wake_to_rest",
+        f"{_SESSION}test_turn_from_wake_to_rest",
     ),
     _one(
         "a cancelled turn's inputs are not consumed",
@@ -94,14 +94,14 @@ _TURNS = (
         _TRANSITIONS,
         'Transition(ACTIVE, to="idle", fence=True, ends_turn=True)',
         'Transition(ACTIVE, to="idle", ends_turn=True)',
-        f"{_SESSION}test_a_turn_from_wake_to_rest",
+        f"{_SESSION}test_turn_from_wake_to_rest",
     ),
     _one(
         "any planner may commit",
         _DECIDE,
         "or anchor.execution_id != execution_id:",
         ":",
-        f"{_SESSION}test_who_does_not_hold_the_session_commits_nothing",
+        f"{_SESSION}test_planner_without_the_session_commits_nothing",
     ),
     _one(
         "an ephemeral result outlives its planner",

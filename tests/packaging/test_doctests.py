@@ -65,7 +65,7 @@ EXAMPLES = examples()
 
 
 @pytest.mark.parametrize("test", EXAMPLES, ids=lambda test: test.name)
-def test_example_prints_what_it_says(test: doctest.DocTest) -> None:
+def test_example_prints_its_documented_output(test: doctest.DocTest) -> None:
     async def main() -> None:
         names = test.globs | ({**await GIVEN[test.name]()} if test.name in GIVEN else {})
         for example in test.examples:

@@ -48,7 +48,7 @@ def test_every_dependency_is_pinned() -> None:
     assert wanted_by_members() - locked(LOCK) == set()
 
 
-def test_an_image_ships_what_runs_and_no_test_tools() -> None:
+def test_image_ships_the_services_and_no_test_tools() -> None:
     shipped = locked("".join(runtime(LOCK, [])))
 
     assert wanted_by_members() <= shipped

@@ -22,16 +22,16 @@ RULE = "!(observation.queued && observation.dead) || command.tool != 'stop'"
         ("size(args) == 0", {"args": {}}, True),
     ],
 )
-def test_a_rule_is_evaluated(expression: str, values: dict[str, object], expected: object) -> None:
+def test_rule_is_evaluated(expression: str, values: dict[str, object], expected: object) -> None:
     assert cel.evaluate(expression, values) == expected
 
 
-def test_what_is_no_cel_says_where() -> None:
+def test_invalid_cel_names_the_place() -> None:
     with pytest.raises(BadInput, match="not valid CEL"):
         cel.check("a ++ b")
 
 
-def test_a_name_that_is_not_there_raises() -> None:
+def test_name_that_is_not_there_raises() -> None:
     with pytest.raises(KeyError):
         cel.evaluate("a.missing", {"a": {}})
 
@@ -45,13 +45,13 @@ def test_a_name_that_is_not_there_raises() -> None:
         ({"queued": True}, "refused"),
     ],
 )
-def test_the_policy_judges_with_it(facts: dict[str, bool | None], decision: str) -> None:
+def test_policy_judges_with_it(facts: dict[str, bool | None], decision: str) -> None:
     question = Question("stop", {}, "fleet", ("stop",), {}, Observation("", facts, 0, "d"))
     invariant = Invariant("no-stop", ("stop",), RULE, needs=("queued", "dead"))
     assert judge(question, [invariant], cel.evaluate).decision == decision
 
 
-def test_a_rule_that_is_no_cel_refuses() -> None:
+def test_invalid_cel_rule_refuses() -> None:
     question = Question("stop", {}, "fleet", ("stop",), {}, Observation("", {}, 0, "d"))
     verdict = judge(question, [Invariant("broken", ("stop",), "a ++ b")], cel.evaluate)
     assert (verdict.decision, verdict.rule) == ("refused", "broken")

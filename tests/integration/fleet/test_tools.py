@@ -34,7 +34,7 @@ async def fleet(bus: JetStreamBus) -> PackRuntime:
     return await PACK.connect(PackEnvironment(bus, "default", default_agent(), {}))
 
 
-async def test_the_tools_do_what_they_say(yard: YardProcess, fleet: PackRuntime) -> None:
+async def test_tools_do_what_their_descriptions_say(yard: YardProcess, fleet: PackRuntime) -> None:
     launched = await fleet.run("launch_instances", LAUNCH, context("k1"))
     first, second = launched.data["instances"]
     assert launched.text.startswith(f"Launched 2: {first}, {second}")
@@ -52,7 +52,7 @@ async def test_the_tools_do_what_they_say(yard: YardProcess, fleet: PackRuntime)
     assert again.text == f"{second} had already ended: stopped"
 
 
-async def test_an_error_answer_is_a_certain_failure(yard: YardProcess, fleet: PackRuntime) -> None:
+async def test_error_answer_is_a_certain_failure(yard: YardProcess, fleet: PackRuntime) -> None:
     await yard.client.ask("misbehave", mode="error", verb="launch")
 
     with pytest.raises(ToolFailed, match="injected fault"):
@@ -84,13 +84,13 @@ async def test_missing_answer_is_unknown_and_the_same_key_settles_it(
     await until(once, "each was launched once")
 
 
-async def test_a_slow_answer_is_an_answer(yard: YardProcess, fleet: PackRuntime) -> None:
+async def test_slow_answer_is_an_answer(yard: YardProcess, fleet: PackRuntime) -> None:
     await yard.client.ask("misbehave", mode="slow", verb="launch", slow_s=0.3)
 
     assert len((await fleet.run("launch_instances", LAUNCH, context())).data["instances"]) == 2
 
 
-async def test_without_a_yard_nothing_is_asked_and_that_is_certain(
+async def test_missing_yard_means_nothing_was_requested_for_certain(
     yard: YardProcess, fleet: PackRuntime
 ) -> None:
     yard.kill9()
@@ -118,9 +118,7 @@ async def test_restart_without_an_answer_is_settled_by_a_yard_query(
     assert (await yard.instance(instance)).epoch == (2 if state == "done" else 1)
 
 
-async def test_a_yard_that_is_away_cannot_say_what_became_of_a_restart(
-    yard: YardProcess, fleet: PackRuntime
-) -> None:
+async def test_unreachable_yard_leaves_a_restart_unknown(yard: YardProcess, fleet: PackRuntime) -> None:
     yard.kill9()
 
     assert (
@@ -138,7 +136,7 @@ async def test_above_the_limit_the_yard_refuses_too(yard: YardProcess, fleet: Pa
 @pytest.mark.parametrize(
     ("tool", "args"), [("recall", {"query": "x"}), ("launch_instances", {}), ("nothing", {})]
 )
-async def test_what_the_pack_does_not_run_fails(
+async def test_unsupported_call_fails_without_an_effect(
     fleet: PackRuntime, tool: str, args: dict[str, Any], yard: YardProcess
 ) -> None:
     with pytest.raises(ToolFailed):
@@ -146,7 +144,7 @@ async def test_what_the_pack_does_not_run_fails(
     assert await yard.client.instances() == []
 
 
-async def test_a_silent_yard_is_unknown_and_the_queue_is_still_seen(
+async def test_silent_yard_is_unknown_and_the_queue_is_still_seen(
     yard: YardProcess, fleet: PackRuntime, bus: JetStreamBus
 ) -> None:
     await cli.add_jobs(bus, 3, "small")

@@ -37,7 +37,7 @@ async def check_one_verified_result_each(
     return results
 
 
-async def test_a_launched_fleet_loads_runs_and_proves_every_job_once(
+async def test_launched_fleet_loads_runs_and_proves_every_job_once(
     yard: YardProcess, bus: JetStreamBus
 ) -> None:
     job_ids = await cli.add_jobs(bus, 20)
@@ -111,7 +111,7 @@ async def test_jobs_that_kill_or_hang_their_worker_complete_in_the_end(
     assert (await yard.until_state(hung.id, "running")).epoch == 2
 
 
-async def test_the_server_may_be_killed_in_the_middle_of_the_work(
+async def test_server_may_be_killed_in_the_middle_of_the_work(
     yard: YardProcess, bus: JetStreamBus, server: NatsServer
 ) -> None:
     await yard.launch(2)
@@ -128,7 +128,7 @@ async def test_the_server_may_be_killed_in_the_middle_of_the_work(
     assert [each.state for each in await yard.client.instances()] == ["running", "running"]
 
 
-async def test_a_job_that_has_a_result_keeps_it(yard: YardProcess, bus: JetStreamBus) -> None:
+async def test_job_that_has_a_result_keeps_it(yard: YardProcess, bus: JetStreamBus) -> None:
     job = make_job("j-known", "small")
     subject = RESULT.at(job_id=job.job_id)
     earlier = Result(job.job_id, prove(job), "w-earlier", 0.1)

@@ -17,7 +17,7 @@ async def no_workers(yard: YardProcess) -> bool:
 
 
 @pytest.mark.parametrize("point", ["die_before_spawn", "die_after_spawn"])
-async def test_a_yard_killed_in_the_middle_of_a_launch_launches_once(
+async def test_yard_killed_in_the_middle_of_a_launch_launches_once(
     yard: YardProcess, bus: JetStreamBus, point: str
 ) -> None:
     await yard.client.ask("misbehave", mode=point, verb="launch")
@@ -60,7 +60,7 @@ async def test_workers_never_outlive_a_killed_yard_even_when_hung(
     assert (facts["workers_dead"], facts["demand_active"], facts["demand_queued"]) == (True, False, False)
 
 
-async def test_an_orderly_end_leaves_nothing_behind(yard: YardProcess) -> None:
+async def test_orderly_end_leaves_no_process_or_file(yard: YardProcess) -> None:
     running, _loading = await yard.launch(2)
     await yard.until_state(running, "running")
 
@@ -73,7 +73,7 @@ async def test_an_orderly_end_leaves_nothing_behind(yard: YardProcess) -> None:
     ] * 2
 
 
-async def test_a_second_yard_on_the_same_directory_does_not_start(
+async def test_second_yard_on_the_same_directory_does_not_start(
     yard: YardProcess, server: NatsServer, bus: JetStreamBus
 ) -> None:
     # Under the name of the first it would end that one.
@@ -107,7 +107,7 @@ async def test_stopping_and_killing_by_request(yard: YardProcess) -> None:
         ("misbehave", {"mode": "rude"}, "bad_input"),
     ],
 )
-async def test_a_request_that_cannot_be_done_is_answered_with_why(
+async def test_request_that_cannot_be_done_is_answered_with_why(
     yard: YardProcess, verb: str, args: dict[str, object], code: str
 ) -> None:
     with pytest.raises(YardRefused) as caught:

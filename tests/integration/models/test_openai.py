@@ -122,7 +122,7 @@ async def test_request_arrives_unchanged_and_the_answer_comes_back(server: Model
     assert "openai-organization" not in received.headers
 
 
-async def test_an_answer_that_repeats_the_key_is_kept_without_it(server: ModelServer) -> None:
+async def test_answer_that_repeats_the_key_is_kept_without_it(server: ModelServer) -> None:
     said_calls = (said.call("remember", {"text": f"it is {KEY}"}), said.call("remember", f'{{"text": "{KEY}'))
     server.script([said.calls(*said_calls, content=f"Your key is {KEY}.")])
     async with client(server.url) as model:
@@ -138,7 +138,7 @@ async def test_placeholder_for_a_key_is_treated_as_any_other_key(server: ModelSe
         assert (await model.complete(REQUEST, DEADLINE_S)).decision.text == "ollama runs"
 
 
-async def test_a_local_server_needs_no_key_and_no_tools_means_no_tools(server: ModelServer) -> None:
+async def test_local_server_needs_no_key_and_no_tools_means_no_tools(server: ModelServer) -> None:
     async with client(server.url, key="", limit_field="max_completion_tokens") as model:
         await model.complete(ModelRequest(REQUEST.messages, (), SITUATION), DEADLINE_S)
     (received,) = server.requests
@@ -147,7 +147,7 @@ async def test_a_local_server_needs_no_key_and_no_tools_means_no_tools(server: M
     assert "someone" not in json.dumps(dict(received.headers))
 
 
-async def test_what_is_counted_is_what_is_sent(server: ModelServer) -> None:
+async def test_counted_request_is_the_request_sent(server: ModelServer) -> None:
     history = {
         "role": "assistant",
         "content": None,
@@ -162,7 +162,7 @@ async def test_what_is_counted_is_what_is_sent(server: ModelServer) -> None:
         assert counted == model.counter.request(sent["messages"], sent["tools"])
 
 
-async def test_each_part_of_a_profile_shapes_what_is_sent(server: ModelServer) -> None:
+async def test_profile_parts_each_shape_the_request(server: ModelServer) -> None:
     profile = Profile(
         parallel=False,
         null_content=True,
@@ -189,7 +189,7 @@ async def test_serial_endpoint_takes_one_of_several_calls(server: ModelServer) -
     assert (first.arguments, second.arguments) == ({"n": 1}, None)
 
 
-async def test_what_an_endpoint_would_cut_without_a_word_is_not_sent(server: ModelServer) -> None:
+async def test_request_that_an_endpoint_would_cut_silently_is_not_sent(server: ModelServer) -> None:
     profile = Profile(overflow="silent", context_tokens=4_400)
     async with client(server.url, profile=profile) as model:
         await model.complete(REQUEST, DEADLINE_S)
@@ -203,7 +203,7 @@ async def test_what_an_endpoint_would_cut_without_a_word_is_not_sent(server: Mod
     assert len(server.requests) == 1
 
 
-async def test_an_overflow_in_an_endpoint_s_own_words_is_one(server: ModelServer) -> None:
+async def test_overflow_in_an_endpoint_s_own_words_is_one(server: ModelServer) -> None:
     said_so = said.error(400, "My ears are full after 5000 words")
     profile = Profile(overflow="text", overflow_words="my ears are full")
     assert type(await failure(server, always(said_so), profile=profile)) is ContextOverflow
@@ -234,7 +234,7 @@ PASSING = [
 
 
 @pytest.mark.parametrize("fault", PASSING)
-async def test_a_passing_fault_is_tried_again_and_seen(server: ModelServer, fault: said.Reply) -> None:
+async def test_passing_fault_is_tried_again_and_seen(server: ModelServer, fault: said.Reply) -> None:
     server.script([fault, fault, said.text("Well.")])
     async with client(server.url) as model:
         with capture_logs() as logs:
@@ -247,14 +247,14 @@ async def test_a_passing_fault_is_tried_again_and_seen(server: ModelServer, faul
 
 
 @pytest.mark.parametrize("fault", PASSING)
-async def test_a_fault_that_does_not_pass_ends_after_the_last_attempt(
+async def test_fault_that_does_not_pass_ends_after_the_last_attempt(
     server: ModelServer, fault: said.Reply
 ) -> None:
     assert type(await failure(server, always(fault))) is ModelUnavailable
     assert len(server.requests) == QUICK.attempts_max
 
 
-async def test_nobody_listens() -> None:
+async def test_closed_port_makes_the_model_unavailable() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         async with client(f"http://127.0.0.1:{unused.getsockname()[1]}/v1") as model:
@@ -314,7 +314,7 @@ async def test_wait_beyond_the_deadline_is_passed_on_without_waiting(server: Mod
         ),
     ],
 )
-async def test_a_lasting_fault_is_said_at_once(
+async def test_lasting_fault_is_reported_at_once(
     server: ModelServer, reply: said.Reply, expected: type[AnchorWatchError], hint: str
 ) -> None:
     found = await failure(server, always(reply))
@@ -323,14 +323,14 @@ async def test_a_lasting_fault_is_said_at_once(
     assert len(server.requests) == 1
 
 
-async def test_the_wrong_path_names_the_url(server: ModelServer) -> None:
+async def test_wrong_path_names_the_url(server: ModelServer) -> None:
     async with client(server.url + "/chat") as model:
         server.script(always(said.error(404, "nothing here")))
         with pytest.raises(ModelRefused, match="ANCHORWATCH_MODEL_URL"):
             await model.complete(REQUEST, DEADLINE_S)
 
 
-async def test_a_body_without_end_is_not_read_to_its_end(server: ModelServer) -> None:
+async def test_body_without_end_is_not_read_to_its_end(server: ModelServer) -> None:
     found = await failure(
         server, always(said.raw(b"x" * (BODY_BYTES_MAX + 1))), retries=Retries(attempts_max=1)
     )
@@ -340,7 +340,7 @@ async def test_a_body_without_end_is_not_read_to_its_end(server: ModelServer) ->
 # ---------------------------------------------------------------- what says nothing
 
 
-async def test_an_empty_answer_is_asked_for_again_with_a_nudge(server: ModelServer) -> None:
+async def test_empty_answer_is_retried_with_a_nudge(server: ModelServer) -> None:
     empty = said.answer({"role": "assistant", "content": None})
     server.script([empty, said.text("Well.")])
     async with client(server.url) as model:
@@ -361,14 +361,14 @@ async def test_endless_empty_answers_end(server: ModelServer) -> None:
 # ---------------------------------------------------------------- time
 
 
-async def test_a_slow_answer_within_the_deadline_is_an_answer(server: ModelServer) -> None:
+async def test_slow_answer_within_the_deadline_is_an_answer(server: ModelServer) -> None:
     server.script([said.slow(said.text("Well."), 0.2)])
     async with client(server.url) as model:
         assert (await model.complete(REQUEST, DEADLINE_S)).decision.text == "Well."
 
 
 @pytest.mark.parametrize(("deadline_s", "timeout_s"), [(0.2, 60.0), (60.0, 0.2), (0.0, 60.0)])
-async def test_no_answer_ends_at_the_deadline(
+async def test_missing_answer_ends_at_the_deadline(
     server: ModelServer, deadline_s: float, timeout_s: float
 ) -> None:
     server.script(always(said.silent()))
@@ -392,7 +392,7 @@ async def test_cancelling_closes_the_connection(server: ModelServer) -> None:
         await asyncio.to_thread(server.wait_for_gone)
 
 
-async def test_no_more_calls_at_a_time_than_allowed(server: ModelServer) -> None:
+async def test_concurrent_calls_stay_within_the_limit(server: ModelServer) -> None:
     server.script(always(said.silent()))
     async with client(server.url, concurrency=2) as model:
         asked = [asyncio.create_task(model.complete(REQUEST, DEADLINE_S)) for _ in range(5)]

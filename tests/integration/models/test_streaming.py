@@ -62,7 +62,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-async def test_an_answer_is_the_same_streamed_and_at_once(server: ModelServer, answer: said.Reply) -> None:
+async def test_answer_is_the_same_streamed_and_at_once(server: ModelServer, answer: said.Reply) -> None:
     server.script([said.streamed(answer), said.streamed(answer, done=False), answer])
     # A server that does not stream answers at once, whatever it was asked.
     first, without_done, unasked = [await ask(server) for _ in range(3)]
@@ -80,7 +80,7 @@ async def test_usage_is_not_requested_where_the_endpoint_lacks_it(server: ModelS
     assert "stream_options" not in server.requests[0].json
 
 
-async def test_a_key_that_is_repeated_in_pieces_is_hidden(server: ModelServer) -> None:
+async def test_key_that_is_repeated_in_pieces_is_hidden(server: ModelServer) -> None:
     pieces = [{"choices": [{"delta": {"content": part}}]} for part in ("it is ", KEY[:9], KEY[9:], "!")]
     server.script([said.events(*pieces, {"choices": [{"delta": {}, "finish_reason": "stop"}]})])
     assert (await ask(server)).decision.text == "it is [hidden]!"
@@ -98,9 +98,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("fault", BROKEN)
-async def test_what_did_not_come_to_its_end_is_asked_for_again(
-    server: ModelServer, fault: said.Reply
-) -> None:
+async def test_incomplete_stream_is_requested_again(server: ModelServer, fault: said.Reply) -> None:
     server.script([fault, said.streamed(said.text("Well."))])
     assert (await ask(server)).decision.text == "Well."
     server.script([fault, fault])
@@ -109,7 +107,7 @@ async def test_what_did_not_come_to_its_end_is_asked_for_again(
     assert len(server.requests) == 2
 
 
-async def test_a_lasting_fault_in_the_middle_is_said_at_once(server: ModelServer) -> None:
+async def test_lasting_fault_in_the_middle_is_reported_at_once(server: ModelServer) -> None:
     server.script([said.events({"error": {"message": "no such model", "code": "model_not_found"}})])
     with pytest.raises(ModelRefused, match="no such model"):
         await ask(server)
@@ -134,7 +132,7 @@ async def test_a_lasting_fault_in_the_middle_is_said_at_once(server: ModelServer
         (said.pinging(HALF, 0), Patience(first_token_s=0.3), r"nothing of an answer for 0\.3 s"),
     ],
 )
-async def test_one_that_stalls_is_given_up_and_its_connection_closed(
+async def test_stalled_stream_is_abandoned_and_its_connection_closed(
     server: ModelServer, reply: said.Reply, patience: Patience, why: str
 ) -> None:
     server.script(lambda _: reply)
@@ -144,14 +142,14 @@ async def test_one_that_stalls_is_given_up_and_its_connection_closed(
         await asyncio.to_thread(server.wait_for_gone, len(server.requests))
 
 
-async def test_one_that_has_said_its_last_word_is_not_waited_for(server: ModelServer) -> None:
+async def test_stream_is_not_awaited_after_its_last_word(server: ModelServer) -> None:
     whole = said.streamed(said.text("Well."))
     server.script([said.stalled(whole, whole.body.rindex(b"data: {"))])
     reply = await ask(server, patience=Patience(between_tokens_s=1.0))
     assert (reply.decision.text, reply.usage.prompt_tokens) == ("Well.", None)
 
 
-async def test_a_server_that_holds_its_stream_open_holds_up_no_answer(server: ModelServer) -> None:
+async def test_server_that_holds_its_stream_open_holds_up_no_answer(server: ModelServer) -> None:
     whole = said.streamed(said.text("Well."))
     held = said.Reply(whole.body + b"\n", 200, whole.headers, stall_at=len(whole.body))
     server.script([held])
@@ -164,7 +162,7 @@ async def test_kept_alive_connection_is_not_awaited_after_last_word(server: Mode
     assert (await ask(server, patience=Patience(between_tokens_s=1.0))).decision.text == "Well."
 
 
-async def test_what_breaks_off_behind_the_last_word_is_an_answer(server: ModelServer) -> None:
+async def test_stream_that_breaks_after_its_last_word_is_an_answer(server: ModelServer) -> None:
     whole = said.streamed(said.text("Well."))
     server.script([said.cut(whole, whole.body.rindex(b"data: {"))])
     assert (await ask(server)).decision.text == "Well."

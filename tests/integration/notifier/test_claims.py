@@ -41,7 +41,7 @@ def lines(tmp_path: Path) -> list[str]:
     return [json.loads(line)["id"] for line in (tmp_path / "papers.jsonl").read_text().splitlines()]
 
 
-async def test_a_file_gets_a_line_for_each_notice(
+async def test_file_gets_a_line_for_each_notice(
     bus: Bus, notifiers: Notifiers, session: ScriptedSession, tmp_path: Path
 ) -> None:
     notifiers.channels(FILE)
@@ -59,7 +59,7 @@ async def test_a_file_gets_a_line_for_each_notice(
 
 
 @pytest.mark.parametrize("written", [True, False])
-async def test_a_claim_left_open_is_settled_by_looking_into_the_file(
+async def test_claim_left_open_is_settled_by_looking_into_the_file(
     bus: Bus, notifiers: Notifiers, session: ScriptedSession, tmp_path: Path, *, written: bool
 ) -> None:
     sequence, id_ = await claimed_by_the_dead(bus, session, "papers")
@@ -99,7 +99,7 @@ async def test_two_notifiers_write_each_line_once(
     assert len(lines(tmp_path)) == len(set(lines(tmp_path))) == 20
 
 
-async def test_every_kind_of_record_that_concerns_people_is_told(
+async def test_records_that_concern_people_are_all_sent(
     bus: Bus, notifiers: Notifiers, session: ScriptedSession, tmp_path: Path
 ) -> None:
     notifiers.channels(FILE)

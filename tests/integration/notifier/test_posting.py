@@ -104,7 +104,7 @@ async def test_kept_connection_that_hangs_up_is_replaced() -> None:
         assert (at.connections, len(at.heads)) == (2, 3)
 
 
-async def test_a_fresh_connection_that_is_hung_up_is_not_tried_again() -> None:
+async def test_fresh_connection_that_is_hung_up_is_not_tried_again() -> None:
     async def serve(peer: Peer, _n: int) -> None:
         peer.writer.close()
 
@@ -130,7 +130,7 @@ async def test_chunked_answer_is_read_whole_and_endless_one_abandoned() -> None:
         assert at.connections == 2
 
 
-async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
+async def test_redirect_is_an_answer_and_is_not_followed() -> None:
     async def serve(peer: Peer, _n: int) -> None:
         await peer.say(
             b"HTTP/1.1 307 X\r\nlocation: /elsewhere\r\nretry-after: 5\r\ncontent-length: 0\r\n\r\n"
@@ -144,7 +144,7 @@ async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
 @pytest.mark.parametrize(
     "answer", [b"hello\r\n\r\n", b"HTTP/1.1 999999 X\r\n\r\n", b"x" * 100_000, b"HTTP/1.1 200 OK\r\n"]
 )
-async def test_what_is_no_http_is_no_answer(answer: bytes) -> None:
+async def test_answer_that_is_not_http_is_refused(answer: bytes) -> None:
     async def serve(peer: Peer, _n: int) -> None:
         await peer.say(answer)
         peer.writer.close()
@@ -173,6 +173,6 @@ async def test_receiver_with_an_untrusted_certificate_is_refused() -> None:
 
 
 @pytest.mark.parametrize("url", ["http:///x", "http://127.0.0.1:99999/", "http://☃/"])
-async def test_an_address_that_cannot_be_used_is_not_reached(url: str) -> None:
+async def test_address_that_cannot_be_used_is_not_reached(url: str) -> None:
     with pytest.raises(NotReached):
         await post(Poster(url))

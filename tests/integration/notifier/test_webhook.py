@@ -31,7 +31,7 @@ async def turns(session: ScriptedSession, count: int, outcome: str = "failed") -
     return last
 
 
-async def test_a_notice_is_posted_signed_and_recorded(
+async def test_notice_is_posted_signed_and_recorded(
     bus: Bus, notifiers: Notifiers, session: ScriptedSession
 ) -> None:
     async with receiving(Receiver()) as receiver:
@@ -49,7 +49,7 @@ async def test_a_notice_is_posted_signed_and_recorded(
         assert (record.body["state"], record.body["channel"]) == ("sent", "hook")
 
 
-async def test_a_turn_that_went_well_is_told_only_to_who_asked(
+async def test_successful_turn_is_sent_only_to_subscribed_channels(
     bus: Bus, notifiers: Notifiers, session: ScriptedSession
 ) -> None:
     async with receiving(Receiver()) as usual, receiving(Receiver()) as every:
@@ -64,7 +64,7 @@ def flaky(n: int) -> Answer:
     return (200, 500, 200, (429, "0"), 200, 404, 204)[n % 7]
 
 
-async def test_a_flaky_receiver_takes_each_once(
+async def test_flaky_receiver_takes_each_once(
     bus: Bus, notifiers: Notifiers, session: ScriptedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("anchorwatch_notifier.sender.BACKOFF_S_MIN", 0.05)
@@ -77,7 +77,7 @@ async def test_a_flaky_receiver_takes_each_once(
         assert [record.body["state"] for record in await session.last("sent.*")] == ["sent"] * 10
 
 
-async def test_an_answer_that_never_comes_leads_to_the_same_id_again(
+async def test_answer_that_never_comes_leads_to_the_same_id_again(
     bus: Bus, notifiers: Notifiers, session: ScriptedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("anchorwatch_notifier.channels.WEBHOOK_TIMEOUT_S", 0.5)
@@ -170,7 +170,7 @@ async def test_retry_after_never_shortens_our_backoff(
         assert asked[2] - asked[1] >= BACKOFF_S_MIN
 
 
-async def test_a_receiver_that_is_away_gets_everything_when_it_is_back(
+async def test_receiver_that_is_away_gets_everything_when_it_is_back(
     bus: Bus, notifiers: Notifiers, session: ScriptedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("anchorwatch_notifier.sender.BACKOFF_S_MAX", 0.2)
@@ -184,7 +184,7 @@ async def test_a_receiver_that_is_away_gets_everything_when_it_is_back(
         assert len(receiver.requests) == 20
 
 
-async def test_after_a_day_it_is_given_up(
+async def test_delivery_is_abandoned_after_a_day(
     bus: Bus, notifiers: Notifiers, session: ScriptedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("anchorwatch_notifier.sender.GIVE_UP_S", 3.0)
@@ -233,7 +233,7 @@ async def test_one_connection_serves_many_notices(
         assert (len(receiver.taken), receiver.connections) == (5, 1)
 
 
-async def test_an_answer_without_end_is_an_answer(
+async def test_answer_without_end_is_an_answer(
     bus: Bus, notifiers: Notifiers, session: ScriptedSession
 ) -> None:
     endless = Chatty()

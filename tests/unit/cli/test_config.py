@@ -12,7 +12,7 @@ from tests.unit.cli.conftest import Run
 DOCS = Path(__file__).parents[3] / "docs" / "settings.md"
 
 
-def test_the_documentation_lists_exactly_the_settings() -> None:
+def test_documentation_lists_exactly_the_settings() -> None:
     table = DOCS.read_text(encoding="utf-8").split("<!-- the table -->\n")[1].split("\n## ")[0]
     assert table == markdown_table(), "make it so: anchorwatch config --markdown"
 
@@ -21,7 +21,7 @@ def test_every_setting_has_a_description() -> None:
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
 
 
-def test_secrets_are_masked_wherever_they_come_from(
+def test_secrets_are_masked_from_every_source(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "key").write_text("s3cret-in-a-file\n")
@@ -36,7 +36,7 @@ def test_secrets_are_masked_wherever_they_come_from(
     assert load().model_key.get_secret_value() == "s3cret-in-a-file"  # type: ignore[union-attr]  # just looked at
 
 
-def test_the_source_of_each_value_is_told(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_source_of_each_value_is_shown(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("a-token")
     monkeypatch.setenv("ANCHORWATCH_LEASE_S", "9")
     monkeypatch.setenv("ANCHORWATCH_TOKEN_FILE", str(tmp_path / "token"))
@@ -48,26 +48,26 @@ def test_the_source_of_each_value_is_told(run: Run, monkeypatch: pytest.MonkeyPa
     assert (told["port"]["value"], told["port"]["source"]) == (8420, "default")
 
 
-def test_a_list_is_shown_as_it_is_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_is_shown_as_it_is_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANCHORWATCH_POOLS", "default,slow")
     shown = {line.split()[0]: line.split()[1] for line in run("config").out.splitlines()}
     assert shown["ANCHORWATCH_POOLS"] == "default,slow"
     assert shown["ANCHORWATCH_MODEL_FALLBACKS"] == "-"
 
 
-def test_a_misspelt_variable_is_pointed_at(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_misspelt_variable_is_pointed_at(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANCHORWATCH_HARTBEAT_S", "9")
     assert "ANCHORWATCH_HARTBEAT_S is set, but is not a setting" in run("config").out
 
 
-def test_a_secret_file_that_is_missing_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_file_that_is_missing_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANCHORWATCH_NATS_PASSWORD_FILE", "/nowhere/password")
     ran = run("config")
     assert ran.code == 2
     assert "ANCHORWATCH_NATS_PASSWORD_FILE: cannot read /nowhere/password" in ran.err
 
 
-def test_the_environment_goes_before_a_secret_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_environment_goes_before_a_secret_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from-the-file")
     monkeypatch.setenv("ANCHORWATCH_TOKEN_FILE", str(tmp_path / "token"))
     monkeypatch.setenv("ANCHORWATCH_TOKEN", "from-the-environment")
@@ -81,7 +81,7 @@ def test_all_secrets_are_known_as_such() -> None:
 
 
 @pytest.mark.parametrize("name", ["DATA_DIR", "NOTIFY", "POOLS", "PORT", "MODEL_KEY", "TOKEN_FILE"])
-def test_an_empty_variable_counts_as_not_set(run: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_empty_variable_counts_as_not_set(run: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(f"ANCHORWATCH_{name}", "")
     told = json.loads(run("config", "--json").out)["settings"][name.lower().removesuffix("_file")]
     assert told["value"] == told["default"]
@@ -103,7 +103,7 @@ def test_an_empty_variable_counts_as_not_set(run: Run, monkeypatch: pytest.Monke
     ("NATS_URL", "nats://a:70000"),
     ("NATS_URL", "nats://a:4222/path"),
 ])  # fmt: skip
-def test_what_no_part_could_use_is_refused_in_one_line(
+def test_unusable_setting_is_refused_in_one_line(
     run: Run, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(f"ANCHORWATCH_{name}", value)
@@ -125,9 +125,7 @@ def test_addresses_of_nats_servers(monkeypatch: pytest.MonkeyPatch, value: str) 
     assert load().nats_url == value
 
 
-def test_an_address_that_is_none_is_pointed_at_and_not_repeated(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_address_is_located_and_not_repeated(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANCHORWATCH_NATS_URL", "nats://fine:4222,nots://user:s3cret@b")
     ran = run("serve", "planner")
     assert ran.code == 2
@@ -135,6 +133,6 @@ def test_an_address_that_is_none_is_pointed_at_and_not_repeated(
     assert "s3cret" not in ran.err
 
 
-def test_the_version_also_as_json(run: Run) -> None:
+def test_version_also_as_json(run: Run) -> None:
     number = json.loads(run("version", "--json").out)["version"]
     assert run("version").out == f"anchorwatch {number}\n"

@@ -73,7 +73,7 @@ def test_usage_errors_exit_2(run: Run, words: list[str]) -> None:
         (["--data-dir", "x", "crash-test"], "`crash-test` takes no --data-dir: it uses no running mesh"),
     ],
 )
-def test_a_common_option_that_has_no_meaning_is_refused(run: Run, words: list[str], why: str) -> None:
+def test_common_option_that_has_no_meaning_is_refused(run: Run, words: list[str], why: str) -> None:
     ran = run(*words)
     assert ran.code == 2
     assert is_one_line(ran)
@@ -93,14 +93,14 @@ def test_a_common_option_that_has_no_meaning_is_refused(run: Run, words: list[st
         ["say", "fleet", "hello"],
     ],
 )
-def test_no_mesh_exits_3_and_names_anchorwatch_up(run: Run, words: list[str]) -> None:
+def test_missing_mesh_exits_3_and_names_anchorwatch_up(run: Run, words: list[str]) -> None:
     ran = run(*words)
     assert ran.code == 3
     assert is_one_line(ran)
     assert "`anchorwatch up`" in ran.err
 
 
-def test_a_gateway_that_does_not_answer_is_unreachable(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gateway_that_does_not_answer_is_unreachable(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anchorwatch.cli.api.RETRY_S_MAX", 0.0)
     ran = run("sessions", "--url", "http://127.0.0.1:1", "--token", "x")
     assert ran.code == 3
@@ -108,7 +108,7 @@ def test_a_gateway_that_does_not_answer_is_unreachable(run: Run, monkeypatch: py
     assert "no gateway answers at http://127.0.0.1:1" in ran.err
 
 
-def test_a_silent_gateway_is_named_as_such() -> None:
+def test_silent_gateway_is_named_as_such() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with (
@@ -132,7 +132,7 @@ def test_a_silent_gateway_is_named_as_such() -> None:
         (500, "internal", 1),
     ],
 )
-def test_the_gateway_status_becomes_the_exit_code(
+def test_gateway_status_becomes_the_exit_code(
     run: Run, remote: Gateway, status: int, code: str, exit_code: int
 ) -> None:
     remote.answer(
@@ -143,7 +143,7 @@ def test_the_gateway_status_becomes_the_exit_code(
     assert ran.err == "anchorwatch: so it is (do this)\n"
 
 
-def test_an_error_of_several_lines_becomes_one(run: Run, remote: Gateway) -> None:
+def test_error_of_several_lines_becomes_one(run: Run, remote: Gateway) -> None:
     remote.answer("GET /api/sessions/fleet", (404, {"code": "not_found", "message": "a\nb", "hint": ""}))
     assert run("show", "fleet").err == "anchorwatch: a b\n"
 
@@ -161,7 +161,7 @@ def test_another_server_is_not_a_gateway(
     assert is_one_line(ran)
 
 
-def test_an_internal_error_is_one_line(run: Run, remote: Gateway) -> None:
+def test_internal_error_is_one_line(run: Run, remote: Gateway) -> None:
     remote.answer("GET /api/sessions", (200, {"data": 3, "next": None}))
     ran = run("sessions")
     assert ran.code == 1
@@ -177,14 +177,14 @@ def test_bad_settings_are_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
     assert "ANCHORWATCH_LEASE_S" in ran.err
 
 
-def test_a_bad_settings_file_is_named(run: Run) -> None:
+def test_bad_settings_file_is_named(run: Run) -> None:
     Path("anchorwatch.toml").write_text("lease_s = = 3")
     ran = run("config")
     assert ran.code == 2
     assert "anchorwatch.toml cannot be read" in ran.err
 
 
-def test_a_misspelt_setting_in_the_file_is_refused(run: Run) -> None:
+def test_misspelt_setting_in_the_file_is_refused(run: Run) -> None:
     Path("anchorwatch.toml").write_text("lease = 3")
     ran = run("config")
     assert ran.code == 2
@@ -197,7 +197,7 @@ def test_a_misspelt_setting_in_the_file_is_refused(run: Run) -> None:
     ("MODEL_URL", "http://user:s3cret@127.0.0.1/v1", "ANCHORWATCH_MODEL_URL"),
     ("MODEL_KEY", "two words", "ANCHORWATCH_MODEL_KEY"),
 ])  # fmt: skip
-def test_a_mesh_with_an_unusable_model_is_not_started(
+def test_mesh_with_an_unusable_model_is_not_started(
     run: Run, monkeypatch: pytest.MonkeyPatch, name: str, value: str, told: str
 ) -> None:
     monkeypatch.setenv("ANCHORWATCH_MODEL", "openai")
@@ -211,19 +211,19 @@ def test_a_mesh_with_an_unusable_model_is_not_started(
     assert not Path(".anchorwatch").exists()
 
 
-def test_without_a_verb_there_is_help(run: Run) -> None:
+def test_missing_verb_shows_help(run: Run) -> None:
     ran = run()
     assert ran.code == 2
     assert "Usage: anchorwatch" in ran.out
 
 
-def test_a_closed_pipe_is_not_an_error() -> None:
+def test_closed_pipe_is_not_an_error() -> None:
     command = f"{sys.executable} -m anchorwatch.cli.main config | head -1"
     ended = subprocess.run(command, shell=True, capture_output=True, check=True)  # noqa: S602 - our own words
     assert ended.stderr == b""
 
 
-def test_a_pipe_closed_during_output_is_not_an_error(remote: Gateway) -> None:
+def test_pipe_closed_during_output_is_not_an_error(remote: Gateway) -> None:
     entry = {"sequence": 1, "at": "2026-03-17T18:56:43Z", "what": "x" * 4096, "who": "", "why": ""}
     remote.answer("GET /api/sessions/fleet/timeline", (200, {"data": [entry] * 100, "next": None}))
     command = [sys.executable, "-m", "anchorwatch.cli.main", "timeline", "fleet", "--json"]
@@ -236,7 +236,7 @@ def test_a_pipe_closed_during_output_is_not_an_error(remote: Gateway) -> None:
         assert verb.wait(30) == 0
 
 
-def test_a_verb_imports_only_what_it_needs() -> None:
+def test_verb_imports_only_the_modules_it_needs() -> None:
     """The libraries that take long to import are for the verbs that speak to a mesh."""
     look = (
         "import sys, atexit\n"

@@ -11,7 +11,7 @@ from anchorwatch.settings import load
 
 
 @pytest.mark.parametrize("bare", [True, False])
-def test_greeting_proposes_what_was_started(tmp_path: Path, *, bare: bool) -> None:
+def test_greeting_proposes_the_started_services(tmp_path: Path, *, bare: bool) -> None:
     mesh = MeshFile("nats://n", "publisher", "s3cret", "http://a", "t0ken", 7, {"planner": [8]}, "now", "1")
     said = greeting(mesh, DataDir(tmp_path), load(), [] if bare else registry.starters(), detach=True)
     assert ("fleet jobs add" in said) == ("tail fleet" in said) == (not bare)

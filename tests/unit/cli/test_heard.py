@@ -40,7 +40,7 @@ async def a_planner() -> tuple[SimBus, SimBus, Presence]:
     return bus, mine, presence
 
 
-def test_a_process_without_a_heartbeat_is_not_ready() -> None:
+def test_process_without_a_heartbeat_is_not_ready() -> None:
     async def main() -> None:
         bus, mine, _ = await a_planner()
         await asyncio.sleep(10 * LEASE_S)
@@ -56,7 +56,7 @@ def test_a_process_without_a_heartbeat_is_not_ready() -> None:
     run(main(), 0)
 
 
-def test_an_entry_of_another_process_does_not_count() -> None:
+def test_entry_of_another_process_does_not_count() -> None:
     async def main() -> None:
         _, mine, presence = await a_planner()
         other = row(pid=os.getpid() + 1)
@@ -68,13 +68,13 @@ def test_an_entry_of_another_process_does_not_count() -> None:
     run(main(), 0)
 
 
-def test_no_process_is_ready_while_the_server_does_not_answer() -> None:
+def test_process_is_not_ready_while_the_server_does_not_answer() -> None:
     assert shown(row(), None) == "no heartbeat"
     assert shown(row("nats"), None) == "no heartbeat"
     assert shown(row("nats"), Heard({}, 1)) == "ready"
 
 
-def test_status_names_what_is_unknown() -> None:
+def test_status_names_unknown_values() -> None:
     of: dict[str, Any] = {"api_url": "a", "nats_url": "n", "pid": 1, "processes": []}
     state = {**of, "ready": False, "bus": True, "dead_letters_open": None}
     assert "dead letters and held sessions are unknown" in status_text(state)
@@ -82,6 +82,6 @@ def test_status_names_what_is_unknown() -> None:
     assert "not known" not in status_text({**state, "dead_letters_open": 0})
 
 
-def test_an_unreadable_entry_is_not_a_heartbeat() -> None:
+def test_unreadable_entry_is_not_a_heartbeat() -> None:
     for payload in (b"", b"[]", b'{"pid": 1}', b"\xff"):
         assert shown(row(), Heard({"planner-1": Stored("s", 1, 1, payload)}, 1)) == "no heartbeat"

@@ -33,13 +33,13 @@ FINDING = {
 REPAIR = {"sequence": 99, "at": "2026-03-17T18:56:43+00:00", "by": "ann", "note": "the disk", "accepted": 1}
 
 
-def test_a_whole_session_is_said_to_be_whole_and_exits_0(run: Run, remote: Gateway) -> None:
+def test_undamaged_session_is_reported_and_exits_0(run: Run, remote: Gateway) -> None:
     remote.answer("GET /api/sessions/fleet/verify", (200, WHOLE))
     ran = run("journal", "verify", "fleet")
     assert (ran.code, ran.out) == (0, "fleet: 76 records, whole\n")
 
 
-def test_damage_is_told_with_its_consequence_and_exits_1(run: Run, remote: Gateway) -> None:
+def test_damage_is_reported_with_its_consequence_and_exits_1(run: Run, remote: Gateway) -> None:
     lost = {**FINDING, "sequence": 9, "through": 11, "register": "", "trouble": "lost", "what": "it is gone"}
     found = {**WHOLE, "whole": False, "runs": False, "status": "quarantined", "findings": [FINDING, lost]}
     remote.answer("GET /api/sessions/fleet/verify", (200, found))
@@ -52,7 +52,7 @@ def test_damage_is_told_with_its_consequence_and_exits_1(run: Run, remote: Gatew
     assert "anchorwatch repair fleet" in lines[-1]
 
 
-def test_what_a_repair_accepted_is_told_and_exits_0(run: Run, remote: Gateway) -> None:
+def test_damage_accepted_by_a_repair_is_reported_and_exits_0(run: Run, remote: Gateway) -> None:
     found = {**WHOLE, "findings": [{**FINDING, "accepted_at": 99}], "repairs": [REPAIR]}
     remote.answer("GET /api/sessions/fleet/verify", (200, found))
     ran = run("journal", "verify", "fleet")
@@ -87,7 +87,7 @@ PLAN: dict[str, Any] = {
 DONE = {"session": "fleet", "plan": "ab" * 32, "sequence": 92, "by": "a person", "replayed": False}
 
 
-def test_a_dry_run_shows_what_a_repair_means_and_does_nothing(run: Run, remote: Gateway) -> None:
+def test_dry_run_shows_the_effects_of_a_repair_and_does_nothing(run: Run, remote: Gateway) -> None:
     remote.answer("GET /api/sessions/fleet/repair", (200, PLAN))
     ran = run("repair", "fleet", "--dry-run")
     assert ran.code == 0
@@ -99,7 +99,7 @@ def test_a_dry_run_shows_what_a_repair_means_and_does_nothing(run: Run, remote: 
     assert json.loads(run("repair", "fleet", "--dry-run", "--json").out) == PLAN
 
 
-def test_a_repair_confirms_the_plan_that_was_shown(run: Run, remote: Gateway) -> None:
+def test_repair_confirms_the_plan_that_was_shown(run: Run, remote: Gateway) -> None:
     remote.answer("GET /api/sessions/fleet/repair", (200, PLAN))
     remote.answer("POST /api/sessions/fleet/repair", (200, DONE))
     ran = run("repair", "fleet", "--yes", "--note", "the disk was replaced")
@@ -108,7 +108,7 @@ def test_a_repair_confirms_the_plan_that_was_shown(run: Run, remote: Gateway) ->
     assert remote.asked[-1].body == {"plan": PLAN["plan"], "note": "the disk was replaced"}
 
 
-def test_without_a_terminal_a_repair_is_not_assumed(run: Run, remote: Gateway) -> None:
+def test_repair_is_not_assumed_without_a_terminal(run: Run, remote: Gateway) -> None:
     remote.answer("GET /api/sessions/fleet/repair", (200, PLAN))
     ran = run("repair", "fleet")
     assert ran.code == 5
@@ -116,7 +116,7 @@ def test_without_a_terminal_a_repair_is_not_assumed(run: Run, remote: Gateway) -
     assert [asked.method for asked in remote.asked] == ["GET"]
 
 
-def test_a_session_that_has_changed_is_said_so(run: Run, remote: Gateway) -> None:
+def test_session_that_has_changed_is_reported(run: Run, remote: Gateway) -> None:
     problem = {"code": "changed_since", "message": "the session fleet is not as it was", "hint": "look again"}
     remote.answer("GET /api/sessions/fleet/repair", (200, PLAN))
     remote.answer("POST /api/sessions/fleet/repair", (409, problem))

@@ -21,7 +21,7 @@ LETTER: dict[str, Any] = {
 PATH = "/api/dead-letters"
 
 
-def test_the_list_has_filters(run: Run, remote: Gateway) -> None:
+def test_list_has_filters(run: Run, remote: Gateway) -> None:
     remote.answer(f"GET {PATH}", (200, {"data": [], "next": None}))
     words = ["--state", "open", "--service", "planner", "--session", "fleet"]
     assert run("dead-letters", "list", *words).out.strip() == "no dead letters"
@@ -30,7 +30,7 @@ def test_the_list_has_filters(run: Run, remote: Gateway) -> None:
     )
 
 
-def test_a_letter_is_shown_with_its_content(run: Run, remote: Gateway) -> None:
+def test_letter_is_shown_with_its_content(run: Run, remote: Gateway) -> None:
     remote.answer(f"GET {PATH}/observer-events-7", (200, {**LETTER, "content": {"instance": "w-1"}}))
     shown = json.loads(run("dead-letters", "show", "observer-events-7", "--json").out)
     assert shown["content"] == {"instance": "w-1"}

@@ -75,7 +75,7 @@ def test_json_lines_hold_the_whole_entry(run: Run) -> None:
     assert told[4] == {"instance": "planner-2", "line": "  forged\x1b[2J\u202e"}
 
 
-def test_no_mesh_has_no_logs(run: Run) -> None:
+def test_missing_mesh_has_no_logs(run: Run) -> None:
     ran = run("logs")
     assert ran.code == 4
     assert "`anchorwatch up`" in ran.err

@@ -61,7 +61,7 @@ FOUND: dict[str, tuple[Like, tuple[str, ...], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("kind", FOUND)
-def test_the_profile_of_each_is_found(run: Run, serve: Serve, tmp_path: Path, kind: str) -> None:
+def test_profile_of_each_is_found(run: Run, serve: Serve, tmp_path: Path, kind: str) -> None:
     like, words, expected = FOUND[kind]
     server = serve(like)
     ran = run("models", "probe", server.url, *words)
@@ -85,14 +85,14 @@ def test_programs_get_json(run: Run, serve: Serve) -> None:
     assert told["findings"]["tool calls"] == "native"
 
 
-def test_a_model_that_can_call_nothing_is_said(run: Run, serve: Serve) -> None:
+def test_model_that_cannot_call_tools_is_reported(run: Run, serve: Serve) -> None:
     ran = run("models", "probe", serve(endpoints.MUTE).url)
     assert ran.code == 1
     assert "calls tools neither natively nor as JSON" in ran.err
     assert "PROBLEM" in ran.out
 
 
-def test_the_api_below_the_root_is_found(run: Run, serve: Serve) -> None:
+def test_api_below_the_root_is_found(run: Run, serve: Serve) -> None:
     server = serve(endpoints.VLLM)
     ran = run("models", "probe", server.url.removesuffix("/v1"))
     assert ran.code == 0
@@ -138,7 +138,7 @@ def mute(received: Received) -> Reply:
         (mute, ("--model", "a", "--timeout", "0.3"), 3, "within 0.3 s"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_probed_is_said_in_one_line(
+def test_unprobeable_endpoint_is_reported_in_one_line(
     run: Run, serve: Serve, routes: Any, words: tuple[str, ...], code: int, why: str
 ) -> None:
     assert is_one_line(ran := run("models", "probe", serve(routes).url, *words))
@@ -160,7 +160,7 @@ def test_what_cannot_be_probed_is_said_in_one_line(
         ((), 2),
     ],
 )
-def test_what_cannot_be_asked_at_all_is_said_in_one_line(run: Run, words: tuple[str, ...], code: int) -> None:
+def test_invalid_probe_target_is_reported_in_one_line(run: Run, words: tuple[str, ...], code: int) -> None:
     ran = run("models", "probe", *words)
     assert ran.code == code
     assert is_one_line(ran)

@@ -117,7 +117,7 @@ def test_hostile_values_stay_text_within_their_line(run: Run, remote: Gateway, c
         assert done.out.count("\n") == lines
 
 
-def test_a_hostile_objective_is_shown_as_text(run: Run, remote: Gateway) -> None:
+def test_hostile_objective_is_shown_as_text(run: Run, remote: Gateway) -> None:
     remote.answer("GET /api/sessions/fleet", (200, {"anchor": {"objectives": ["\x1b]52;c;aGk=\x07"]}}))
     assert "- \\u001b]52;c;aGk=\\u0007\n" in run("show", "fleet").out
     remote.answer("GET /api/sessions/fleet/anchor", (200, {**ANCHOR, "objectives": ["\x9b2J\u202e"]}))
@@ -126,14 +126,14 @@ def test_a_hostile_objective_is_shown_as_text(run: Run, remote: Gateway) -> None
     assert json.loads(out)["objectives"] == ["\x9b2J\u202e"]
 
 
-def test_a_hostile_error_is_shown_as_text(run: Run, remote: Gateway) -> None:
+def test_hostile_error_is_shown_as_text(run: Run, remote: Gateway) -> None:
     remote.answer("GET /api/sessions", (409, {"code": "conflict", "message": HOSTILE, "hint": HOSTILE}))
     done = run("sessions")
     assert (done.code, done.err.count("\n"), is_safe(done.err)) == (5, 1, True)
     assert "\\u001b]52;c;aGk=\\u0007" in done.err
 
 
-def test_a_hostile_setting_is_shown_as_text(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_setting_is_shown_as_text(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANCHORWATCH_MODEL_NAME", "\x1b]52;c;aGk=\x07")
     assert is_safe(run("config").out)
 
@@ -145,7 +145,7 @@ def test_visible_text_has_the_same_json_value(text: str) -> None:
     assert json.loads(shown) == text
 
 
-def test_a_safe_stream_writes_lines_and_flushes() -> None:
+def test_safe_stream_writes_lines_and_flushes() -> None:
     under = io.StringIO()
     stream = SafeStream(under)
     print("a\x1b", "b", file=stream, flush=True)
@@ -164,14 +164,14 @@ def test_common_options_may_come_before_the_verb(run: Run, remote: Gateway) -> N
     assert json.loads(before.out) == [{"name": "a"}]
 
 
-def test_the_option_of_the_verb_wins(run: Run, remote: Gateway) -> None:
+def test_option_of_the_verb_wins(run: Run, remote: Gateway) -> None:
     remote.answer("GET /api/agents", (200, page()))
     assert run("--workspace", "night", "agents", "--workspace", "day").code == 0
     assert remote.asked[-1].query["workspace"] == "day"
     assert run("agents", "--workspace", "Not/A").code == 2
 
 
-def test_a_kill_switch_has_both_workspace_options(run: Run, remote: Gateway) -> None:
+def test_kill_switch_has_both_workspace_options(run: Run, remote: Gateway) -> None:
     switch = {"scope": "workspace", "name": None, "on": True}
     remote.answer("POST /api/kill-switches", (200, switch))
     assert run("--workspace", "night", "kill-switch", "on", "--workspace").code == 0
@@ -188,7 +188,7 @@ def test_a_kill_switch_has_both_workspace_options(run: Run, remote: Gateway) -> 
         ("objective fleet", "objective list fleet"), ("effects fleet/15.2.1", "effects show fleet/15.2.1"),
     ],
 )  # fmt: skip
-def test_a_list_has_a_short_form(run: Run, remote: Gateway, short: str, long: str) -> None:
+def test_list_has_a_short_form(run: Run, remote: Gateway, short: str, long: str) -> None:
     case = next(case for case in CASES if case.words == long)
     assert ran(run, remote, Case(short, case.answers)) == ran(run, remote, case)
 
@@ -219,7 +219,7 @@ def test_help_texts_are_short(run: Run) -> None:
         ("effects resolve fleet/1.1.1 n", ["not-done"]),
     ],
 )
-def test_the_shell_completes_words(words: str, found: list[str]) -> None:
+def test_shell_completes_words(words: str, found: list[str]) -> None:
     given = {"COMP_WORDS": f"anchorwatch {words}", "COMP_CWORD": str(len(words.split()))}
     command = [sys.executable, "-P", "-m", "anchorwatch.cli.main"]
     environment = {**os.environ, "_ANCHORWATCH_COMPLETE": "complete_bash", **given}

@@ -27,7 +27,7 @@ def test_lists_follow_their_pages_up_to_the_limit(run: Run, remote: Gateway) -> 
     assert remote.asked[0].headers["authorization"] == f"Bearer {TOKEN}"
 
 
-def test_the_end_of_a_growing_list_is_shown_newest_last(run: Run, remote: Gateway) -> None:
+def test_end_of_a_growing_list_is_shown_newest_last(run: Run, remote: Gateway) -> None:
     newest = [{"sequence": 9, "at": "2026-03-17T18:56:43+00:00", "what": "turn 2 ended: success", "why": "done"},
               {"sequence": 8, "at": "2026-03-17T18:56:42+00:00", "what": "turn 2 started", "why": ""}]  # fmt: skip
     remote.answer("GET /api/sessions/fleet/timeline", page(*newest, following="more"))
@@ -151,7 +151,7 @@ def test_long_value_of_a_list_is_shortened_and_says_so(run: Run, remote: Gateway
     assert "--json prints them in full" in ran.err
 
 
-def test_the_workspace_setting_is_sent(run: Run, remote: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workspace_setting_is_sent(run: Run, remote: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANCHORWATCH_WORKSPACE", "night")
     remote.answer("GET /api/sessions", page())
     assert run("sessions").code == 0
@@ -159,7 +159,7 @@ def test_the_workspace_setting_is_sent(run: Run, remote: Gateway, monkeypatch: p
 
 
 @pytest.mark.parametrize("verb", ["sessions", "agents", "models", "effects", "deliveries"])
-def test_an_empty_list_is_not_an_error(run: Run, remote: Gateway, verb: str) -> None:
+def test_empty_list_is_not_an_error(run: Run, remote: Gateway, verb: str) -> None:
     remote.answer(f"GET /api/{verb}", page())
     ran = run(verb)
     assert ran.code == 0
@@ -167,7 +167,7 @@ def test_an_empty_list_is_not_an_error(run: Run, remote: Gateway, verb: str) -> 
     assert json.loads(run(verb, "--json").out) == []
 
 
-def test_a_call_is_found_by_its_printed_id(run: Run, remote: Gateway) -> None:
+def test_call_is_found_by_its_printed_id(run: Run, remote: Gateway) -> None:
     effects = [{"call": "fleet/15.2.1", "tool": "launch_instances", "state": "succeeded"},
                {"call": "fleet/15.2.2", "tool": "notify_human", "state": "unknown"}]  # fmt: skip
     remote.answer("GET /api/effects", page(*effects))
@@ -213,7 +213,7 @@ def test_tail_of_an_unknown_session_is_not_found(run: Run, remote: Gateway) -> N
     assert remote.asked[-1].path == "/api/sessions/nobody/stream"
 
 
-def test_tail_for_people_begins_with_the_last_records(
+def test_tail_in_text_form_begins_with_the_last_records(
     run: Run, remote: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("anchorwatch.cli.api.RETRY_S_MAX", 0.3)
@@ -240,7 +240,7 @@ def test_tail_shows_the_facts_of_a_decision(
     assert out == "2026-03-17 18:56:43Z       7  step 1: fire()\n    facts: workers=unknown\n"
 
 
-def test_the_author_is_shown_without_its_incarnation(run: Run, remote: Gateway) -> None:
+def test_author_is_shown_without_its_incarnation(run: Run, remote: Gateway) -> None:
     row = {
         "sequence": 1,
         "at": "2026-03-17T18:56:43Z",

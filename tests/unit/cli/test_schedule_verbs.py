@@ -41,7 +41,7 @@ def test_create_sends_the_schedule_and_shows_its_times(run: Run, remote: Gateway
 
 
 @pytest.mark.parametrize("words", [(), ("list",)])
-def test_the_list_shows_state_and_next_time(run: Run, remote: Gateway, words: tuple[str, ...]) -> None:
+def test_list_shows_state_and_next_time(run: Run, remote: Gateway, words: tuple[str, ...]) -> None:
     paused = {**SCHEDULE, "name": "night", "state": "paused"}
     damaged: dict[str, Any] = {
         "name": "odd",
@@ -58,7 +58,7 @@ def test_the_list_shows_state_and_next_time(run: Run, remote: Gateway, words: tu
     assert "damaged" in lines[3]
 
 
-def test_the_owed_run_of_a_paused_schedule_is_shown(run: Run, remote: Gateway) -> None:
+def test_owed_run_of_a_paused_schedule_is_shown(run: Run, remote: Gateway) -> None:
     owed = {"slot": "2026-03-28T02:30", "at": "2026-03-28T02:30:00+01:00", "missed": 2}
     paused = {**SCHEDULE, "state": "paused", "owed": owed}
     remote.answer("GET /api/schedules", (200, {"data": [{**SCHEDULE, "owed": None}, paused], "next": None}))
@@ -73,7 +73,7 @@ def test_the_owed_run_of_a_paused_schedule_is_shown(run: Run, remote: Gateway) -
     )
 
 
-def test_a_schedule_is_paused_resumed_and_deleted(run: Run, remote: Gateway) -> None:
+def test_schedule_is_paused_resumed_and_deleted(run: Run, remote: Gateway) -> None:
     for verb in ("pause", "resume"):
         remote.answer(f"POST /api/schedules/morning/{verb}", (200, {**SCHEDULE, "state": "paused"}))
         assert "next (once resumed):" in run("schedule", verb, "morning", "--reason", "quiet").out
@@ -84,7 +84,7 @@ def test_a_schedule_is_paused_resumed_and_deleted(run: Run, remote: Gateway) -> 
     assert remote.asked[-1].headers["idempotency-key"]
 
 
-def test_an_invalid_name_is_refused_before_the_request(run: Run, remote: Gateway) -> None:
+def test_invalid_name_is_refused_before_the_request(run: Run, remote: Gateway) -> None:
     assert run("schedule", "show", "Not/a name").code == 2
     assert remote.asked == []
 

@@ -14,7 +14,7 @@ RECEIPT = {"input_id": "in_1", "session": "fleet", "sequence": 41, "accepted_at"
 AWAY = (503, {"code": "unavailable", "message": "the bus is away", "hint": ""})
 
 
-def test_a_message_is_p0_and_has_an_idempotency_key(run: Run, remote: Gateway) -> None:
+def test_message_is_p0_and_has_an_idempotency_key(run: Run, remote: Gateway) -> None:
     remote.answer("POST /api/sessions/fleet/inputs", (202, RECEIPT))
     ran = run("say", "fleet", "hold the fleet")
     assert ran.out == "accepted by fleet as in_1 (journal sequence 41)\n"
@@ -22,7 +22,7 @@ def test_a_message_is_p0_and_has_an_idempotency_key(run: Run, remote: Gateway) -
     assert len(remote.asked[0].headers["idempotency-key"]) >= 16
 
 
-def test_a_retry_has_the_same_key(run: Run, remote: Gateway) -> None:
+def test_retry_has_the_same_key(run: Run, remote: Gateway) -> None:
     remote.answer("POST /api/sessions/fleet/inputs", AWAY, AWAY, (202, {**RECEIPT, "replayed": True}))
     ran = run("say", "fleet", "hello")
     assert ran.code == 0
@@ -31,13 +31,13 @@ def test_a_retry_has_the_same_key(run: Run, remote: Gateway) -> None:
     assert len(remote.asked) == 3
 
 
-def test_a_given_key_is_used(run: Run, remote: Gateway) -> None:
+def test_given_key_is_used(run: Run, remote: Gateway) -> None:
     remote.answer("POST /api/sessions/fleet/inputs", (202, RECEIPT))
     run("say", "fleet", "hello", "--key", "my-key")
     assert remote.asked[0].headers["idempotency-key"] == "my-key"
 
 
-def test_a_key_used_with_another_text_is_refused(run: Run, remote: Gateway) -> None:
+def test_key_used_with_another_text_is_refused(run: Run, remote: Gateway) -> None:
     conflict = {"code": "idempotency_conflict", "message": "the key was used before", "hint": "use a new key"}
     remote.answer("POST /api/sessions/fleet/inputs", (409, conflict))
     ran = run("say", "fleet", "hello", "--key", "my-key")
@@ -63,7 +63,7 @@ SWITCH = {"scope": "agent", "name": "keeper", "on": True, "by": "ada", "at": "20
         ({"kill_switches": None}, ""),
     ],
 )
-def test_a_receipt_names_what_blocks_the_input(
+def test_receipt_names_the_reason_that_blocks_the_input(
     run: Run, remote: Gateway, state: dict[str, Any], why: str
 ) -> None:
     remote.answer("POST /api/sessions/fleet/inputs", (202, {**RECEIPT, **state}))
@@ -73,7 +73,7 @@ def test_a_receipt_names_what_blocks_the_input(
         assert said.count("queued: ") == bool(why)
 
 
-def test_an_order_names_the_kill_switch_that_blocks_it(run: Run, remote: Gateway) -> None:
+def test_order_names_the_kill_switch_that_blocks_it(run: Run, remote: Gateway) -> None:
     held = {**CONTROL, "session_status": "idle", "kill_switches": [SWITCH]}
     remote.answer("POST /api/sessions/fleet/resume", (200, {**held, "kind": "resumed"}))
     assert "blocked: the kill switch of agent keeper is on" in run("resume", "fleet").out
@@ -81,7 +81,7 @@ def test_an_order_names_the_kill_switch_that_blocks_it(run: Run, remote: Gateway
     assert "the canary turn is queued: the kill switch of agent keeper" in run("reset", "fleet", "--yes").out
 
 
-def test_a_retried_event_has_the_same_id(run: Run, remote: Gateway) -> None:
+def test_retried_event_has_the_same_id(run: Run, remote: Gateway) -> None:
     remote.answer("POST /api/events", AWAY, (202, {"id": "x", "sequence": 5, "duplicate": False}))
     ran = run("publish", "fleet", "instance.dead", "--data", '{"id": "w-3"}', "--priority", "P0")
     assert ran.code == 0
@@ -103,7 +103,7 @@ def test_a_retried_event_has_the_same_id(run: Run, remote: Gateway) -> None:
         ("[1]", (), "P1"),
     ],
 )
-def test_an_event_takes_the_priority_of_its_data(
+def test_event_takes_the_priority_of_its_data(
     run: Run, remote: Gateway, data: str, more: tuple[str, ...], priority: str
 ) -> None:
     remote.answer("POST /api/events", (202, {"id": "x", "sequence": 5, "duplicate": False}))
@@ -111,7 +111,7 @@ def test_an_event_takes_the_priority_of_its_data(
     assert remote.asked[0].body["priority"] == priority
 
 
-def test_a_session_is_created_of_an_agent(run: Run, remote: Gateway) -> None:
+def test_session_is_created_of_an_agent(run: Run, remote: Gateway) -> None:
     remote.answer("POST /api/sessions", (201, {"name": "night", "agent": "keeper", "created": True}))
     assert (
         run("sessions", "create", "night", "--agent", "keeper").out
@@ -141,7 +141,7 @@ steps_max = 4
 """
 
 
-def test_an_agent_file_is_applied(run: Run, remote: Gateway) -> None:
+def test_agent_file_is_applied(run: Run, remote: Gateway) -> None:
     Path("agent.toml").write_text(AGENT)
     remote.answer("PUT /api/agents/keeper", (200, {"name": "keeper", "version": 3}))
     assert run("agents", "apply", "agent.toml").out == "agent keeper is at version 3\n"
@@ -159,7 +159,7 @@ def test_an_agent_file_is_applied(run: Run, remote: Gateway) -> None:
         ("typo = 1\n" + AGENT, "typo is not a known field"),
     ],
 )
-def test_a_faulty_agent_file_is_explained(run: Run, remote: Gateway, text: str, said: str) -> None:
+def test_faulty_agent_file_is_explained(run: Run, remote: Gateway, text: str, said: str) -> None:
     Path("agent.toml").write_text(text)
     ran = run("agents", "apply", "agent.toml")
     assert ran.code == 2
@@ -168,7 +168,7 @@ def test_a_faulty_agent_file_is_explained(run: Run, remote: Gateway, text: str, 
     assert remote.asked == []
 
 
-def test_an_unknown_limit_is_refused_with_the_known_ones(run: Run, remote: Gateway) -> None:
+def test_unknown_limit_is_refused_with_the_known_ones(run: Run, remote: Gateway) -> None:
     Path("agent.toml").write_text(AGENT + "turns_per_huor = 9")
     ran = run("agents", "apply", "agent.toml")
     assert ran.code == 2
@@ -178,7 +178,7 @@ def test_an_unknown_limit_is_refused_with_the_known_ones(run: Run, remote: Gatew
     assert remote.asked == []
 
 
-def test_a_missing_agent_file_is_not_found(run: Run, remote: Gateway) -> None:
+def test_missing_agent_file_is_not_found(run: Run, remote: Gateway) -> None:
     assert run("agents", "apply", "nowhere.toml").code == 4
     assert remote.asked == []
 
@@ -186,7 +186,7 @@ def test_a_missing_agent_file_is_not_found(run: Run, remote: Gateway) -> None:
 SETTLED = {"call": "fleet/15.2.1", "verdict": "not-done", "by": "a person", "sequence": 77, "replayed": False}
 
 
-def test_an_unknown_effect_is_resolved_once(run: Run, remote: Gateway) -> None:
+def test_unknown_effect_is_resolved_once(run: Run, remote: Gateway) -> None:
     remote.answer("POST /api/effects/resolve", AWAY, (200, SETTLED), (200, {**SETTLED, "replayed": True}))
     words = ("effects", "resolve", "fleet/15.2.1", "not-done", "--note", "no such instance", "--key", "k")
     ran = run(*words)
@@ -200,7 +200,7 @@ def test_an_unknown_effect_is_resolved_once(run: Run, remote: Gateway) -> None:
     assert "; already resolved before" in run(*words).out
 
 
-def test_an_effect_that_is_resolved_already_is_refused(run: Run, remote: Gateway) -> None:
+def test_effect_that_is_resolved_already_is_refused(run: Run, remote: Gateway) -> None:
     conflict = {"code": "conflict", "message": "fleet/15.2.1 was settled at 18:56", "hint": "once"}
     remote.answer("POST /api/effects/resolve", (409, conflict))
     ran = run("effects", "resolve", "fleet/15.2.1", "done")
@@ -209,7 +209,7 @@ def test_an_effect_that_is_resolved_already_is_refused(run: Run, remote: Gateway
 
 
 @pytest.mark.parametrize("words", [("no-call", "done"), ("fleet/15.2.1", "perhaps"), ("fleet/15.2.1",)])
-def test_an_invalid_resolution_is_refused_before_the_request(
+def test_invalid_resolution_is_refused_before_the_request(
     run: Run, remote: Gateway, words: tuple[str, ...]
 ) -> None:
     assert run("effects", "resolve", *words).code == 2
@@ -220,7 +220,7 @@ CONTROL = {"control_id": "c-1", "session": "fleet", "kind": "paused", "sequence"
            "session_status": "paused", "more": {}, "never_start": [], "too_late": [], "canary": None}  # fmt: skip
 
 
-def test_an_order_has_its_reason_and_a_key(run: Run, remote: Gateway) -> None:
+def test_order_has_its_reason_and_a_key(run: Run, remote: Gateway) -> None:
     remote.answer("POST /api/sessions/fleet/pause", AWAY, (200, CONTROL))
     ran = run("pause", "fleet", "--reason", "it rains")
     assert ran.out == "fleet: paused (journal sequence 50); status: paused\n"
@@ -228,7 +228,7 @@ def test_an_order_has_its_reason_and_a_key(run: Run, remote: Gateway) -> None:
     assert len({asked.headers["idempotency-key"] for asked in remote.asked}) == 1
 
 
-def test_a_cancel_lists_the_commands_it_was_too_late_for(run: Run, remote: Gateway) -> None:
+def test_cancel_lists_the_commands_it_was_too_late_for(run: Run, remote: Gateway) -> None:
     late = [{"call": "fleet/3.1.2", "tool": "launch", "note": "it may have run"}]
     told = {**CONTROL, "kind": "cancelled", "never_start": ["fleet/3.1.1"], "too_late": late}
     remote.answer("POST /api/sessions/fleet/cancel", (200, told))
@@ -236,7 +236,7 @@ def test_a_cancel_lists_the_commands_it_was_too_late_for(run: Run, remote: Gatew
     assert "will not start: fleet/3.1.1\ntoo late for fleet/3.1.2 launch: it may have run" in ran.out
 
 
-def test_a_constraint_is_removed_by_its_number(run: Run, remote: Gateway) -> None:
+def test_constraint_is_removed_by_its_number(run: Run, remote: Gateway) -> None:
     remote.answer("GET /api/sessions/fleet/anchor", (200, {"constraints": ["a", "b"]}))
     remote.answer("POST /api/sessions/fleet/constraints", (200, CONTROL))
     assert run("constraint", "remove", "fleet", "2").code == 0
@@ -245,19 +245,19 @@ def test_a_constraint_is_removed_by_its_number(run: Run, remote: Gateway) -> Non
 
 
 @pytest.mark.parametrize(("verb", "which"), [("objective", "objectives"), ("constraint", "constraints")])
-def test_a_change_of_directives_names_them(run: Run, remote: Gateway, verb: str, which: str) -> None:
+def test_change_of_directives_names_them(run: Run, remote: Gateway, verb: str, which: str) -> None:
     told = {**CONTROL, "kind": "directives", "more": {"which": which, "change": "add"}}
     remote.answer(f"POST /api/sessions/fleet/{which}", (200, told))
     assert run(verb, "add", "fleet", "be kind").out.startswith(f"fleet: {which} changed (journal sequence")
 
 
-def test_a_reset_without_a_confirmation_is_refused(run: Run, remote: Gateway) -> None:
+def test_reset_without_a_confirmation_is_refused(run: Run, remote: Gateway) -> None:
     ran = run("reset", "fleet")
     assert (ran.code, remote.asked) == (2, [])
     assert "--dry-run" in ran.err
 
 
-def test_a_reset_waits_for_its_canary(run: Run, remote: Gateway) -> None:
+def test_reset_waits_for_its_canary(run: Run, remote: Gateway) -> None:
     more = {"archived": {"turns": 3}, "superseded": {"count": 2}}
     remote.answer(
         "POST /api/sessions/fleet/reset",
@@ -294,7 +294,7 @@ DELETED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("said", "code"), [("", 5), ("n\n", 5), ("y\n", 0)])
-def test_a_session_is_deleted_only_after_a_yes(
+def test_session_is_deleted_only_after_a_yes(
     run: Run, remote: Gateway, monkeypatch: pytest.MonkeyPatch, said: str, code: int
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(said))

@@ -25,12 +25,12 @@ def test_json_and_msgpack_give_back_the_same(value: object) -> None:
     assert plain(data) == data
 
 
-def test_what_is_plain_stays_as_it_is() -> None:
+def test_plain_value_is_unchanged() -> None:
     value = {"a": [1, 2.5, "x", None, True], "b": {"c": {}}}
     assert plain(value) == value
 
 
-def test_what_has_no_form_becomes_text() -> None:
+def test_value_without_a_plain_form_becomes_text() -> None:
     assert plain({1: Path("x"), "big": 2**64, "inf": float("inf"), "s": "\ud800"}) == {
         "1": "x",
         "big": str(2**64),

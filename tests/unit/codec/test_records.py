@@ -43,7 +43,7 @@ ANCHOR = Anchor(
 
 
 @given(BODY)
-def test_a_record_comes_back_as_it_was(body: dict[str, object]) -> None:
+def test_record_comes_back_as_it_was(body: dict[str, object]) -> None:
     record = Record("kind", 5, "me", body, "ab" * 32)
     data, digest = encode(record)
     assert decode(data) == replace(record, digest=digest)
@@ -98,7 +98,7 @@ def test_every_changed_byte_of_an_anchor_is_seen() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 10, -1])
-def test_a_cut_record_is_damaged(cut: int) -> None:
+def test_cut_record_is_damaged(cut: int) -> None:
     data, _ = encode(RECORD)
     with pytest.raises(Damaged):
         decode(data[:cut])
@@ -127,7 +127,7 @@ def sealed_anchor(content: dict[str, object], envelope: dict[str, object]) -> by
 ENVELOPE = {"format": 1, "kind": "acquired", "at_ms": 1, "writer": "me", "previous": "", "body": {}}
 
 
-def test_a_newer_format_is_refused_with_both_versions() -> None:
+def test_newer_format_is_refused_with_both_versions() -> None:
     with pytest.raises(NewerSchema, match=r"format 2.*up to 1"):
         decode(sealed(2, "kind", 1, "me", b"", b"", "a field of tomorrow"))
     with pytest.raises(NewerSchema, match=r"format 2.*up to 1"):
@@ -136,7 +136,7 @@ def test_a_newer_format_is_refused_with_both_versions() -> None:
         decode_anchor(sealed_anchor({**ANCHOR.to_json(), "schema": 9}, ENVELOPE))
 
 
-def test_an_altered_version_is_damage_and_no_newer_release() -> None:
+def test_altered_version_is_damage_and_no_newer_release() -> None:
     data = bytearray(encode(RECORD)[0])
     assert data[1] == 1
     data[1] = 2
@@ -146,14 +146,14 @@ def test_an_altered_version_is_damage_and_no_newer_release() -> None:
 
 
 @pytest.mark.parametrize("version", [0, -1, True, None, "1", 1.0])
-def test_a_version_that_no_release_wrote_is_damage(version: object) -> None:
+def test_version_that_no_release_wrote_is_damage(version: object) -> None:
     with pytest.raises(Damaged, match=r"version|no release"):
         decode(sealed(version, "kind", 1, "me", b"", pack({})))
     with pytest.raises(Damaged, match=r"version|no release"):
         decode_anchor(sealed_anchor(ANCHOR.to_json(), {**ENVELOPE, "format": version}))
 
 
-def test_an_older_record_is_lifted_version_by_version() -> None:
+def test_older_record_is_lifted_version_by_version() -> None:
     formats = Versions[Record](
         "the record has format",
         2,
@@ -173,7 +173,7 @@ def test_an_older_record_is_lifted_version_by_version() -> None:
         decode(sealed(3, "kind", 1, "me", b"", pack({})), formats)
 
 
-def test_an_older_anchor_is_lifted_version_by_version() -> None:
+def test_older_anchor_is_lifted_version_by_version() -> None:
     schemas = Versions[dict[str, Any]](
         "the anchor has schema",
         SCHEMA,
@@ -196,7 +196,7 @@ def test_an_older_anchor_is_lifted_version_by_version() -> None:
         [1],
     ],
 )
-def test_a_sealed_record_of_an_odd_shape_is_damaged(content: list[object]) -> None:
+def test_sealed_record_of_an_odd_shape_is_damaged(content: list[object]) -> None:
     with pytest.raises(Damaged):
         decode(sealed(*content))
 
@@ -204,7 +204,7 @@ def test_a_sealed_record_of_an_odd_shape_is_damaged(content: list[object]) -> No
 @pytest.mark.parametrize(
     "odd", [{"kind": 5}, {"at_ms": "x"}, {"writer": None}, {"body": []}, {"previous": 1}]
 )
-def test_a_sealed_anchor_of_an_odd_shape_is_damaged(odd: dict[str, object]) -> None:
+def test_sealed_anchor_of_an_odd_shape_is_damaged(odd: dict[str, object]) -> None:
     with pytest.raises(Damaged):
         decode_anchor(sealed_anchor(ANCHOR.to_json(), {**ENVELOPE, **odd}))
 
@@ -212,7 +212,7 @@ def test_a_sealed_anchor_of_an_odd_shape_is_damaged(odd: dict[str, object]) -> N
 @pytest.mark.parametrize(
     "data", [b"[" * 200_000, b'{"record":{},"x":NaN}', b'{"record":{},"x":"\\ud800"}', b"{}"]
 )
-def test_json_that_is_no_anchor_is_damaged_and_nothing_else(data: bytes) -> None:
+def test_json_other_than_an_anchor_is_damaged(data: bytes) -> None:
     with pytest.raises(Damaged):
         decode_anchor(data)
 

@@ -135,7 +135,7 @@ def _check_pairs(messages: Any) -> None:
 
 
 @pytest.mark.parametrize("rung", list(Rung))
-def test_the_same_state_and_rung_give_the_same_bytes(rung: Rung) -> None:
+def test_same_state_and_rung_give_the_same_bytes(rung: Rung) -> None:
     of = state(quiet(1), busy(2), quiet(3))
     first = prompt.build(of, AGENT, BENCH, TOOLS, SEEN, heartbeat_s=300, rung=rung)
     again = prompt.build(of, AGENT, BENCH, TOOLS, SEEN, heartbeat_s=300, rung=rung)

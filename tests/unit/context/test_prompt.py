@@ -95,7 +95,7 @@ def test_every_call_is_followed_by_its_result_and_by_no_other() -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_what_came_of_a_call_is_said_when_it_was_no_success() -> None:
+def test_call_result_is_shown_when_it_was_not_a_success() -> None:
     messages = build(
         state(Step(1, "", (Call(1, "fire", {}, state="unknown", text="it may have happened"),)))
     ).messages
@@ -109,7 +109,7 @@ def test_event_text_is_quoted_and_cannot_pose_as_instructions() -> None:
     assert "\nTASK: stop" not in wakes
 
 
-def test_a_burst_says_how_many_there_were_and_shows_the_newest() -> None:
+def test_burst_says_how_many_there_were_and_shows_the_newest() -> None:
     wakes = build(state(inputs=tuple(event(n) for n in range(1, 5_001)))).messages[1]["content"]
     assert "5000 × event/fleet/instance.dead" in wakes
     assert wakes.count("event fleet.instance.dead") == prompt.SHOWN_INPUTS_MAX
@@ -123,14 +123,14 @@ def test_burst_of_many_kinds_is_told_within_the_same_lines() -> None:
     assert wakes.count("\n") < 50
 
 
-def test_what_was_refused_is_told() -> None:
+def test_refused_events_are_counted_in_the_prompt() -> None:
     of = state(inputs=(event(1),))
     assert of.turn is not None
     wakes = build(of._replace(turn=replace(of.turn, refused=70))).messages[1]["content"]
     assert "70 older events were refused unread" in wakes
 
 
-def test_what_people_said_is_shown_whatever_burst_it_came_in() -> None:
+def test_messages_of_people_are_shown_in_any_burst() -> None:
     burst = tuple(event(n) for n in range(3, 60))
     said = Input(1, "i1", "message", 0, 1_000, "stop at four instances")
     wish = Input(60, "i60", "trigger", 0, 1_000, "the invoice came")
@@ -151,11 +151,11 @@ def test_older_summary_is_quoted_and_marked_as_data() -> None:
     assert "[run 8]" in messages[2]["content"]
 
 
-def test_the_same_state_gives_the_same_bytes() -> None:
+def test_same_state_gives_the_same_bytes() -> None:
     assert request_bytes(build(state())) == request_bytes(build(state()))
 
 
-def test_what_is_counted_is_all_of_a_request_as_it_is_sent() -> None:
+def test_count_covers_the_whole_request_as_sent() -> None:
     empty = PastTurn(4, "no_action", "", (event(1),), 0, (Step(1, "", ()),))
     steps = (Step(1, "", (Call(1, "look", {"item": "a"}, state="succeeded", text="a\0b"),)),)
     for request in (build(state()), build(state(*steps, history=(past(2), empty, past(3)))), build(state())):
@@ -170,6 +170,6 @@ def test_finished_turn_is_rendered_once_for_many_showings() -> None:
     assert build(state(history=(past(2), past(3)))).messages == first.messages
 
 
-def test_what_people_labelled_critical_stands_in_every_prompt() -> None:
+def test_text_labelled_critical_is_in_every_prompt() -> None:
     of = state()._replace(critical=("CRITICAL: never more than 4 instances",))
     assert "\n- CRITICAL: never more than 4 instances\n" in build(of, Rung.ALL_OUTPUTS).messages[0]["content"]

@@ -125,7 +125,7 @@ def test_any_records_in_any_order_and_again_fold_to_a_state(events: list[Event],
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(EVENTS, max_size=25))
-def test_what_was_folded_before_changes_nothing(events: list[Event]) -> None:
+def test_replayed_records_change_nothing(events: list[Event]) -> None:
     records = [Recorded(sequence, event, f"d{sequence}") for sequence, event in enumerate(events, 1)]
     state = replay(SessionState(), records)
     planners = [each for each in records if not isinstance(each.event, InputAccepted | OutcomeRecorded)]
@@ -134,6 +134,6 @@ def test_what_was_folded_before_changes_nothing(events: list[Event]) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(EVENTS, max_size=25))
-def test_the_ledger_reads_any_records(events: list[Event]) -> None:
+def test_ledger_reads_any_records(events: list[Event]) -> None:
     records = [Recorded(sequence, event, f"d{sequence}") for sequence, event in enumerate(events, 1)]
     assert len(read_ledger(records).wakes) <= len(records)

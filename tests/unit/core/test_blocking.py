@@ -35,7 +35,7 @@ def ended(state: OutcomeState, at: int) -> EffectState:
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed", "refused", "resolved"])
-def test_a_definite_outcome_lets_the_next_one_go(state: OutcomeState) -> None:
+def test_definite_outcome_lets_the_next_one_go(state: OutcomeState) -> None:
     assert before_claim([("s/1.1.1", ended(state, 9))]) == Clear()
     assert under_claim(claimed(20), [("t/1.1.1", ended(state, 9))]) == Clear()
 
@@ -51,7 +51,7 @@ def test_foreign_unknown_effect_blocks_later_claims() -> None:
     assert under_claim(claimed(20), [("t/1.1.1", ended("unknown", 19))]) == Blocked("t/1.1.1", "stop")
 
 
-def test_what_had_begun_before_is_not_blocked_by_it() -> None:
+def test_claim_from_before_the_block_is_not_blocked() -> None:
     assert under_claim(claimed(20), [("t/1.1.1", ended("unknown", 21))]) == Clear()
 
 
@@ -62,7 +62,7 @@ def test_claim_replacing_one_from_before_the_block_is_settled() -> None:
     assert under_claim(began, [("t/1.1.1", ended("unknown", 20))]) == Clear()
 
 
-def test_one_that_is_at_work_in_another_session_blocks_nothing() -> None:
+def test_running_effect_of_another_session_blocks_nothing() -> None:
     assert under_claim(claimed(20), [("t/1.1.1", claimed(10))]) == Clear()
 
 
@@ -91,7 +91,7 @@ def test_foreign_effect_that_is_not_at_work_is_not_waited_for() -> None:
         assert before_first_claim([("t/1.1.1", 1, state)]) == Clear()
 
 
-def test_the_refusal_names_the_effect_and_the_way_out() -> None:
+def test_refusal_names_the_effect_and_the_way_out() -> None:
     said = Blocked("fleet/15.2.1", "stop").say("instance/w-3")
     assert "instance/w-3 is blocked: the outcome of fleet/15.2.1 (stop) is unknown" in said
     assert "anchorwatch effects resolve fleet/15.2.1 done|not-done" in said

@@ -29,7 +29,7 @@ def fault_of(given: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("heartbeat_s", [1e13, 1e300, HEARTBEAT_S_MAX + 1])
-def test_a_heartbeat_that_never_beats_is_refused(heartbeat_s: float) -> None:
+def test_heartbeat_that_never_beats_is_refused(heartbeat_s: float) -> None:
     assert fault_of({"heartbeat_s": heartbeat_s}) == f"heartbeat_s must be at most {HEARTBEAT_S_MAX}"
 
 
@@ -40,16 +40,16 @@ def test_a_heartbeat_that_never_beats_is_refused(heartbeat_s: float) -> None:
     {"limits": {"min_interval_s": math.inf}},
     {"limits": {"day_cost_max": math.nan}},
 ])  # fmt: skip
-def test_what_is_no_number_is_refused(given: dict[str, Any]) -> None:
+def test_non_number_is_refused(given: dict[str, Any]) -> None:
     assert fault_of(given).endswith("must be a number")
 
 
 @pytest.mark.parametrize("value", [True, "6", 6.0])
-def test_a_limit_that_only_resembles_a_number_is_refused(value: object) -> None:
+def test_limit_that_only_resembles_a_number_is_refused(value: object) -> None:
     assert fault_of({"limits": {"turns_per_hour": value}}) == "limits.turns_per_hour must be a whole number"
 
 
-def test_a_limit_that_there_is_not_is_refused() -> None:
+def test_limit_that_there_is_not_is_refused() -> None:
     assert fault_of({"limits": {"nosuch": 5}}) == "limits.nosuch is not a known field"
 
 
@@ -90,7 +90,7 @@ def test_stored_definition_is_clamped_to_the_bounds() -> None:
         AgentSpec.stored([])
 
 
-def test_a_packs_own_numbers_too() -> None:
+def test_packs_own_numbers_too() -> None:
     agent = AgentSpec.model_validate(AGENT | {"config": {"idle_s": 1e300, "blind_s": None}})
     with pytest.raises(BadInput, match=r"config\.idle_s must be at most"):
         checked_config(agent)

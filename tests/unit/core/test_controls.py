@@ -73,7 +73,7 @@ def said(story: Story, text: str = "what about it?") -> int:
 # --- reset
 
 
-def test_a_reset_archives_the_conversation_and_nothing_else() -> None:
+def test_reset_archives_the_conversation_and_nothing_else() -> None:
     story = turns(created(), 3)
     story.record(InputAccepted(Input(story.sequence + 1, "m", "message", 0, 0, "CRITICAL: never four")))
     story.do(acquire(story)).do(end())
@@ -88,7 +88,7 @@ def test_a_reset_archives_the_conversation_and_nothing_else() -> None:
     assert (after.status, after.fence.run) == ("idle", before.run_id + 1)
 
 
-def test_a_reset_in_the_middle_of_a_turn_ends_it_by_the_fence() -> None:
+def test_reset_in_the_middle_of_a_turn_ends_it_by_the_fence() -> None:
     story = running("launch")
     story.do(reset(story))
     after = anchor(story)
@@ -121,7 +121,7 @@ def test_reset_never_disposes_of_inputs_its_author_has_not_read() -> None:
     assert event.anchor.inputs_through == story.state.read_through
 
 
-def test_a_reset_that_was_shown_another_session_is_refused() -> None:
+def test_reset_that_was_shown_another_session_is_refused() -> None:
     story = turns(created(), 1)
     shown = reset(story, head=story.state.head)
     story.input()
@@ -131,13 +131,13 @@ def test_a_reset_that_was_shown_another_session_is_refused() -> None:
         decide(story.state, shown)
 
 
-def test_a_paused_session_is_reset_and_stays_paused() -> None:
+def test_paused_session_is_reset_and_stays_paused() -> None:
     story = running().do(Control(Kind.PAUSED, "ada", 3_000))
     story.do(reset(story))
     assert (anchor(story).status, anchor(story).turn) == ("paused", None)
 
 
-def test_reset_archive_is_restored_before_what_was_said_since() -> None:
+def test_reset_archive_is_restored_before_later_messages() -> None:
     story = turns(created(), 3)
     history = story.state.history
     story.do(reset(story))
@@ -198,7 +198,7 @@ def test_order_without_a_change_is_refused_with_the_way_out() -> None:
         assert way_out in told.value.hint
 
 
-def test_a_cancel_changes_only_the_turn_that_it_names() -> None:
+def test_cancel_changes_only_the_turn_that_it_names() -> None:
     story = running()
     with pytest.raises(TurnNotActive):
         decide(story.state, Control(Kind.CANCELLED, "ada", 3_000, turn_id="turn_7"))
@@ -212,7 +212,7 @@ def test_check_in_the_past_does_not_restart_the_cancelled_turn() -> None:
     assert anchor(story).next_check_at == "1970-01-01T00:01:03.000+00:00"
 
 
-def test_a_cancelled_session_that_was_paused_stays_paused() -> None:
+def test_cancelled_session_that_was_paused_stays_paused() -> None:
     story = running("launch").do(Control(Kind.PAUSED, "ada", 2_500))
     story.do(Control(Kind.CANCELLED, "ada", 3_000))
     assert (anchor(story).status, anchor(story).fence.run) == ("paused", 2)
@@ -265,7 +265,7 @@ def test_message_to_a_turn_must_reach_its_model_before_it_ends() -> None:
     assert [each.text for each in last.joined] == ["CRITICAL: not that one"]
 
 
-def test_a_late_steer_changes_nothing() -> None:
+def test_late_steer_changes_nothing() -> None:
     story = running().do(end())
     with pytest.raises(TurnNotActive):
         decide(story.state, Steer("ada", 4_000, "turn_1", "stop"))
@@ -294,7 +294,7 @@ def test_message_during_a_turn_may_join_it_and_is_consumed_once() -> None:
     assert anchor(story).inputs_joined == (), "the mark has passed it"
 
 
-def test_what_joins_at_the_last_step_is_consumed_by_the_end() -> None:
+def test_input_joining_at_the_last_step_is_consumed_by_the_end() -> None:
     story = running()
     message = said(story, "CRITICAL: x")
     story.do(ending(1, message))
@@ -303,7 +303,7 @@ def test_what_joins_at_the_last_step_is_consumed_by_the_end() -> None:
     assert anchor(story).inputs_joined == (message,)
 
 
-def test_what_joined_a_cancelled_turn_is_consumed_by_it() -> None:
+def test_input_that_joined_a_cancelled_turn_is_consumed_by_it() -> None:
     story = running()
     message = said(story)
     head = StepHead(1, "", None, None, calls=1, joined=(message,))

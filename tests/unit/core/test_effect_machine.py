@@ -40,7 +40,7 @@ def claim(owner: Owner, attempt: int = 1) -> Claimed:
     return Claimed(owner, attempt, "key")
 
 
-def test_a_command_with_an_outcome_is_not_run_again() -> None:
+def test_command_with_an_outcome_is_not_run_again() -> None:
     for effect_class in EffectClass:
         assert next_action(recorded(claim(OTHER), DONE), effect_class, ME, "dead") == Nothing()
 
@@ -54,16 +54,16 @@ def test_unclaimed_command_is_judged_and_a_read_needs_no_claim() -> None:
 @pytest.mark.parametrize(
     "effect_class", [EffectClass.IDEMPOTENT, EffectClass.RECONCILABLE, EffectClass.IRREVERSIBLE]
 )
-def test_a_slow_owner_is_never_replaced(effect_class: EffectClass, liveness: Liveness) -> None:
+def test_slow_owner_is_never_replaced(effect_class: EffectClass, liveness: Liveness) -> None:
     assert isinstance(next_action(recorded(claim(OTHER)), effect_class, ME, liveness), Wait)
 
 
-def test_what_this_process_runs_is_not_run_beside_itself() -> None:
+def test_running_command_is_not_run_again_by_the_same_process() -> None:
     assert isinstance(next_action(recorded(claim(ME)), EffectClass.IDEMPOTENT, ME, "dead"), Wait)
 
 
 @pytest.mark.parametrize("owner", [FORMER_SELF, OTHER])
-def test_a_dead_owner_s_claim_is_taken_up_as_its_class_allows(owner: Owner) -> None:
+def test_dead_owner_claim_is_replaced_as_its_class_allows(owner: Owner) -> None:
     state = recorded(claim(owner))
     assert next_action(state, EffectClass.IDEMPOTENT, ME, "dead") == ClaimAgain(then="run")
     assert next_action(state, EffectClass.RECONCILABLE, ME, "dead") == ClaimAgain(then="reconcile")
@@ -78,7 +78,7 @@ def test_own_name_claim_is_of_a_former_self_only_where_proved() -> None:
         assert isinstance(next_action(held, EffectClass.IDEMPOTENT, ME, unproved), Wait)
 
 
-def test_a_claim_that_was_given_back_counts_for_nothing() -> None:
+def test_claim_that_was_given_back_counts_for_nothing() -> None:
     state = recorded(claim(OTHER), Released(OTHER, "paused"))
     assert next_action(state, EffectClass.IRREVERSIBLE, ME, "dead") == Judge(claim=True)
     again = recorded(claim(OTHER), Released(OTHER, "paused"), claim(ME, 2))
@@ -93,7 +93,7 @@ def test_returned_second_claim_leaves_the_first_request_sent() -> None:
     assert isinstance(next_action(state, EffectClass.IRREVERSIBLE, ME, "unknown"), MarkUnknown)
 
 
-def test_refused_is_said_only_on_a_first_claim() -> None:
+def test_refusal_requires_a_first_claim() -> None:
     fenced = replace(ANCHOR, fence=Fence(run=4))
     assert after_claim(recorded(claim(ME)), 3, fenced) == FencedOff(first=True)
     assert after_claim(recorded(claim(OTHER), claim(ME, 2)), 3, fenced) == FencedOff(first=False)
@@ -107,7 +107,7 @@ def test_command_is_fenced_exactly_when_its_run_is_below_fence() -> None:
 
 
 @pytest.mark.parametrize("status", ["paused", "quarantined"])
-def test_a_paused_session_s_commands_wait(status: Status) -> None:
+def test_paused_session_s_commands_wait(status: Status) -> None:
     assert isinstance(after_claim(recorded(claim(ME)), 1, replace(ANCHOR, status=status)), Deferred)
 
 

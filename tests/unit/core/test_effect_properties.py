@@ -100,7 +100,7 @@ def test_claimed_effect_is_never_started_as_if_unclaimed(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(ANY, max_size=12), OUTCOMES, CLASSES, LIVENESS)
-def test_what_has_its_outcome_is_left_alone(
+def test_effect_with_its_outcome_is_left_alone(
     events: list[EffectEvent], outcome: Outcome, effect_class: EffectClass, liveness: Liveness
 ) -> None:
     assert next_action(fold_effect(numbered([*events, outcome])), effect_class, ME, liveness) == Nothing()
@@ -131,5 +131,5 @@ def test_effect_proceeds_only_at_or_above_the_fence(
         )
 
 
-def test_no_history_is_a_command_that_nobody_claimed() -> None:
+def test_empty_history_is_an_unclaimed_command() -> None:
     assert next_action(EffectState(), EffectClass.IRREVERSIBLE, ME, "unknown") == Judge(claim=True)

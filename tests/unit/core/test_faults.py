@@ -26,21 +26,21 @@ AGENT: dict[str, Any] = {"name": "keeper", "pack": "fleet"}
         ({"typo": 1}, "typo is not a known field"),
     ],
 )
-def test_a_fault_says_what_is_allowed(given: dict[str, Any], said: str) -> None:
+def test_fault_names_the_allowed_values(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError) as refused:
         AgentSpec.model_validate(AGENT | given)
     (fault,) = refused.value.errors()
     assert f"{place_of(fault, 'the file')} {problem_of(fault)}" == said
 
 
-def test_what_has_no_words_yet_is_said_as_it_was_found() -> None:
+def test_fault_without_its_own_text_keeps_the_original_one() -> None:
     fault = {"type": "url_scheme", "loc": (), "msg": "URL scheme should be 'http'", "ctx": {}}
     assert f"{place_of(fault, 'the file')} {problem_of(fault)}" == (
         "the file is invalid: URL scheme should be 'http'"
     )
 
 
-def test_a_pattern_without_words_is_not_shown() -> None:
+def test_pattern_without_words_is_not_shown() -> None:
     fault = {"type": "string_pattern_mismatch", "loc": ("a",), "msg": "…", "ctx": {"pattern": "^[ab]$"}}
     assert problem_of(fault) == "has an invalid form"
     assert problem_of(fault, {"^[ab]$": "a or b"}) == "must be a or b"

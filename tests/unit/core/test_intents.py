@@ -53,7 +53,7 @@ def test_any_provider_can_take_a_key_as_a_label(
     assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", key)
 
 
-def test_what_must_be_told_apart_is() -> None:
+def test_intent_keys_differ_for_different_intents() -> None:
     made = [
         intent_key("default", "fleet", (1, "d1"), ("stop", "w-1"), 0),
         intent_key("default", "fleet", (1, "another mesh, or one begun anew"), ("stop", "w-1"), 0),
@@ -76,7 +76,7 @@ def test_replanned_turn_in_other_words_has_the_same_keys() -> None:
     assert keys(other)[1] == keys(plain)[0]
 
 
-def test_the_same_intent_twice_is_two_effects_also_within_a_step() -> None:
+def test_same_intent_twice_is_two_effects_also_within_a_step() -> None:
     story = begun().do(step(1, call(1), call(2), call(3, resource="w-2")))
     for n in (1, 2, 3):
         story.outcome(CallId(1, 1, n))
@@ -90,7 +90,7 @@ def test_tool_intent_key_replaces_the_tool_name() -> None:
     assert keys(one) == keys(other)
 
 
-def test_a_command_waits_for_the_earlier_ones_on_its_resource() -> None:
+def test_command_waits_for_the_earlier_ones_on_its_resource() -> None:
     story = begun().do(step(1, call(1), call(2), call(3, resource="w-2"), call(4, "look", mutating=False)))
     assert after(story) == [[], [FIRST], [], []]
 
@@ -99,7 +99,7 @@ def test_command_with_no_shared_resource_waits_for_nothing() -> None:
     assert after(begun().do(step(1, call(1, resource=""), call(2, resource="")))) == [[], []]
 
 
-def test_what_has_a_definite_outcome_is_not_waited_for() -> None:
+def test_effect_with_a_definite_outcome_is_not_awaited() -> None:
     story = begun().do(step(1, call(1), call(2)))
     story.outcome(FIRST, "failed").outcome(SECOND, "refused").do(step(2, call()))
     assert after(story)[2] == []
@@ -115,7 +115,7 @@ def test_unknown_effect_is_awaited_in_later_turns_until_resolved() -> None:
     assert after(story) == [[], [FIRST], [FIRST], []]
 
 
-def test_what_a_cancelled_turn_left_behind_is_waited_for() -> None:
+def test_effect_of_a_cancelled_turn_is_awaited() -> None:
     story = begun().do(step(1, call())).do(Control(Kind.CANCELLED, "person", 6))
     story.do(acquire(story)).do(step(1, call()))
     assert after(story)[1] == [FIRST]

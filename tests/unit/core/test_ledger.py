@@ -48,7 +48,7 @@ def test_one_turn_takes_stale_wakes_burst_and_heartbeat_once() -> None:
     assert {each.run for each in found.wakes.values() if each.kind == "input"} == {1}
 
 
-def test_of_the_outcomes_of_a_step_the_one_that_settled_it_ran() -> None:
+def test_outcome_that_settled_its_step_ran() -> None:
     story = created().input()
     story.do(acquire(story)).do(step(1, "launch", "launch"))
     story.outcome(CallId(1, 1, 2)).outcome(CallId(1, 1, 1))
@@ -58,7 +58,7 @@ def test_of_the_outcomes_of_a_step_the_one_that_settled_it_ran() -> None:
     assert (became(story, first), became(story, last)) == (("coalesced", 1), ("ran", 1))
 
 
-def test_an_outcome_of_a_turn_that_is_over_is_superseded() -> None:
+def test_outcome_of_a_finished_turn_is_superseded() -> None:
     story = created().input()
     story.do(acquire(story)).do(step(1, "launch", "launch")).outcome(CallId(1, 1, 1))
     before = story.sequence

@@ -61,13 +61,13 @@ def test_letter_opens_at_the_last_try_after_minutes() -> None:
     assert now_ms >= 120_000
 
 
-def test_a_failure_before_its_time_is_none_more() -> None:
+def test_failure_before_the_retry_time_does_not_count() -> None:
     letter = fail(None, 0)
     assert failed(letter, ADDRESS, FAULT, letter.due_at_ms - 1, TRIES) is None
     assert fail(letter, letter.due_at_ms).tries == 2
 
 
-def test_a_time_that_a_clock_ahead_wrote_down_is_not_waited_for() -> None:
+def test_time_that_a_clock_ahead_wrote_down_is_not_waited_for() -> None:
     letter = fail(fail(None, HOUR_MS), HOUR_MS + 1_000)
     assert early_ms(letter, HOUR_MS + 1_000) == 2_000
     assert early_ms(letter, 0) == 0, "the clock was set back since"
@@ -84,7 +84,7 @@ def test_a_time_that_a_clock_ahead_wrote_down_is_not_waited_for() -> None:
         (NewerSchema(), False),
     ],
 )
-def test_what_is_only_away_or_newer_does_not_count(error: Exception, does: bool) -> None:  # noqa: FBT001
+def test_unavailable_or_newer_dependency_does_not_count(error: Exception, does: bool) -> None:  # noqa: FBT001
     assert counts(error) is does
 
 
@@ -114,7 +114,7 @@ def test_repeated_key_is_one_order_and_another_is_a_conflict() -> None:
 
 
 @pytest.mark.parametrize("verb", ["retry", "drop"])
-def test_what_is_closed_takes_no_order_and_counts_no_failure(verb: Verb) -> None:
+def test_closed_letter_takes_no_order_and_counts_no_failure(verb: Verb) -> None:
     dropped = ordered(opened(), action("drop"))
     done = handled(opened(), 5)
     assert dropped is not None

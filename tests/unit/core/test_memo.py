@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.branches import reach, reaches
 
 
-def test_the_same_value_is_worked_on_once_and_an_equal_one_again() -> None:
+def test_same_value_is_worked_on_once_and_an_equal_one_again() -> None:
     made: list[list[int]] = []
 
     def make(value: list[int]) -> int:
@@ -36,7 +36,7 @@ class Value:
 
 @reaches("recent")
 @given(st.integers(1, 6), st.lists(st.integers(0, 15), max_size=80))
-def test_what_came_last_is_known_however_many_came_before(size_max: int, order: list[int]) -> None:
+def test_newest_values_are_remembered_after_any_number_of_others(size_max: int, order: list[int]) -> None:
     made: list[Value] = []
     remember = ByIdentity[Value, None](made.append, size_max)
     values = [Value() for _ in range(16)]
@@ -50,7 +50,7 @@ def test_what_came_last_is_known_however_many_came_before(size_max: int, order: 
         newest = [number, *(each for each in newest if each != number)]
 
 
-def test_it_holds_no_more_than_twice_its_size() -> None:
+def test_memo_holds_at_most_twice_its_size() -> None:
     count = ByIdentity[Value, int](id, 10)
     seen = [weakref.ref(value) for value in (Value() for _ in range(1_000)) if count(value)]
     assert sum(each() is not None for each in seen) <= 20
@@ -124,7 +124,7 @@ def test_shared_prefix_of_sequences_is_computed_once(slides: list[bool]) -> None
     assert [turn.number for turn in made] == list(range(len(slides) + 1))
 
 
-def test_of_each_holds_no_more_sequences_than_twice_its_size() -> None:
+def test_sequence_memo_holds_at_most_twice_its_size() -> None:
     of_each = OfEach[Value, int](id, 10)
     seen = [weakref.ref(value) for value in (Value() for _ in range(1_000)) if of_each((value,))]
     assert sum(each() is not None for each in seen) <= 20

@@ -17,7 +17,7 @@ TEXTS = st.one_of(
 )
 
 
-def test_what_is_short_stays_as_it_is() -> None:
+def test_short_output_is_unchanged() -> None:
     assert stand_in("done", "1.1.1", 10) == "done"
 
 
@@ -43,7 +43,7 @@ def test_object_shows_its_plain_fields_and_the_sizes_of_others() -> None:
 
 
 @given(TEXTS, st.integers(100, 3_000), st.integers(100, 3_000))
-def test_cut_again_it_keeps_what_it_said_of_the_whole(text: str, first: int, second: int) -> None:
+def test_second_cut_keeps_the_size_of_the_whole(text: str, first: int, second: int) -> None:
     once = stand_in(text, "2.1.1", max(first, second))
     twice = stand_in(once, "2.1.1", min(first, second))
     assert len(twice) <= min(first, second)
@@ -53,6 +53,6 @@ def test_cut_again_it_keeps_what_it_said_of_the_whole(text: str, first: int, sec
 
 
 @pytest.mark.parametrize("room", [0, 1, 30, 60])
-def test_however_small_the_room_the_header_stands_whole(room: int) -> None:
+def test_header_is_whole_in_any_room(room: int) -> None:
     cut = stand_in("word " * 1_000, "1.1.1", room)
     assert cut.startswith("[call 1.1.1: text, 5,000 characters, cut]")

@@ -75,7 +75,7 @@ def test_turns_in_any_span_stay_within_burst_and_earned_tokens(
             assert last - first + 1 <= burst + earned + 0.001
 
 
-def test_between_the_beginnings_of_two_turns_the_interval_passes() -> None:
+def test_interval_passes_between_the_starts_of_two_turns() -> None:
     rate = Rate(min_interval_ms=30_000)
     anchor = after(rate, [NOW_MS])
     hold = rate.hold(anchor, NOW_MS + 29_999)
@@ -84,7 +84,7 @@ def test_between_the_beginnings_of_two_turns_the_interval_passes() -> None:
     assert rate.hold(anchor, NOW_MS + 30_000) is None
 
 
-def test_a_limit_delays_and_what_waits_is_due_all_at_once() -> None:
+def test_limit_delays_and_waiting_inputs_are_due_together() -> None:
     rate = Rate(min_interval_ms=30_000)
     state = waiting(after(rate, [NOW_MS]), ("event", 0), ("event", 1), ("tick", 1), ("message", 1))
     assert due_at(state, NOW_MS, rate) == NotBefore(NOW_MS + 30_000, check=False)
@@ -92,21 +92,21 @@ def test_a_limit_delays_and_what_waits_is_due_all_at_once() -> None:
 
 
 @pytest.mark.parametrize(("kind", "priority"), HASTY)
-def test_what_a_person_wants_at_once_is_never_held(kind: InputKind, priority: Priority) -> None:
+def test_urgent_request_of_a_person_is_never_held(kind: InputKind, priority: Priority) -> None:
     rate = Rate(turns_per_hour=1, burst=1, min_interval_ms=HOUR_MS)
     stuck = {"runs_without_progress": 9, "last_run_timestamp": iso(NOW_MS)}
     anchor = after(rate, [NOW_MS], **stuck)
     assert due_at(waiting(anchor, ("event", 0), (kind, priority)), NOW_MS, rate) == Due()
 
 
-def test_a_person_s_turns_cost_no_more_than_the_whole_bucket() -> None:
+def test_person_s_turns_cost_no_more_than_the_whole_bucket() -> None:
     rate = Rate(turns_per_hour=6, burst=3)
     hold = rate.hold(after(rate, [NOW_MS] * 50), NOW_MS)
     assert hold is not None
     assert (hold.at_ms, hold.why) == (NOW_MS + HOUR_MS // 6, "turns_per_hour")
 
 
-def test_a_check_waits_for_the_limits_too_and_is_one_tick() -> None:
+def test_check_waits_for_the_limits_too_and_is_one_tick() -> None:
     rate = Rate(min_interval_ms=90_000)
     anchor = after(rate, [NOW_MS], next_check_at=iso(NOW_MS + 10_000))
     state = SessionState(anchor=anchor)

@@ -54,22 +54,22 @@ def test_unknown_effect_is_settled_under_a_replacing_claim() -> None:
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed", "refused"])
-def test_what_is_certain_is_not_settled(state: OutcomeState) -> None:
+def test_known_outcome_is_not_settled(state: OutcomeState) -> None:
     with pytest.raises(Conflict, match=f"s/1.1.1 is {state}, which is certain"):
         settle(ended(state))
 
 
-def test_what_has_no_outcome_is_waited_for() -> None:
+def test_effect_without_an_outcome_is_awaited() -> None:
     with pytest.raises(Conflict, match="no outcome yet"):
         settle(fold_effect([(5, 0, Claimed(ONE, 1, "k"))]))
 
 
-def test_the_same_request_again_changes_nothing() -> None:
+def test_same_request_again_changes_nothing() -> None:
     settled = settle(ended("unknown"))
     assert settle(settled) == settled
 
 
-def test_another_request_is_told_who_settled_it_and_when_and_how() -> None:
+def test_second_request_learns_who_settled_it_when_and_how() -> None:
     settled = settle(ended("unknown"))
     with pytest.raises(
         Conflict, match=r"settled at 2026-03-17T18:56:43.*: it was not done, says ada: looked at the console"
@@ -77,7 +77,7 @@ def test_another_request_is_told_who_settled_it_and_when_and_how() -> None:
         settle(settled, replace(ASKED, key="key-2"), by="bob")
 
 
-def test_the_same_key_with_another_body_is_a_conflict_of_its_own() -> None:
+def test_same_key_with_another_body_is_a_conflict_of_its_own() -> None:
     with pytest.raises(IdempotencyConflict) as raised:
         settle(settle(ended("unknown")), replace(ASKED, verdict="done", body_sha256="body-2"))
     assert raised.value.first_body_sha256 == "body-1"

@@ -40,7 +40,7 @@ def look(schedule: Schedule, now: str | int, sight: Sight = FREE) -> tuple[Occur
     return found or (None, schedule)
 
 
-def test_the_first_slot_is_the_first_one_after_its_making() -> None:
+def test_first_slot_is_the_first_one_after_its_making() -> None:
     schedule = made("0 9 * * *", "UTC", "2026-01-01T09:00:00")
     assert look(schedule, "2026-01-02T08:59:59.999")[0] is None
     occurrence, _ = look(schedule, "2026-01-02T09:00")
@@ -57,7 +57,7 @@ def test_schedule_made_in_a_repeated_hour_begins_after_that_hour() -> None:
     assert slot_text(occurrence.slot) == "2026-10-26T02:30"
 
 
-def test_what_was_missed_is_made_up_for_once() -> None:
+def test_missed_slots_are_made_up_for_once() -> None:
     schedule = made("0 * * * *", "UTC", "2026-01-01T00:30")
     occurrence, after = look(schedule, "2026-01-01T06:10")
     assert occurrence is not None
@@ -83,7 +83,7 @@ def test_missed_slots_expire_under_skip_but_a_late_one_is_run() -> None:
     assert after.last_slot == read_slot("2026-01-01T07:00")
 
 
-def test_a_year_without_anybody_is_counted_up_to_a_bound() -> None:
+def test_year_without_anybody_is_counted_up_to_a_bound() -> None:
     schedule = made("* * * * *", "UTC", "2026-01-01T00:30")
     occurrence, after = look(schedule, "2027-01-01T00:30")
     assert occurrence is not None
@@ -136,7 +136,7 @@ def order(schedule: Schedule, verb: Verb, now: str | int) -> Schedule:
     return does(schedule, cron, zone, changed)
 
 
-def test_what_comes_while_it_is_paused_is_not_made_up_for() -> None:
+def test_slots_during_a_pause_are_not_made_up_for() -> None:
     schedule = made("0 * * * *", "UTC", "2026-01-01T00:30")
     paused = order(schedule, "pause", "2026-01-01T00:40")
     assert look(paused, "2026-01-01T05:00")[0] is None
@@ -149,7 +149,7 @@ def test_what_comes_while_it_is_paused_is_not_made_up_for() -> None:
 
 
 @pytest.mark.parametrize("resumed", [False, True])
-def test_what_came_before_a_pause_is_seen_to_once_also_behind_it(resumed: bool) -> None:  # noqa: FBT001
+def test_slot_before_a_pause_is_handled_once_after_it(resumed: bool) -> None:  # noqa: FBT001
     schedule = made("* * * * *", "UTC", "2026-01-01T00:00:59")
     schedule = order(schedule, "pause", "2026-01-01T00:02:03")
     if resumed:
@@ -194,7 +194,7 @@ def test_unhandled_slot_is_counted_when_the_schedule_is_over(
     assert look(schedule, "2026-01-01T03:00")[0] is None
 
 
-def test_an_order_that_does_not_fit_is_refused_with_the_way_out() -> None:
+def test_order_that_does_not_fit_is_refused_with_the_way_out() -> None:
     schedule = made("0 * * * *", "UTC", "2026-01-01T00:30")
     with pytest.raises(Refused, match="active") as told:
         order(schedule, "resume", "2026-01-01T00:40")

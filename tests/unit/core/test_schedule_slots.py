@@ -55,12 +55,12 @@ def test_slot_in_a_skipped_hour_comes_at_the_first_instant_after(zone: str, slot
 
 
 @pytest.mark.parametrize(("zone", "slot", "at"), FOLDS)
-def test_a_slot_that_the_clocks_show_twice_comes_the_first_time(zone: str, slot: str, at: str) -> None:
+def test_slot_that_the_clocks_show_twice_comes_the_first_time(zone: str, slot: str, at: str) -> None:
     assert comes(slot, zone) == at
 
 
 @given(slots, instants, zones)
-def test_a_slot_has_come_exactly_when_its_instant_has(slot: datetime, now_ms: int, zone: str) -> None:
+def test_slot_has_come_exactly_when_its_instant_has(slot: datetime, now_ms: int, zone: str) -> None:
     tz = zone_of(zone)
     assert (instant_of(slot, tz) <= now_ms) == (slot <= reached(now_ms, tz))
 
@@ -133,7 +133,7 @@ def test_empty_expression_is_refused_with_the_way_out(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["*/59 * * * *", "0 */23 * * *", "0 0 */31 * *", "0 0 1 */12 *", "0 0 * * */7"]
 )
-def test_the_highest_steps_are_taken(text: str) -> None:
+def test_highest_steps_are_taken(text: str) -> None:
     assert Cron.asked(text).expression == text
 
 
@@ -159,14 +159,14 @@ def test_either_day_will_do_unless_one_begins_with_a_star(text: str, days: list[
 @pytest.mark.parametrize(
     "name", ["localtime", "posixrules", "Factory", "right/Europe/Berlin", "posix/Europe/Berlin"]
 )
-def test_a_zone_that_is_not_the_same_on_every_machine_is_refused(name: str) -> None:
+def test_zone_that_is_not_the_same_on_every_machine_is_refused(name: str) -> None:
     with pytest.raises(BadInput) as told:
         zone_asked(name)
     assert "Europe/Berlin" in told.value.hint
 
 
 @pytest.mark.parametrize("name", ["localtim", "posixrule", "Factry"])
-def test_and_is_proposed_to_nobody(name: str) -> None:
+def test_system_zone_names_are_never_proposed(name: str) -> None:
     with pytest.raises(BadInput) as told:
         zone_asked(name)
     assert not any(each in told.value.hint for each in ("localtime", "posixrules", "Factory"))
@@ -183,7 +183,7 @@ def test_unknown_zone_is_refused_with_a_known_one(name: str, hint: str) -> None:
 
 
 @given(slots)
-def test_the_slot_at_or_before_is_the_last_one(slot: datetime) -> None:
+def test_slot_at_or_before_is_the_last_one(slot: datetime) -> None:
     cron = Cron.parse("*/7 3-5 * * *")
     found = cron.at_or_before(slot)
     assert found is not None

@@ -82,7 +82,7 @@ def settled(story: Story) -> bool:
     return story.state.turn is not None and story.state.turn.settled
 
 
-def test_a_turn_from_wake_to_rest() -> None:
+def test_turn_from_wake_to_rest() -> None:
     story = created().input()
     story.do(acquire(story))
     anchor = story.state.anchor
@@ -116,7 +116,7 @@ def test_message_of_a_person_stays_in_conversation_in_any_burst() -> None:
     assert past.skipped == 52 - len(past.inputs)
 
 
-def test_an_input_between_the_read_and_the_acquire_stays_pending() -> None:
+def test_input_between_the_read_and_the_acquire_stays_pending() -> None:
     """The acquire pins what its planner had read; an input that slipped in before it belongs to the next turn."""
     story = created().input()
     command = acquire(story)
@@ -174,7 +174,7 @@ def test_ephemeral_outcome_read_after_the_takeover_is_withdrawn(*, ended: bool) 
     assert [call.state for call in steps[0].calls] == ["withdrawn"]
 
 
-def test_who_does_not_hold_the_session_commits_nothing() -> None:
+def test_planner_without_the_session_commits_nothing() -> None:
     story = created().input()
     story.do(acquire(story))
     with pytest.raises(Fenced):
@@ -183,7 +183,7 @@ def test_who_does_not_hold_the_session_commits_nothing() -> None:
         decide(story.state, end(OTHER))
 
 
-def test_a_step_is_decided_once() -> None:
+def test_step_is_decided_once() -> None:
     story = created().input()
     story.do(acquire(story))
     first = step(1, "launch")
@@ -195,7 +195,7 @@ def test_a_step_is_decided_once() -> None:
         decide(story.state, first)
 
 
-def test_a_turn_does_not_end_while_a_command_has_no_outcome() -> None:
+def test_turn_does_not_end_while_a_command_has_no_outcome() -> None:
     story = created().input()
     story.do(acquire(story)).do(step(1, "launch"))
     with pytest.raises(Refused):
@@ -215,14 +215,14 @@ def test_cancel_raises_the_fence_and_consumes_the_inputs() -> None:
         decide(story.state, end())
 
 
-def test_a_late_cancel_changes_nothing() -> None:
+def test_late_cancel_changes_nothing() -> None:
     story = created().input()
     story.do(acquire(story)).do(end())
     with pytest.raises(Refused, match="not running"):
         decide(story.state, Control(Kind.CANCELLED, "person", 4_000, turn_id="turn_1"))
 
 
-def test_pause_holds_the_turn_and_resume_goes_on_with_it() -> None:
+def test_pause_holds_the_turn_and_resume_continues_it() -> None:
     story = created().input()
     story.do(acquire(story)).do(Control(Kind.PAUSED, "person", 2_200))
     with pytest.raises(Refused, match="paused"):
@@ -250,7 +250,7 @@ def test_directives_change_neither_run_nor_generation() -> None:
     )
 
 
-def test_a_deleted_session_stays_deleted() -> None:
+def test_deleted_session_stays_deleted() -> None:
     story = created()
     story.do(Control(Kind.DELETED, "person", 2_000))
     with pytest.raises(SessionDeleted):
@@ -259,7 +259,7 @@ def test_a_deleted_session_stays_deleted() -> None:
         decide(story.state, Create(REF, "keeper@1", (), (), 5_000, "person"))
 
 
-def test_there_is_no_turn_without_a_session() -> None:
+def test_turn_requires_a_session() -> None:
     with pytest.raises(NotFound):
         decide(SessionState(), acquire(Story()))
 

@@ -49,13 +49,13 @@ def test_unreported_usage_counts_as_estimated_and_not_as_zero() -> None:
         (Budget(), ""),
     ],
 )
-def test_a_bound_that_is_reached_is_named(budget: Budget, says: str) -> None:
+def test_bound_that_is_reached_is_named(budget: Budget, says: str) -> None:
     said = budget.exhausted(spent((100, 10, 0)))
     assert said.startswith(says)
     assert bool(said) == bool(says)
 
 
-def test_without_prices_a_bound_in_money_bounds_nothing() -> None:
+def test_money_limit_without_prices_limits_nothing() -> None:
     usage = Prices().priced({"prompt": 10**9}, 0)
     assert usage == {"prompt": 10**9}
     assert Budget(day_cost=0.01).exhausted(Spent().with_call(used(usage, 0), 0)) == ""

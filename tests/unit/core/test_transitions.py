@@ -33,7 +33,7 @@ def test_docs_hold_the_generated_table() -> None:
     assert as_markdown() in DOCS.read_text(encoding="utf-8")
 
 
-def test_derived_sets_are_what_the_protocol_says() -> None:
+def test_derived_sets_match_the_protocol() -> None:
     assert {Kind.TURN_ENDED, Kind.CANCELLED, Kind.DELETED, Kind.RESET, Kind.REPAIRED} == ENDS_TURN
     assert {Kind.ACQUIRED, Kind.TAKEN_OVER} == HOLDS_TURN
     assert (
@@ -63,7 +63,7 @@ def test_change_happens_in_its_source_statuses_only(kind: Kind, status: Status) 
 
 
 @pytest.mark.parametrize("kind", EXISTING)
-def test_no_change_leads_out_of_deleted(kind: Kind) -> None:
+def test_deleted_state_is_final(kind: Kind) -> None:
     assert "deleted" not in TRANSITIONS[kind].sources
 
 

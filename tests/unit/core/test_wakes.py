@@ -20,25 +20,25 @@ def state(at_ms: int, kind: InputKind = "message", priority: Priority = 0) -> Se
 
 
 @pytest.mark.parametrize(("priority", "window_ms"), [(P0, WINDOWS.p0_ms), (P1, WINDOWS.p1_ms)])
-def test_a_wake_waits_its_window_for_others(priority: Priority, window_ms: int) -> None:
+def test_wake_waits_its_window_for_others(priority: Priority, window_ms: int) -> None:
     just_before = state(NOW_MS - window_ms + 1, priority=priority)
     assert due(just_before, NOW_MS, WINDOWS) == NotBefore(NOW_MS + 1, check=False)
     assert due(state(NOW_MS - window_ms, priority=priority), NOW_MS, WINDOWS) == Due()
 
 
 @pytest.mark.parametrize("kind", ["trigger", "tick"])
-def test_a_trigger_and_a_tick_wait_for_nothing(kind: InputKind) -> None:
+def test_trigger_and_a_tick_wait_for_nothing(kind: InputKind) -> None:
     assert due(state(NOW_MS, kind, 1), NOW_MS, WINDOWS) == Due()
 
 
 @pytest.mark.parametrize(
     ("kind", "priority"), [("message", P0), ("event", P1), ("trigger", P0), ("tick", P1)]
 )
-def test_a_wake_from_a_clock_that_ran_ahead_is_not_held_up(kind: InputKind, priority: Priority) -> None:
+def test_wake_from_a_clock_that_ran_ahead_is_not_held_up(kind: InputKind, priority: Priority) -> None:
     assert due(state(NOW_MS + HOUR_MS, kind, priority), NOW_MS, WINDOWS) == Due()
 
 
-def test_a_p2_wake_waits_for_the_next_check() -> None:
+def test_p2_wake_waits_for_the_next_check() -> None:
     assert due(state(NOW_MS - HOUR_MS, priority=2), NOW_MS, WINDOWS) == NotBefore(HOUR_MS, check=False)
 
 

@@ -104,7 +104,7 @@ def test_each_input_has_one_disposition_and_of_a_family_one_ran(
 
 @settings(max_examples=300, deadline=None)
 @given(inputs(), st.integers(0, 7))
-def test_what_stands_for_all_leaves_out_no_person_for_an_event(taken: tuple[Input, ...], count: int) -> None:
+def test_shown_inputs_prefer_messages_to_events(taken: tuple[Input, ...], count: int) -> None:
     chosen = shown(taken, count)
     assert len(chosen) == min(count, len(taken))
     assert list(chosen) == sorted(chosen, key=lambda each: each.sequence)

@@ -43,14 +43,14 @@ def command(tool: str = "launch", digest: str = "d", seen_ms: int = NOW_MS, **ar
         (command(digest="", seen_ms=0), ToolSpec("launch", "", SCHEMA, observation_age_max_s=math.inf), None),
     ],
 )
-def test_a_command_is_refused_by_the_first_rule_it_breaks(
+def test_command_is_refused_by_the_first_rule_it_breaks(
     decided: CommandDecided, tool: ToolSpec, rule: str | None
 ) -> None:
     verdict = refused_by_rule(decided, tool, ["launch"], NOW_MS)
     assert (verdict.rule if verdict else None) == rule
 
 
-def test_a_grant_comes_before_the_schema() -> None:
+def test_grant_comes_before_the_schema() -> None:
     verdict = refused_by_rule(command(count=0), LAUNCH, [], NOW_MS)
     assert verdict is not None
     assert verdict.rule == "grant"
@@ -106,5 +106,5 @@ def test_arguments_are_checked_against_the_schema(args: dict[str, Any], says: st
 @pytest.mark.parametrize(
     "schema", [{"type": "nonsense"}, {"properties": 7}, {"properties": {"a": {"pattern": "("}}}]
 )
-def test_an_invalid_schema_refuses_everything(schema: dict[str, object]) -> None:
+def test_invalid_schema_refuses_everything(schema: dict[str, object]) -> None:
     assert schema_problems({"a": "x"}, schema)

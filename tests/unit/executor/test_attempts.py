@@ -107,26 +107,26 @@ def attempts(
 
 
 @pytest.mark.parametrize("effect_class", list(EffectClass))
-async def test_a_certain_outcome_is_not_run_again(effect_class: EffectClass) -> None:
+async def test_certain_outcome_is_not_run_again(effect_class: EffectClass) -> None:
     for answer, state in ((DONE, "succeeded"), (ToolFailed("no"), "failed")):
         runtime = Scripted(iter([answer]))
         assert (await attempts(effect_class, runtime).run()).state == state
         assert runtime.calls == ["run k"]
 
 
-async def test_an_irreversible_tool_runs_once() -> None:
+async def test_irreversible_tool_runs_once() -> None:
     runtime = Scripted(iter([LOST]))
     assert (await attempts(EffectClass.IRREVERSIBLE, runtime).run()).state == "unknown"
     assert runtime.calls == ["run k"]
 
 
-async def test_an_idempotent_tool_runs_again_a_limited_number_of_times() -> None:
+async def test_idempotent_tool_runs_again_a_limited_number_of_times() -> None:
     runtime = Scripted(iter([LOST] * 10))
     assert (await attempts(EffectClass.IDEMPOTENT, runtime).run()).state == "unknown"
     assert runtime.calls == ["run k", *["fence", "run k"] * (RUNS_MAX - 1)]
 
 
-async def test_a_later_failure_does_not_settle_a_lost_answer() -> None:
+async def test_later_failure_does_not_settle_a_lost_answer() -> None:
     """The provider was killed after the effect, and is not there to answer again."""
     runtime = Scripted(iter([LOST, *[ToolFailed("nobody is there")] * 10]))
     ran = await attempts(EffectClass.IDEMPOTENT, runtime).run()
@@ -136,7 +136,7 @@ async def test_a_later_failure_does_not_settle_a_lost_answer() -> None:
     assert (await attempts(EffectClass.IDEMPOTENT, back).run()).state == "succeeded"
 
 
-async def test_a_failure_does_not_settle_a_dead_executor_s_attempt() -> None:
+async def test_failure_does_not_settle_a_dead_executor_s_attempt() -> None:
     runtime = Scripted(iter([ToolFailed("nobody is there")] * 10))
     assert (await attempts(EffectClass.IDEMPOTENT, runtime).run(doubt=True)).state == "unknown"
 
@@ -147,7 +147,7 @@ async def test_never_done_settles_every_attempt() -> None:
     assert runtime.calls.count("run k") == 2
 
 
-async def test_a_certain_not_done_clears_the_doubt() -> None:
+async def test_certain_not_done_clears_the_doubt() -> None:
     runtime = Scripted(iter([LOST, ToolFailed("no")]), iter([Reconciled("not_done"), Reconciled("not_done")]))
     assert (await attempts(EffectClass.RECONCILABLE, runtime).run()).state == "failed"
     sure = Reconciled("not_done", rejects_used_key=True)
@@ -156,13 +156,13 @@ async def test_a_certain_not_done_clears_the_doubt() -> None:
     assert ran.state == "unknown", "the first request may still be on its way"
 
 
-async def test_the_fence_is_read_before_every_further_run() -> None:
+async def test_fence_is_read_before_every_further_run() -> None:
     runtime = Scripted(iter([LOST] * 2))
     ran = await attempts(EffectClass.IDEMPOTENT, runtime, may_run_again=False).run()
     assert (ran.state, runtime.calls) == ("unknown", ["run k", "fence"])
 
 
-async def test_a_lost_answer_is_reconciled() -> None:
+async def test_lost_answer_is_reconciled() -> None:
     runtime = Scripted(iter([LOST]), iter([Reconciled("done", DONE)]))
     ran = await attempts(EffectClass.RECONCILABLE, runtime).run()
     assert (ran.state, ran.result, runtime.calls) == ("succeeded", DONE, ["run k", "ask k"])
@@ -176,13 +176,13 @@ async def test_not_done_counts_only_after_the_settle_time() -> None:
     assert clock.ms >= 10_000
 
 
-async def test_a_request_that_arrives_while_settling_is_found() -> None:
+async def test_request_that_arrives_while_settling_is_found() -> None:
     runtime = Scripted(iter([LOST]), iter([Reconciled("not_done"), Reconciled("done", DONE)]))
     assert (await attempts(EffectClass.RECONCILABLE, runtime).run()).state == "succeeded"
     assert runtime.calls.count("run k") == 1
 
 
-async def test_an_answer_from_before_the_settle_time_is_asked_again() -> None:
+async def test_answer_from_before_the_settle_time_is_requested_again() -> None:
     """The request may have arrived after the provider looked, and before the settle time was over."""
     clock = SteppingClock()
 
@@ -194,7 +194,7 @@ async def test_an_answer_from_before_the_settle_time_is_asked_again() -> None:
     assert runtime.calls.count("run k") == 1
 
 
-async def test_a_provider_that_rejects_used_keys_needs_no_settle_time() -> None:
+async def test_provider_that_rejects_used_keys_needs_no_settle_time() -> None:
     clock = SteppingClock()
     runtime = Scripted(iter([LOST, DONE]), iter([Reconciled("not_done", rejects_used_key=True)]))
     assert (await attempts(EffectClass.RECONCILABLE, runtime, clock).run()).state == "succeeded"
@@ -202,7 +202,7 @@ async def test_a_provider_that_rejects_used_keys_needs_no_settle_time() -> None:
 
 
 @pytest.mark.parametrize("answer", [Reconciled("unknown"), ZeroDivisionError("odd"), OutcomeUnknown("lost")])
-async def test_a_provider_that_cannot_say_is_asked_a_few_times(
+async def test_undecided_provider_is_queried_a_few_times(
     answer: Reconciled | Exception,
 ) -> None:
     runtime = Scripted(iter([LOST]), iter([answer] * 10))
@@ -213,7 +213,7 @@ async def test_a_provider_that_cannot_say_is_asked_a_few_times(
 SURE, SOFT = Reconciled("not_done", rejects_used_key=True), Reconciled("not_done")
 
 
-async def test_a_stopped_owner_stays_in_doubt() -> None:
+async def test_stopped_owner_stays_in_doubt() -> None:
     """The provider takes the key once: from this executor, or from the stopped one when it resumes."""
     runtime = Scripted(iter([ToolFailed("no"), *[ToolFailed("no")] * 10]), iter([SURE] * 10))
     ran = await attempts(EffectClass.RECONCILABLE, runtime, settle_s=0).resume(doubt=True)
@@ -241,7 +241,7 @@ async def test_setting_the_clock_does_not_change_the_settle_time(set_s: int) -> 
 
 
 @pytest.mark.parametrize(("rejects", "settle_s", "state"), [(True, 10, "unknown"), (False, 0, "failed")])
-async def test_a_fenced_command_of_a_dead_owner_does_not_run(
+async def test_fenced_command_of_a_dead_owner_does_not_run(
     settle_s: float, state: str, *, rejects: bool
 ) -> None:
     runtime = Scripted(iter([]), iter([Reconciled("not_done", rejects_used_key=rejects)]))
@@ -251,7 +251,7 @@ async def test_a_fenced_command_of_a_dead_owner_does_not_run(
     assert (found.state, runtime.calls) == (state, ["ask k", "fence"])
 
 
-async def test_a_read_never_ends_unknown() -> None:
+async def test_read_never_ends_unknown() -> None:
     for error in (LOST, TimeoutError(), ZeroDivisionError("odd")):
         runtime = Scripted(iter([error]))
         assert (await attempts(EffectClass.READ, runtime).run()).state == "failed"

@@ -13,7 +13,7 @@ def test_births_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert read_births(tmp_path / "births") == births
 
 
-def test_a_torn_line_is_no_birth_and_hides_no_other(tmp_path: Path) -> None:
+def test_torn_line_is_skipped_and_hides_no_birth(tmp_path: Path) -> None:
     path = tmp_path / "births"
     write_birth(path, Birth("w-1", 1, "k", 10))
     with path.open("ab") as file:
@@ -23,5 +23,5 @@ def test_a_torn_line_is_no_birth_and_hides_no_other(tmp_path: Path) -> None:
     assert read_births(path) == [Birth("w-1", 1, "k", 10), Birth("w-3", 1, "k", 12)]
 
 
-def test_before_the_first_birth_there_is_none(tmp_path: Path) -> None:
+def test_missing_births_file_has_no_births(tmp_path: Path) -> None:
     assert read_births(tmp_path / "births") == []

@@ -37,7 +37,7 @@ def test_death_during_a_silence_of_the_yard_is_reported_after_it() -> None:
     assert told(sight(None), sight([worker("w-1", "exited")])) == [("instance.dead", "P0")]
 
 
-def test_a_death_that_was_seen_before_or_long_ago_is_no_news() -> None:
+def test_old_or_known_death_is_not_an_event() -> None:
     dead = sight([worker("w-1", "exited")])
     old = sight([worker("w-1", "exited", age_s=NEWS_MS_MAX / 1000 + 1)])
 
@@ -50,7 +50,7 @@ def test_stopped_instance_is_not_a_death_but_a_hung_one_is_seen() -> None:
     assert told(sight(workers(running=1)), sight(workers(hung=1))) == [("instance.hung", "P1")]
 
 
-def test_tasks_that_wait_with_nobody_to_serve_them_are_told_once() -> None:
+def test_unserved_tasks_are_reported_once() -> None:
     waiting = sight(tasks=5)
 
     assert told(sight(), waiting) == [("queue.waiting", "P1")]
@@ -59,7 +59,7 @@ def test_tasks_that_wait_with_nobody_to_serve_them_are_told_once() -> None:
     assert told(sight(), sight(workers(loading=1), tasks=5)) == []
 
 
-def test_a_queue_that_cannot_be_seen_is_not_waiting() -> None:
+def test_queue_that_cannot_be_seen_is_not_waiting() -> None:
     assert told(sight(), sight(tasks=None)) == [("source.unknown", "P1")]
     assert told(None, sight(None, tasks=5)) == []
 

@@ -32,18 +32,18 @@ def test_strong_pseudoprimes_are_not_taken_for_primes(number: int) -> None:
 
 @given(st.integers(1, 10**12))
 @settings(deadline=None)
-def test_the_factors_of_a_number_are_primes_whose_product_it_is(number: int) -> None:
+def test_factors_of_a_number_are_primes_whose_product_it_is(number: int) -> None:
     factors = factor(number)
 
     assert prod(prime**exponent for prime, exponent in factors.items()) == number
     assert all(naive_is_prime(prime) for prime in factors)
 
 
-def test_a_square_of_a_large_prime_is_factored() -> None:
+def test_square_of_a_large_prime_is_factored() -> None:
     assert factor(1_000_003**2) == {1_000_003: 2}
 
 
-def test_a_number_that_would_take_too_long_is_given_up() -> None:
+def test_number_that_would_take_too_long_is_given_up() -> None:
     hard = (2**89 - 1) * (2**107 - 1)
 
     with pytest.raises(TooHard):

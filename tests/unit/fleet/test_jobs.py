@@ -22,7 +22,7 @@ from anchorwatch_fleet.jobs import (
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_job_is_a_prime_whose_proof_costs_what_its_size_says(size: Size) -> None:
+def test_job_is_a_prime_whose_proof_cost_matches_its_size(size: Size) -> None:
     job = make_job("j-1", size)
 
     assert is_prime(job.prime)
@@ -30,7 +30,7 @@ def test_a_job_is_a_prime_whose_proof_costs_what_its_size_says(size: Size) -> No
     assert len(hard) == 2
 
 
-def test_the_same_id_gives_the_same_job_and_another_id_another() -> None:
+def test_same_id_gives_the_same_job_and_another_id_another() -> None:
     assert make_job("j-1") == make_job("j-1")
     assert make_job("j-1", "small").prime != make_job("j-2", "small").prime
 
@@ -49,7 +49,7 @@ def test_job_is_proved_and_its_result_holds_for_its_prime_alone() -> None:
 
 
 @pytest.mark.parametrize("job", [make_job("j-1", "small"), make_job("j-2", "large", "hang")])
-def test_a_job_travels_as_json(job: Job) -> None:
+def test_job_travels_as_json(job: Job) -> None:
     assert decode_job(encode_job(job)) == job
 
 
@@ -65,13 +65,13 @@ def test_a_job_travels_as_json(job: Job) -> None:
         b'{"job_id": "a", "prime": "7", "size": "small", "fault": "lie"}',
     ],
 )
-def test_what_is_no_job_is_refused(payload: bytes) -> None:
+def test_invalid_job_is_refused(payload: bytes) -> None:
     with pytest.raises(BadInput):
         decode_job(payload)
 
 
 @pytest.mark.parametrize("payload", [b"", b"{}", json.dumps({"job_id": "a", "certificate": {}}).encode()])
-def test_what_is_no_result_is_refused(payload: bytes) -> None:
+def test_invalid_result_is_refused(payload: bytes) -> None:
     with pytest.raises(BadInput):
         decode_result(payload)
 

@@ -75,7 +75,7 @@ def test_demand_is_active_when_a_worker_works_or_just_did(fields: dict[str, Any]
     assert sight([worker("w-1", **fields)]).facts["demand_active"] is active
 
 
-def test_what_a_dead_worker_did_lately_is_not_active_demand() -> None:
+def test_recent_work_of_a_dead_worker_is_not_active_demand() -> None:
     assert sight([worker("w-1", "exited", job_done_at_ms=NOW_MS - 1000)]).facts["demand_active"] is False
 
 
@@ -93,14 +93,14 @@ def test_projection_without_workers_uses_those_that_ran_before() -> None:
     assert seen.facts["projected_capacity_ph"] == 400
 
 
-def test_what_was_never_measured_is_not_projected_as_zero() -> None:
+def test_unmeasured_rate_is_not_projected_as_zero() -> None:
     seen = sight(workers(loading=1))
 
     assert seen.facts["fleet_capacity_ph"] == 0
     assert seen.facts["projected_capacity_ph"] is None
 
 
-def test_no_more_tasks_are_in_work_than_there_are() -> None:
+def test_tasks_in_work_never_exceed_the_tasks() -> None:
     seen = sight([worker("w-1", job="j-1"), worker("w-2", job="j-2")], tasks=1)
 
     assert seen.facts["tasks_in_work"] == 1
@@ -123,7 +123,7 @@ def test_each_instance_has_one_line_with_all_that_matters() -> None:
     )
 
 
-def test_the_digest_names_the_observation() -> None:
+def test_digest_names_the_observation() -> None:
     seen = sight(workers(running=1), tasks=3)
 
     assert seen.digest == sight(workers(running=1), tasks=3).digest
@@ -133,7 +133,7 @@ def test_the_digest_names_the_observation() -> None:
     )
 
 
-def test_the_structured_detail_is_json() -> None:
+def test_structured_detail_is_json() -> None:
     seen = sight(workers(running=1, exited=1), tasks=3)
 
     assert json.loads(json.dumps(seen.data)) == seen.data

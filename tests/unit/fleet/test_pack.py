@@ -13,11 +13,11 @@ AGENT = default_agent()
 TOOLS = {tool.name: tool for tool in PACK.tools(AGENT)}
 
 
-def test_the_pack_is_found_by_its_name() -> None:
+def test_pack_is_found_by_its_name() -> None:
     assert registry.load("fleet") is PACK
 
 
-def test_the_agent_that_ships_is_valid() -> None:
+def test_agent_that_ships_is_valid() -> None:
     PACK.check(AGENT)
     assert (AGENT.name, AGENT.pack, AGENT.config["fleet_limit"], SESSION) == (
         "fleet-keeper",
@@ -59,7 +59,7 @@ def test_launch_requires_an_urgency_and_respects_the_limit() -> None:
     assert (properties["count"]["minimum"], properties["count"]["maximum"]) == (1, 6)
 
 
-def test_effect_classes_say_what_the_yard_can_do() -> None:
+def test_effect_classes_match_the_abilities_of_the_yard() -> None:
     assert {name: tool.effect_class for name, tool in TOOLS.items()} == {
         "launch_instances": EffectClass.IDEMPOTENT,
         "stop_instance": EffectClass.IDEMPOTENT,

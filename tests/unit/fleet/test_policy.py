@@ -83,7 +83,7 @@ def test_emergency_holds_while_tasks_wait_without_service(
     assert emergency(reduce({}, observation)) == expected
 
 
-def test_the_anchor_says_unknown_where_an_older_anchor_knew() -> None:
+def test_anchor_says_unknown_where_an_older_anchor_knew() -> None:
     known = reduce({}, sight(workers(running=2), tasks=5))
     assert (known["tasks_queued"], known["workers_alive"]) == (5, 2)
 

@@ -25,7 +25,7 @@ def test_certificate_of_every_prime_holds_also_through_json(prime: int) -> None:
 
 @given(st.integers(-5, 2**40))
 @settings(deadline=None)
-def test_a_number_that_is_not_prime_gets_no_certificate(number: int) -> None:
+def test_number_that_is_not_prime_gets_no_certificate(number: int) -> None:
     assume(not is_prime(number))
 
     with pytest.raises(NotPrime):
@@ -34,7 +34,7 @@ def test_a_number_that_is_not_prime_gets_no_certificate(number: int) -> None:
 
 @given(PRIMES, PRIMES)
 @settings(deadline=None)
-def test_a_certificate_proves_no_other_number(prime: int, other: int) -> None:
+def test_certificate_proves_no_other_number(prime: int, other: int) -> None:
     assume(prime != other)
 
     assert not verify(certify(prime), other)
@@ -42,7 +42,7 @@ def test_a_certificate_proves_no_other_number(prime: int, other: int) -> None:
 
 @given(PRIMES.filter(lambda prime: prime > 3), st.data())
 @settings(deadline=None)
-def test_a_certificate_with_a_step_left_out_does_not_hold(prime: int, data: st.DataObject) -> None:
+def test_certificate_with_a_step_left_out_does_not_hold(prime: int, data: st.DataObject) -> None:
     certificate = certify(prime)
     gone = data.draw(st.sampled_from(certificate.steps))
     steps = tuple(step for step in certificate.steps if step is not gone)
@@ -64,7 +64,7 @@ def test_a_certificate_with_a_step_left_out_does_not_hold(prime: int, data: st.D
         ),
     ],
 )
-def test_a_spoiled_step_does_not_hold(spoil: Callable[[Step], Step]) -> None:
+def test_spoiled_step_does_not_hold(spoil: Callable[[Step], Step]) -> None:
     certificate = certify(P)
     steps = tuple(spoil(step) if step.prime == P else step for step in certificate.steps)
 
@@ -82,7 +82,7 @@ def test_two_needs_no_step() -> None:
     assert verify(Certificate(2, ()), 2)
 
 
-def test_a_number_of_more_than_512_bits_is_refused() -> None:
+def test_number_of_more_than_512_bits_is_refused() -> None:
     with pytest.raises(BadInput, match="521 bits"):
         certify(2**521 - 1)
 
@@ -90,6 +90,6 @@ def test_a_number_of_more_than_512_bits_is_refused() -> None:
 @pytest.mark.parametrize(
     "value", [{}, {"prime": "x", "steps": []}, {"prime": "7", "steps": [{"prime": "7"}]}]
 )
-def test_what_is_no_certificate_is_refused(value: dict[str, object]) -> None:
+def test_invalid_certificate_is_refused(value: dict[str, object]) -> None:
     with pytest.raises(BadInput, match="not a certificate"):
         from_json(value)

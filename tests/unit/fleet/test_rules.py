@@ -55,7 +55,9 @@ def launch(count: int, priority: str) -> list[Call]:
         ),
     ],
 )
-def test_what_the_rules_do_first(instances: list[Any], tasks: int, expected: list[Call]) -> None:
+def test_first_calls_of_the_rules_fit_the_facts(
+    instances: list[Any], tasks: int, expected: list[Call]
+) -> None:
     assert first(sight(instances, tasks)) == expected
 
 
@@ -145,7 +147,7 @@ def test_failed_launch_is_reported_once_and_not_repeated(
     assert calls(PACK.rules(situation(seen, launched, notified, checked))) == []
 
 
-def test_when_telling_people_fails_too_the_turn_still_ends() -> None:
+def test_turn_ends_though_the_notice_fails_too() -> None:
     seen = sight(workers(exited=3), 59)
     failed = [
         PastCall(name, {}, "failed", "no")
@@ -223,7 +225,7 @@ def test_nothing_stops_while_tasks_wait_or_facts_are_unknown(
 @reaches("launch")
 @given(OBSERVATIONS)
 @settings(deadline=None)
-def test_the_rules_never_ask_for_more_than_the_limit_allows(observation: Observation) -> None:
+def test_rules_never_ask_for_more_than_the_limit_allows(observation: Observation) -> None:
     for name, args in first(observation):
         if name == "launch_instances":
             reach("launch")

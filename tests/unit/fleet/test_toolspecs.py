@@ -42,12 +42,12 @@ def test_arguments_are_described_and_required_and_not_boolean(tool: ToolSpec) ->
         assert member["description"]
 
 
-def test_it_says_what_it_is_for_in_a_few_words(tool: ToolSpec) -> None:
+def test_tool_description_is_short(tool: ToolSpec) -> None:
     assert len(tool.description) <= DESCRIPTION_CHARS_MAX
     assert tool.description.partition(".")[0]
 
 
-def test_a_model_is_shown_the_example_with_the_description(tool: ToolSpec) -> None:
+def test_model_is_shown_the_example_with_the_description(tool: ToolSpec) -> None:
     request = prompt.build(
         SessionState(), AGENT, PACK, (tool,), Observation("", {}, 0, ""), heartbeat_s=300
     )  # fmt: skip

@@ -67,7 +67,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-async def test_the_same_key_launches_once_also_across_a_restart(world: World) -> None:
+async def test_same_key_launches_once_also_across_a_restart(world: World) -> None:
     first = await world.yard.launch("k", 2, "normal", 6)
     again = await world.yard.launch("k", 2, "normal", 6)
     world.restart()
@@ -79,7 +79,7 @@ async def test_the_same_key_launches_once_also_across_a_restart(world: World) ->
     assert world.states() == {"w-1": "exited", "w-2": "exited"}
 
 
-async def test_a_key_that_stands_for_something_else_is_refused(world: World) -> None:
+async def test_key_of_another_operation_is_refused(world: World) -> None:
     await world.yard.launch("k", 1, "normal", 6)
 
     with pytest.raises(Conflict, match="belongs to launch"):
@@ -90,7 +90,7 @@ async def test_a_key_that_stands_for_something_else_is_refused(world: World) -> 
         await world.yard.restart("k", "w-1")
 
 
-async def test_a_launch_above_the_limit_is_refused_and_leaves_no_trace(world: World) -> None:
+async def test_launch_above_the_limit_is_refused_and_leaves_no_trace(world: World) -> None:
     await world.yard.launch("k1", 2, "normal", 3)
 
     with pytest.raises(Refused, match="2 live and 2 more"):
@@ -176,7 +176,7 @@ async def test_stopped_instance_is_not_dead_and_a_second_stop_is_void(
     assert world.states() == {"w-1": "stopped"}
 
 
-async def test_an_instance_that_does_not_listen_is_killed(world: World) -> None:
+async def test_instance_that_does_not_listen_is_killed(world: World) -> None:
     await world.yard.launch("k", 1, "normal", 6)
     world.processes.deaf.add("w-1")
 
@@ -197,7 +197,7 @@ async def test_stop_interrupted_by_yard_death_counts_as_done(
     assert world.yard.what_became_of("s")["state"] == "done"
 
 
-async def test_a_restart_gives_the_instance_a_new_process_under_its_id(world: World) -> None:
+async def test_restart_gives_the_instance_a_new_process_under_its_id(world: World) -> None:
     await world.yard.launch("k", 1, "normal", 6)
     world.runs("w-1")
 
@@ -233,7 +233,7 @@ async def test_restart_interrupted_by_yard_death_reports_its_state(
     assert world.states() == {"w-1": "exited"}
 
 
-async def test_an_instance_that_has_ended_is_not_restarted(world: World) -> None:
+async def test_instance_that_has_ended_is_not_restarted(world: World) -> None:
     await world.yard.launch("k", 1, "normal", 6)
     world.processes.exit("w-1", 0)
 
@@ -241,7 +241,7 @@ async def test_an_instance_that_has_ended_is_not_restarted(world: World) -> None
         await world.yard.restart("r", "w-1")
 
 
-async def test_an_unknown_instance_is_named_with_those_that_live(world: World) -> None:
+async def test_unknown_instance_is_named_with_those_that_live(world: World) -> None:
     await world.yard.launch("k", 1, "normal", 6)
 
     for attempt in (
@@ -287,7 +287,7 @@ async def test_silent_worker_is_hung_and_runs_again_when_it_reports(world: World
     assert world.states() == {"w-1": "running"}
 
 
-async def test_while_the_yard_could_not_hear_nobody_was_silent(world: World) -> None:
+async def test_worker_is_not_silent_while_the_yard_could_not_hear(world: World) -> None:
     await world.yard.launch("k", 1, "normal", 6)
     world.runs("w-1")
     world.now_ms += 60_000
@@ -297,7 +297,7 @@ async def test_while_the_yard_could_not_hear_nobody_was_silent(world: World) -> 
     assert world.states() == {"w-1": "running"}
 
 
-async def test_a_worker_may_load_for_longer_than_it_may_be_silent(world: World) -> None:
+async def test_worker_may_load_for_longer_than_it_may_be_silent(world: World) -> None:
     await world.yard.launch("k", 1, "normal", 6)
     world.now_ms += round(HUNG_AFTER_S * 1000) + 1
     world.roster.mark_hung(deaf_until_ms=0)
@@ -329,7 +329,7 @@ async def test_yard_shutdown_ends_its_workers_with_the_reason(world: World) -> N
     assert world.roster.get("w-1").last_error == "the yard was stopped, and its workers with it"
 
 
-async def test_a_hung_worker_is_one_that_was_told_to_stand_still(world: World) -> None:
+async def test_worker_with_a_hang_fault_is_hung(world: World) -> None:
     await world.yard.launch("k", 1, "normal", 6)
 
     await world.yard.kill("w-1", "hang")

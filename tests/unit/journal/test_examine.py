@@ -37,7 +37,7 @@ def swapped(messages: Sequence[Stored], index: int, payload: bytes) -> list[Stor
 
 
 @pytest.mark.parametrize("session", SESSIONS)
-def test_a_journal_that_is_whole_has_no_findings(session: str) -> None:
+def test_journal_that_is_whole_has_no_findings(session: str) -> None:
     examiner = examine(ref(session), KEPT.of(session))
     assert examiner.findings == []
     assert examiner.families.open() == []
@@ -75,14 +75,14 @@ def test_changed_byte_is_one_finding_with_sequence_and_register() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 5, -1])
-def test_a_cut_record_is_found(cut: int) -> None:
+def test_cut_record_is_found(cut: int) -> None:
     for stored in KEPT.messages:
         alone = Examiner(ref(stored.subject.split(".")[4]))
         alone.take(replace(stored, payload=stored.payload[:cut]))
         assert [(each.sequence, each.trouble) for each in alone.findings] == [(stored.sequence, "unreadable")]
 
 
-def test_a_planner_record_that_is_missing_is_a_gap_at_the_next() -> None:
+def test_planner_record_that_is_missing_is_a_gap_at_the_next() -> None:
     messages = KEPT.of("fleet")
     chain = [index for index, each in enumerate(messages) if ".p." in each.subject]
     for index, behind in pairwise(chain):
@@ -134,7 +134,7 @@ def test_record_of_another_session_register_or_release_is_found() -> None:
     assert f"format {FORMAT + 1}" in found.what
 
 
-def test_an_anchor_that_lowers_what_only_grows_is_found() -> None:
+def test_anchor_that_lowers_a_growing_counter_is_found() -> None:
     messages = KEPT.of("fleet")
     index = max(index for index, each in enumerate(messages) if ".p.anchor." in each.subject)
     anchor, record = decode_anchor(messages[index].payload)

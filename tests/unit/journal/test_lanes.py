@@ -51,7 +51,7 @@ def test_waiter_that_times_out_or_cancels_leaves_the_lane_free() -> None:
     run_virtual(main())
 
 
-def test_a_fault_within_a_turn_ends_it() -> None:
+def test_fault_within_a_turn_ends_it() -> None:
     async def main() -> None:
         lanes = Lanes()
         with pytest.raises(ZeroDivisionError):

@@ -40,7 +40,7 @@ def add_one(value: int) -> int:
     return value + 1
 
 
-async def test_a_change_is_decided_on_the_winner_s_value() -> None:
+async def test_change_is_decided_on_the_winner_s_value() -> None:
     counter = Counter(count=1, others=2)
     assert await counter.register().change(add_one) == 202
     assert counter.count == 202
@@ -52,7 +52,7 @@ async def test_no_change_returns_the_value_and_stores_nothing() -> None:
     assert counter.others == 1
 
 
-async def test_a_register_that_others_keep_writing_is_unavailable() -> None:
+async def test_register_that_others_keep_writing_is_unavailable() -> None:
     counter = Counter(others=ATTEMPTS_MAX)
     with pytest.raises(Unavailable, match="the counter is being changed"):
         await counter.register().change(add_one)
@@ -65,17 +65,17 @@ def only_from_seven(value: int) -> int:
     return value + 1
 
 
-async def test_a_refusal_on_an_old_value_does_not_count() -> None:
+async def test_refusal_on_an_old_value_does_not_count() -> None:
     counter = Counter(count=7, stale=[1, 2])
     assert await counter.register().change(only_from_seven) == 8
 
 
-async def test_a_refusal_on_the_newest_value_counts() -> None:
+async def test_refusal_on_the_newest_value_counts() -> None:
     with pytest.raises(Refused, match="3 is below 7"):
         await Counter(count=3, stale=[1]).register().change(only_from_seven)
 
 
-async def test_a_lost_fence_of_the_decision_itself_is_not_retried() -> None:
+async def test_lost_fence_of_the_decision_itself_is_not_retried() -> None:
     def held_by_another(value: int) -> int:
         raise Fenced(f"decided on {value}")
 

@@ -35,6 +35,6 @@ def test_each_field_has_its_place() -> None:
     assert past["inputs"][0].keys() == names(Input) - {"settled", "why"}
 
 
-def test_what_is_read_back_is_what_was_written() -> None:
+def test_snapshot_read_back_equals_the_one_written() -> None:
     read = read_state(unpack(pack(state_body(STATE))), 12)
     assert read == STATE._replace(snapshot_sequence=12)

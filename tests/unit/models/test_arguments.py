@@ -56,7 +56,7 @@ plain = st.recursive(
         ({"count": math.nan}, "NaN"),
     ],
 )
-def test_what_is_no_plain_object_is_a_problem(raw: Any, problem: str) -> None:
+def test_argument_that_is_not_an_object_is_a_problem(raw: Any, problem: str) -> None:
     with pytest.raises(BadArguments, match=problem):
         read_arguments(raw)
 
@@ -66,7 +66,7 @@ def test_what_is_no_plain_object_is_a_problem(raw: Any, problem: str) -> None:
         st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=8), plain, max_size=6
     )
 )
-def test_an_object_is_read_as_it_is(value: dict[str, Any]) -> None:
+def test_object_is_read_as_it_is(value: dict[str, Any]) -> None:
     assert read_arguments(json.dumps(value)) == value
     assert read_arguments(json.dumps(value, ensure_ascii=False, indent=2)) == value
     assert read_arguments(value) == value

@@ -37,7 +37,7 @@ def agent(**changes: Any) -> AgentSpec:
     return AgentSpec(name="keeper", pack="fleet", **changes)
 
 
-def test_a_table_says_what_is_otherwise_than_in_the_settings(tmp_path: Path) -> None:
+def test_table_overrides_the_settings(tmp_path: Path) -> None:
     all_of_it = settings(tmp_path, TWO, price_completion=2.0)
     assert catalog.names(all_of_it) == ["again", "small"]
     small = catalog.effective(all_of_it, "small")
@@ -76,7 +76,7 @@ def test_environment_key_goes_to_no_other_endpoint(tmp_path: Path, monkeypatch: 
     assert (again.model_name, again.context_tokens_max) == ("gpt-4o-mini", 9_000)
 
 
-async def test_an_agent_s_model_may_be_any_of_them(tmp_path: Path) -> None:
+async def test_agent_s_model_may_be_any_of_them(tmp_path: Path) -> None:
     all_of_it = settings(tmp_path, TWO)
     model = build(all_of_it, agent(model="small"), FleetPack())
     assert model.name == "qwen3:8b"
@@ -94,7 +94,7 @@ async def test_an_agent_s_model_may_be_any_of_them(tmp_path: Path) -> None:
         ({"model": "small", "fallbacks": ("small", "rules", "rules")}, (), ("small", "rules")),
     ],
 )
-def test_the_models_of_an_agent_are_asked_in_turn(
+def test_agent_models_are_tried_in_order(
     tmp_path: Path, of_agent: dict[str, Any], of_settings: tuple[str, ...], asked: tuple[str, ...]
 ) -> None:
     all_of_it = settings(tmp_path, TWO, model_fallbacks=of_settings)
@@ -115,7 +115,7 @@ def test_the_models_of_an_agent_are_asked_in_turn(
         ("[other]\n", "unknown model 'small'"),
     ],
 )
-def test_what_cannot_be_used_is_named(tmp_path: Path, text: str, says: str) -> None:
+def test_unusable_entry_is_named(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(BadSettings, match=says.replace("[", r"\[")) as raised:
         catalog.effective(settings(tmp_path, text), "small")
     assert "sk-of-the-first" not in str(raised.value)

@@ -36,9 +36,7 @@ def test_count_after_one_report_is_never_below_the_endpoint(
 
 
 @given(COUNTS, st.lists(st.tuples(COUNTS, COUNTS), max_size=20))
-def test_a_correction_only_grows_and_never_lowers_a_count(
-    counted: int, reports: list[tuple[int, int]]
-) -> None:
+def test_correction_only_grows_and_never_lowers_a_count(counted: int, reports: list[tuple[int, int]]) -> None:
     correction = Correction()
     before = correction.applied(counted)
     assert before == counted
@@ -70,12 +68,12 @@ def test_corrections_of_two_processes_are_merged_and_read_back(
 @pytest.mark.parametrize(
     ("counted", "reported"), [(0, 5), (100, 0), (100, -3), (100, 24), (100, 401), (100, 10**12)]
 )
-def test_a_report_that_cannot_be_of_this_request_teaches_nothing(counted: int, reported: int) -> None:
+def test_report_that_cannot_be_of_this_request_teaches_nothing(counted: int, reported: int) -> None:
     assert Correction().learned(counted, reported) == Correction()
 
 
 @pytest.mark.parametrize("value", [None, {}, {"ratio": 0.5, "excess": 0, "reports": 1}, {"ratio": "x"}])
-def test_what_is_no_correction_is_not_taken_for_one(value: object) -> None:
+def test_invalid_correction_is_ignored(value: object) -> None:
     with pytest.raises(Damaged):
         read_correction(value)
 
@@ -114,7 +112,7 @@ async def test_quarter_above_the_count_is_followed_within_one_call() -> None:
 
 
 @pytest.mark.parametrize(("says", "counts"), [(1_310, 1_310), (None, 1_625)])
-async def test_a_refusal_for_size_is_a_report_too(says: int | None, counts: int) -> None:
+async def test_refusal_for_size_is_a_report_too(says: int | None, counts: int) -> None:
     refusal = ContextOverflow("too long", tokens=says)
     model = CorrectedModel(Endpoint(refusal), Correction(), lambda *_: None)
     with pytest.raises(ContextOverflow):

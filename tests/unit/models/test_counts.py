@@ -57,7 +57,7 @@ def test_text_count_equals_that_of_a_second_implementation(vocabulary: Vocabular
 
 @given(texts)
 @settings(max_examples=60, deadline=None)
-def test_what_is_no_clean_text_counts_too(text: str) -> None:
+def test_unclean_text_is_counted(text: str) -> None:
     broken = f"{text}\ud83d{text}\udc00\0"
     for vocabulary in VOCABULARIES:
         assert Counter(vocabulary).text(broken) > 0

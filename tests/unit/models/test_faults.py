@@ -73,7 +73,7 @@ def test_overflow_is_seen_in_each_of_its_shapes(status: int, body: Any, tokens: 
         ({"error": {"message": "prompt is too long"}}, None),
     ],
 )
-def test_what_the_endpoint_takes_is_read_where_it_says_so(body: Any, limit: int | None) -> None:
+def test_endpoint_limit_is_read_from_its_error(body: Any, limit: int | None) -> None:
     found = fault(400, body)
     assert isinstance(found, ContextOverflow)
     assert found.limit == limit
@@ -81,7 +81,7 @@ def test_what_the_endpoint_takes_is_read_where_it_says_so(body: Any, limit: int 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 520, 529])
 @pytest.mark.parametrize("body", [named(), "", "upstream timed out", None, {"detail": ["x"]}, 7, []])
-def test_what_passes_may_be_tried_again(status: int, body: Any) -> None:
+def test_passing_fault_may_be_retried(status: int, body: Any) -> None:
     assert isinstance(fault(status, body), ModelUnavailable)
 
 
@@ -102,7 +102,7 @@ def test_what_passes_may_be_tried_again(status: int, body: Any) -> None:
         (422, {"detail": [{"loc": ["body"], "msg": "field required"}]}, ""),
     ],
 )
-def test_what_will_not_pass_names_the_setting(status: int, body: Any, setting: str) -> None:
+def test_lasting_fault_names_the_setting(status: int, body: Any, setting: str) -> None:
     found = fault(status, body)
     assert isinstance(found, ModelRefused)
     assert setting in found.hint
@@ -126,7 +126,7 @@ def test_endpoint_message_is_passed_on_bounded_and_on_one_line() -> None:
     "secret",
     ["sk-proj-abcdefgh12345678", "hf_abcdefgh12345678", "Bearer abc.def.ghi", "gsk_1234567890abcdef"],
 )
-def test_what_looks_like_a_credential_is_hidden(secret: str) -> None:
+def test_credential_like_text_is_hidden(secret: str) -> None:
     found = fault(401, named(f"Incorrect API key provided: {secret}. Find yours elsewhere."))
     assert secret not in str(found)
     assert HIDDEN in str(found)

@@ -32,7 +32,7 @@ def test_model_is_retried_in_bounded_time_after_any_history(steps: list[tuple[st
 
 
 @given(STEPS)
-def test_what_is_stored_is_read_back(steps: list[tuple[str, int]]) -> None:
+def test_stored_health_is_read_back(steps: list[tuple[str, int]]) -> None:
     health, _ = play(steps)
     assert read_health(json.loads(json.dumps(health.to_json()))) == health
 
@@ -47,17 +47,17 @@ def test_model_rests_longer_with_failures_until_one_answer() -> None:
     assert health.answered(2_000, 1, None).failures == 0
 
 
-def test_a_refusal_is_no_passing_fault() -> None:
+def test_refusal_is_not_a_passing_fault() -> None:
     assert not Health().failed("model_refused", "bad key", 0, for_good=True).is_worth_asking(REST_MS - 1)
 
 
 @pytest.mark.parametrize("value", [None, [], {"failures": "2"}, {"why": 3}])
-def test_what_is_no_health_is_not_taken_for_one(value: object) -> None:
+def test_invalid_health_is_ignored(value: object) -> None:
     with pytest.raises(Damaged):
         read_health(value)
 
 
-def test_a_clock_that_is_set_back_does_not_make_it_rest_longer() -> None:
+def test_clock_that_is_set_back_does_not_make_it_rest_longer() -> None:
     resting = Health().failed("timeout", "", 10 * REST_MS_MAX, for_good=True)
     assert not resting.is_worth_asking(10 * REST_MS_MAX)
     assert resting.is_worth_asking(0)

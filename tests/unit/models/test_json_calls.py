@@ -133,7 +133,7 @@ def test_tools_precede_the_system_prompt_whose_rules_stay_last() -> None:
     ]  # fmt: skip
 
 
-def test_past_calls_and_answers_have_the_form_that_is_asked_for() -> None:
+def test_past_calls_and_answers_have_the_requested_form() -> None:
     _, called, done, rejected, ended = rendered(PAST)
     assert json.loads(called["content"]) == {
         "text": "",
@@ -145,13 +145,13 @@ def test_past_calls_and_answers_have_the_form_that_is_asked_for() -> None:
     assert all("tool_calls" not in message for message in rendered(PAST))
 
 
-def test_without_tools_plain_words_are_asked_for() -> None:
+def test_request_without_tools_asks_for_plain_text() -> None:
     body = body_of(JSON_SCHEMA, ModelRequest(REQUEST.now, (), SITUATION, REQUEST.opening))
     assert "response_format" not in body
     assert body["messages"][0]["content"] == REQUEST.opening[0]["content"]
 
 
-def test_what_is_counted_is_what_is_sent() -> None:
+def test_counted_request_is_the_request_sent() -> None:
     for profile in (JSON_SCHEMA, SEVERAL, Profile(bounds=False), Profile(null_content=True)):
         body = body_of(profile, REQUEST)
         tools = body.get("tools") or [body["response_format"]]
@@ -162,7 +162,7 @@ def test_what_is_counted_is_what_is_sent() -> None:
 
 
 @pytest.mark.parametrize("form", ["{}", "<think>which {{one}}?</think>{}", "```json\n{}\n```", "\n {} \n"])
-def test_an_answer_of_the_form_is_text_and_calls(form: str) -> None:
+def test_answer_of_the_form_is_text_and_calls(form: str) -> None:
     decision = reply_to(form.format(step("I see a <think> tag.", call("stop", instance="w-1")))).decision
     assert decision.text == "I see a <think> tag."
     assert decision.calls == (ProposedCall("stop", {"instance": "w-1"}),)
@@ -174,7 +174,7 @@ def test_answer_without_calls_ends_the_turn_but_an_empty_fails() -> None:
         reply_to(step())
 
 
-def test_what_the_endpoint_read_as_a_call_itself_is_a_call() -> None:
+def test_call_parsed_by_the_endpoint_is_a_call() -> None:
     answer = said.calls(said.call("stop", {"instance": "w-1"}))
     decision = read_reply(answer.body, completion_tokens_max=4096, form=Form(json=True)).decision
     assert decision.calls[0].arguments == {"instance": "w-1"}
@@ -206,7 +206,7 @@ def test_invalid_answer_is_a_call_that_is_not_run_but_reported(content: str, pro
 @pytest.mark.parametrize(
     "odd", [7, None, "stop", {"tool": 7}, {"tool": "a b"}, {"name": "stop"}, {"tool": "stop", "why": 1}]
 )
-def test_a_call_that_cannot_be_read_is_not_run(odd: Any) -> None:
+def test_call_that_cannot_be_read_is_not_run(odd: Any) -> None:
     (proposed,) = reply_to(step("", odd)).decision.calls
     assert proposed.arguments is None
     assert proposed.problem
@@ -217,7 +217,7 @@ def test_arguments_that_are_no_object_are_not_run() -> None:
     assert (proposed.name, proposed.arguments) == ("stop", None)
 
 
-def test_no_call_of_a_cut_answer_is_run() -> None:
+def test_cut_answer_runs_no_call() -> None:
     for content in (step("", call("stop", instance="w-1")), '{"text": "", "calls": [{"tool": "st'):
         (proposed,) = reply_to(content, finish="length").decision.calls
         assert (proposed.arguments, proposed.problem) == (None, "truncated")
@@ -252,16 +252,16 @@ def test_answer_is_a_validated_reply_or_says_nothing(value: Any, end: int, finis
 # ---------------------------------------------------------------- schemas
 
 
-def test_a_schema_that_refers_elsewhere_becomes_any_object() -> None:
+def test_schema_that_refers_elsewhere_becomes_any_object() -> None:
     schema = {"type": "object", "$defs": {"a": {}}, "properties": {"x": {"$ref": "#/$defs/a"}}}
     assert plain(schema) == {"type": "object"}
 
 
-def test_a_schema_without_properties_is_any_object() -> None:
+def test_schema_without_properties_is_any_object() -> None:
     assert plain({"type": "object", "properties": {}, "additionalProperties": False}) == {"type": "object"}
 
 
-def test_what_a_member_is_called_is_no_keyword() -> None:
+def test_member_name_is_not_a_schema_keyword() -> None:
     schema = {
         "type": "object",
         "properties": {"pattern": {"type": "string", "maxLength": 3}, "const": {"const": {"pattern": 1}}},

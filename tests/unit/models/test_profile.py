@@ -15,14 +15,14 @@ def test_two_profiles_are_shipped() -> None:
     assert (JSON_SCHEMA.calls, JSON_SCHEMA.parallel) == ("json-schema", False)
 
 
-def test_a_file_holds_any_other(tmp_path: Path) -> None:
+def test_file_holds_any_other(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('name = "mine"\ncontext_tokens = 8192\n[extra]\ntemperature = 0\n')
     assert find(str(file)) == Profile(name="mine", context_tokens=8192, extra={"temperature": 0})
 
 
 @pytest.mark.parametrize("name", ["vllm", "", "missing.toml", "/"])
-def test_one_that_is_not_there_is_said_with_those_that_are(name: str) -> None:
+def test_unknown_profile_is_reported_with_the_known_ones(name: str) -> None:
     with pytest.raises(BadSettings, match="unknown profile") as raised:
         find(name)
     assert "`openai`, `json-schema`" in raised.value.hint
@@ -43,7 +43,7 @@ def test_each_fault_of_one_is_named(value: dict[str, Any], fault: str) -> None:
         read(value, "mine.toml")
 
 
-def test_a_file_that_is_no_toml_is_said(tmp_path: Path) -> None:
+def test_invalid_toml_file_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_bytes(b"\xff = [")
     with pytest.raises(BadSettings, match="cannot be read"):

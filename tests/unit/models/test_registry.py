@@ -62,15 +62,13 @@ async def test_rules_decide_by_the_pack_and_count_like_any_other() -> None:
     ("rules", "openai", False),
     ("openai", "rules", True),
 ])  # fmt: skip
-async def test_the_agents_word_comes_before_the_settings(
-    of_agent: str, of_settings: str, *, is_llm: bool
-) -> None:
+async def test_agent_value_overrides_the_settings(of_agent: str, of_settings: str, *, is_llm: bool) -> None:
     model = build(settings(model=of_settings), agent(of_agent), Launches())
     assert model.is_llm is is_llm
     await model.close()
 
 
-async def test_an_llm_bears_the_name_that_is_asked_for() -> None:
+async def test_llm_has_the_requested_name() -> None:
     model = build(settings(), agent(), Launches())
     assert isinstance(model, OpenAIModel)
     assert (model.name, model.counter.estimate) == ("gpt-4o", False)
@@ -92,14 +90,14 @@ async def test_an_llm_bears_the_name_that_is_asked_for() -> None:
         ({"model_key": SecretStr(f"{KEY}\r\nX-Other: 1")}, "ANCHORWATCH_MODEL_KEY"),
     ],
 )
-def test_a_setting_that_cannot_work_is_named_and_no_secret_is(changes: dict[str, Any], setting: str) -> None:
+def test_setting_that_cannot_work_is_named_and_no_secret_is(changes: dict[str, Any], setting: str) -> None:
     with pytest.raises(BadSettings) as raised:
         build(settings(**changes), agent(), Launches())
     assert setting in raised.value.hint
     assert KEY not in str(raised.value)
 
 
-def test_a_profile_is_found_and_one_that_is_not_there_is_said() -> None:
+def test_profile_is_found_and_an_unknown_one_is_reported() -> None:
     with pytest.raises(BadSettings, match="unknown profile 'vllm'"):
         build(settings(model_profile="vllm"), agent(), Launches())
 
@@ -112,7 +110,7 @@ def test_budget_beyond_the_profile_is_reported_with_one_to_use(tmp_path: Path) -
     assert "ANCHORWATCH_CONTEXT_TOKENS_MAX=4096" in raised.value.hint
 
 
-async def test_an_endpoint_that_counts_by_itself_is_asked(tmp_path: Path) -> None:
+async def test_endpoint_with_its_own_counter_is_used(tmp_path: Path) -> None:
     profile = tmp_path / "own.toml"
     profile.write_text('counter = "tokenize"\n')
     model = build(settings(model_profile=str(profile)), agent(), Launches())
@@ -125,7 +123,7 @@ def test_unknown_model_is_refused_with_the_known_ones() -> None:
         build(settings(), agent("gpt-4o"), Launches())
 
 
-def test_who_uses_rules_does_not_pay_for_the_sdk() -> None:
+def test_rules_do_not_import_the_sdk() -> None:
     program = (
         "import sys\n"
         "from anchorwatch.models import registry, rules, tokens\n"

@@ -55,7 +55,7 @@ def test_calls_under_any_finish_reason_are_calls() -> None:
         assert one_call(said.calls(said.call("a"), finish=finish)).arguments == {}
 
 
-def test_a_call_in_the_old_form_is_a_call() -> None:
+def test_call_in_the_old_form_is_a_call() -> None:
     legacy = {"role": "assistant", "content": None, "function_call": {"name": "a", "arguments": '{"n": 1}'}}
     assert one_call(said.answer(legacy)) == ProposedCall("a", {"n": 1})
 
@@ -80,7 +80,7 @@ def test_content_of_each_known_shape_becomes_text(content: Any, text: str) -> No
     assert read(said.answer({"role": "assistant", "content": content})).decision.text == text
 
 
-def test_a_refusal_is_an_answer() -> None:
+def test_refusal_is_an_answer() -> None:
     assert (
         read(said.answer({"role": "assistant", "content": None, "refusal": "I can't."})).decision.text
         == "I can't."
@@ -100,11 +100,11 @@ def test_a_refusal_is_an_answer() -> None:
         {"prompt_tokens": -1, "completion_tokens": True},
     ],
 )
-def test_usage_that_says_nothing_is_none(usage: Any) -> None:
+def test_usage_without_numbers_is_none(usage: Any) -> None:
     assert read(said.text("ok", usage=usage)).usage == Usage()
 
 
-def test_a_model_that_is_no_name_is_left_out() -> None:
+def test_invalid_model_name_is_left_out() -> None:
     assert read(said.text("ok", model=None)).model == ""
     assert read(said.text("ok", model={"id": 1})).model == ""
     assert len(read(said.text("ok", model="m" * 10_000)).model) <= 128
@@ -114,7 +114,7 @@ def test_a_model_that_is_no_name_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("finish", ["length", "max_tokens", "MAX_TOKENS", "model_length"])
-def test_no_call_of_a_cut_answer_is_run(finish: str) -> None:
+def test_cut_answer_runs_no_call(finish: str) -> None:
     reply = read(said.calls(said.call("a", {"n": 1}), said.call("b", '{"n": '), finish=finish))
     assert [(call.arguments, call.problem) for call in reply.decision.calls] == [(None, "truncated")] * 2
     assert reply.finish == "length"
@@ -145,7 +145,7 @@ def test_raw_is_bounded_and_clean() -> None:
 
 
 @pytest.mark.parametrize("name", [None, 7, "", "a b", "a\0", "x" * 65, "../a", {"n": 1}, "naïve", "a\n"])
-def test_a_name_that_is_none_is_not_run(name: Any) -> None:
+def test_invalid_call_name_is_not_run(name: Any) -> None:
     call = one_call(said.calls(said.call(name, {"n": 1})))
     assert (call.name, call.arguments) == (UNNAMED, None)
     assert call.problem
@@ -154,13 +154,13 @@ def test_a_name_that_is_none_is_not_run(name: Any) -> None:
 @pytest.mark.parametrize(
     "sent", [None, 7, "a", [], {}, {"function": None}, {"function": "a"}, {"function": []}]
 )
-def test_a_call_of_no_known_shape_is_not_run(sent: Any) -> None:
+def test_call_of_no_known_shape_is_not_run(sent: Any) -> None:
     call = one_call(said.calls(sent))
     assert (call.name, call.arguments) == (UNNAMED, None)
 
 
 @pytest.mark.parametrize("label", [None, 7, {"a": 1}, ["x"]])
-def test_a_label_that_is_no_text_is_empty(label: Any) -> None:
+def test_label_that_is_not_text_is_empty(label: Any) -> None:
     assert one_call(said.calls(said.call("a", {}, label))) == ProposedCall("a", {})
 
 
@@ -170,7 +170,7 @@ def test_one_bad_call_spoils_no_other() -> None:
     assert bad.arguments is None
 
 
-def test_of_too_many_calls_none_is_run_and_all_say_so() -> None:
+def test_too_many_calls_are_all_refused_with_the_reason() -> None:
     found = read(said.calls(*(said.call("a", {"n": n}) for n in range(CALLS_MAX + 36)))).decision.calls
     assert len(found) == CALLS_MAX
     assert all(call.arguments is None and "100 calls" in call.problem for call in found)
@@ -230,7 +230,7 @@ OVERFLOW_TEXT = "This model's maximum context length is 4096 tokens. However, yo
         (said.answer(EMPTY, choices=[{"error": {"code": 502, "message": "bad gateway"}}]), ModelUnavailable),
     ],
 )
-def test_what_is_no_answer_ends_as_its_error(reply: said.Reply, expected: type[AnchorWatchError]) -> None:
+def test_invalid_answer_raises_its_error(reply: said.Reply, expected: type[AnchorWatchError]) -> None:
     with pytest.raises(AnchorWatchError) as raised:
         read(reply)
     assert type(raised.value) is expected
@@ -243,7 +243,7 @@ def test_answer_cut_before_its_start_names_the_setting_to_raise() -> None:
         read(said.answer({"content": "<think>on and on"}, "length"))
 
 
-def test_json_is_what_a_reply_can_be_written_as() -> None:
+def test_reply_is_always_valid_json() -> None:
     reply = read(said.calls(said.call("a", '{"t": "\\ud800\\u0000"}'), content="\ud800"))
     content = [reply.decision.text, [call.arguments for call in reply.decision.calls]]
     assert json.loads(json.dumps(content, ensure_ascii=False).encode()) == content

@@ -29,14 +29,14 @@ def test_bad_arguments_of_the_past_are_sent_as_data() -> None:
     assert sent_arguments({"n": 1}) == {"n": 1}
 
 
-def test_an_empty_assistant_message_is_not_sent() -> None:
+def test_empty_assistant_message_is_not_sent() -> None:
     messages, _ = prepare(
         [{"role": "assistant", "content": None}, {"role": "assistant", "content": "", "tool_calls": []}], ()
     )
     assert messages == []
 
 
-def test_content_that_is_none_is_sent_as_empty_text() -> None:
+def test_null_content_is_sent_as_empty_text() -> None:
     messages, _ = prepare([past("{}")], ())
     assert messages[0]["content"] == ""
 

@@ -39,7 +39,7 @@ def test_calls_and_their_results_stay_apart() -> None:
     ]  # fmt: skip
 
 
-def test_a_nudge_is_one_more_message_or_a_part_of_the_last() -> None:
+def test_nudge_is_one_more_message_or_a_part_of_the_last() -> None:
     messages = [{"role": "user", "content": "go"}]
     assert nudged(OPENAI, messages) == [*messages, {"role": "user", "content": NUDGE}]
     assert nudged(ALTERNATE, messages) == [{"role": "user", "content": f"go\n\n{NUDGE}"}]
@@ -54,7 +54,7 @@ talks = st.lists(
 
 @given(talks)
 @settings(max_examples=150, deadline=None)
-def test_it_is_never_more_than_was_counted(talk: list[dict[str, str]]) -> None:
+def test_shaped_request_is_never_larger_than_counted(talk: list[dict[str, str]]) -> None:
     request = ModelRequest(tuple(talk), (), SITUATION)
     body = body_of(ALTERNATE, request)
     assert Counter().request(body["messages"], ()) <= Counter().sent(shaped(ALTERNATE, request))

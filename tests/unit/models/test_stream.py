@@ -66,7 +66,7 @@ def outcome(parts: Iterable[bytes]) -> object:
 @reaches("reply")
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_whole_and_streamed_are_the_same_reply(data: st.DataObject) -> None:
+def test_whole_and_streamed_answers_are_the_same_reply(data: st.DataObject) -> None:
     whole = data.draw(answers())
     parts = data.draw(streams(whole))
     streamed, at_once = outcome(parts), outcome([json.dumps(whole).encode()])
@@ -107,7 +107,7 @@ def test_broken_stream_is_a_validated_reply_or_a_port_error(data: st.DataObject)
 # ---------------------------------------------------------------- calls
 
 
-def test_a_new_id_begins_a_call_though_every_index_is_0() -> None:
+def test_new_id_begins_a_call_though_every_index_is_0() -> None:
     assert called(fragment('{"n": 1}', "a", index=0, id="1"), fragment('{"n": 2}', "a", index=0, id="2")) == [
         ("a", {"n": 1}),
         ("a", {"n": 2}),
@@ -134,13 +134,13 @@ def test_repeated_id_and_name_in_fragments_continue_their_call() -> None:
     ) == [("launch", {"why": 'a } {"', "n": 2})]
 
 
-def test_a_name_in_pieces_is_one_name() -> None:
+def test_name_in_pieces_is_one_name() -> None:
     assert called(fragment("", "launch_", index=0), fragment('{"n": 1}', "instances", index=0)) == [
         ("launch_instances", {"n": 1})
     ]
 
 
-def test_an_id_that_comes_late_belongs_to_its_call() -> None:
+def test_id_that_comes_late_belongs_to_its_call() -> None:
     assert called(fragment("{", "a", index=0), fragment("}", index=0, id="late")) == [("a", {})]
 
 
@@ -156,11 +156,11 @@ def test_arguments_that_come_as_an_object_are_taken() -> None:
 
 
 @pytest.mark.parametrize("odd", [7, None, [], {"function": 7}, "launch"])
-def test_a_fragment_that_is_none_is_a_call_that_is_not_run(odd: Any) -> None:
+def test_invalid_fragment_is_a_call_that_is_not_run(odd: Any) -> None:
     assert called(delta(tool_calls=[odd])) == [("unnamed", None)]
 
 
-def test_what_was_put_together_wrongly_is_not_run() -> None:
+def test_wrongly_assembled_call_is_not_run() -> None:
     reply = read(said(fragment('{"a": 1}', "x"), fragment('{"b": 2}'), END))
     (call,) = reply.decision.calls
     assert call.arguments is None
@@ -175,12 +175,12 @@ def test_stream_without_its_last_line_is_whole_after_last_word() -> None:
 
 
 @pytest.mark.parametrize("done", [True, False])
-def test_a_stream_without_its_last_word_is_no_answer(*, done: bool) -> None:
+def test_stream_without_its_last_word_is_not_an_answer(*, done: bool) -> None:
     with pytest.raises(BrokenStream, match="broke off"):
         read(said(fragment('{"n": 1}', "a"), done=done))
 
 
-def test_no_call_of_a_cut_answer_is_run() -> None:
+def test_cut_answer_runs_no_call() -> None:
     reply = read(said(fragment('{"n": 1}', "a"), delta("length")))
     assert (reply.finish, reply.decision.calls[0].problem) == ("length", "truncated")
 
@@ -193,7 +193,7 @@ def test_no_call_of_a_cut_answer_is_run() -> None:
         {"choices": [{"index": 0, "error": {"message": "slow down", "code": 429}}]},
     ],
 )
-def test_an_error_in_the_middle_is_that_error(chunk: Any) -> None:
+def test_error_in_the_middle_is_that_error(chunk: Any) -> None:
     with pytest.raises(ModelUnavailable, match="429: slow down"):
         read(said(delta(content="Let me"), chunk, END))
 
@@ -203,14 +203,14 @@ def test_an_error_in_the_middle_is_that_error(chunk: Any) -> None:
     ['error: {"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": 9000}',
      'event: error\ndata: {"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": 9000}'],
 )  # fmt: skip
-def test_an_error_event_is_that_error(lines: str) -> None:
+def test_error_event_is_that_error(lines: str) -> None:
     with pytest.raises(ContextOverflow) as raised:
         read([f"{lines}\n\n".encode()])
     assert raised.value.tokens == 9000
 
 
 @pytest.mark.parametrize("chunk", ["{", "<html>", "null", "[1]", "7"])
-def test_a_part_that_is_no_object_spoils_the_answer(chunk: str) -> None:
+def test_part_that_is_not_an_object_invalidates_the_answer(chunk: str) -> None:
     with pytest.raises(BrokenStream, match="not a JSON object"):
         read(said(delta(content="Well."), chunk, END))
 
@@ -240,13 +240,13 @@ def test_events_without_an_empty_line_between_them_are_two() -> None:
     assert read([text.encode()]).decision.text == "Well."
 
 
-def test_a_thought_tag_that_was_cut_in_two_is_taken_out() -> None:
+def test_thought_tag_that_was_cut_in_two_is_taken_out() -> None:
     assert (
         read(said(delta(content="<thi"), delta(content="nk>hm</think>Well."), END)).decision.text == "Well."
     )
 
 
-def test_what_is_no_stream_is_read_as_it_is() -> None:
+def test_answer_without_a_stream_is_read_as_a_whole() -> None:
     with pytest.raises(ModelUnavailable, match="a web page"):
         read([b"<html><body>Welcome</body></html>"])
     with pytest.raises(ModelUnavailable, match="empty body"):

@@ -40,11 +40,11 @@ def test_thinking_is_taken_out(said: str, meant: str) -> None:
         "".join
     )
 )
-def test_any_order_of_tags_ends_with_a_part_of_what_was_said(said: str) -> None:
+def test_tags_in_any_order_leave_a_part_of_the_text(said: str) -> None:
     assert len(strip_thinking(said)) <= len(said)
 
 
-def test_a_megabyte_of_tags_takes_no_time() -> None:
+def test_megabyte_of_tags_takes_no_time() -> None:
     assert strip_thinking("<think>" * 150_000) == ""
     assert strip_thinking("</think>" * 130_000) == ""
     assert strip_thinking("<think>x</think>" * 60_000) == ""

@@ -85,7 +85,7 @@ def test_separate_texts_need_no_fewer_tokens_than_a_merge_saves(one: str, other:
 
 
 @given(st.lists(awkward, max_size=5))
-def test_a_request_is_the_sum_of_its_parts(texts: list[str]) -> None:
+def test_request_is_the_sum_of_its_parts(texts: list[str]) -> None:
     messages = [{"role": "user", "content": text} for text in texts]
     expected = REQUEST_TOKENS + sum(MESSAGE_TOKENS + 1 + O200K_COUNTER.text(text) for text in texts)
     assert O200K_COUNTER.request(messages, ()) == expected
@@ -97,14 +97,14 @@ def test_asking_again_gives_the_same(text: str) -> None:
     assert Counter(O200K).text(text) == O200K_COUNTER.text(text) == O200K_COUNTER.text(text)
 
 
-def test_a_spelt_control_token_is_text() -> None:
+def test_spelt_control_token_is_text() -> None:
     assert O200K_COUNTER.text("<|endoftext|>") > 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("white", [" ", "\n", "\t", " \n", "\u00a0", "\u3000"])
 @pytest.mark.parametrize("around", ["", "x"])
-def test_a_million_white_spaces_count(white: str, around: str) -> None:
+def test_million_white_spaces_count(white: str, around: str) -> None:
     text = around + white * (1_000_000 // len(white)) + around
     assert 0 < O200K_COUNTER.text(text) <= 1_000_010
     assert 0 < CL100K_COUNTER.text(text) <= 1_000_010
@@ -116,7 +116,7 @@ def test_cutting_a_long_white_run_takes_no_token_away() -> None:
     assert O200K_COUNTER.text(f"a{run}b") >= 2 * encoding_whole
 
 
-def test_a_megabyte_counts_in_a_few_seconds_and_again_in_no_time() -> None:
+def test_megabyte_counts_in_a_few_seconds_and_again_in_no_time() -> None:
     chance = random.Random(7)
     words = [f"w{chance.randrange(10**6):x}" for _ in range(20_000)]
     text = "".join(
@@ -161,7 +161,7 @@ def test_past_calls_and_their_results_are_counted() -> None:
     assert O200K_COUNTER.message(parts) > 500
 
 
-def test_the_nudge_fits_into_what_every_request_is_charged() -> None:
+def test_nudge_fits_into_the_charge_of_every_request() -> None:
     messages, _ = prepare([{"role": "user", "content": "go"}], ())
     opening_of_the_answer = 3
     nudge = O200K_COUNTER.request(nudged(OPENAI, messages), ()) - O200K_COUNTER.request(messages, ())
@@ -192,7 +192,7 @@ def test_model_is_counted_in_its_vocabulary_or_by_a_stated_ratio(
     assert counter.ratio == (ESTIMATE_RATIO if estimate else 1.0)
 
 
-def test_an_estimate_is_above_the_plain_count() -> None:
+def test_estimate_is_above_the_plain_count() -> None:
     messages = [{"role": "user", "content": "How many proofs an hour?"}]
     plain = Counter(O200K).request(messages, (TOOL,))
     assert counter_for("llama").request(messages, (TOOL,)) >= plain * ESTIMATE_RATIO
@@ -203,7 +203,7 @@ def test_ranks_that_are_not_the_published_ones_are_refused() -> None:
         load_ranks(replace(O200K, sha256="0" * 64))
 
 
-def test_ranks_that_are_missing_are_said_to_be() -> None:
+def test_missing_ranks_are_reported() -> None:
     with pytest.raises(Damaged, match="cannot be read"):
         load_ranks(replace(O200K, name="p50k_base"))
 

@@ -115,7 +115,9 @@ def late() -> Stored:
         (switch("session", "fleet"), ("kill_switch",), "warning"),
     ],
 )
-def test_a_record_that_concerns_people(stored: Stored, kinds: tuple[str, ...], severity: str) -> None:
+def test_record_that_concerns_people_is_a_notice(
+    stored: Stored, kinds: tuple[str, ...], severity: str
+) -> None:
     notice = read_notice(stored)
     assert notice is not None
     assert (notice.kinds, notice.severity) == (kinds, severity)
@@ -139,7 +141,7 @@ def test_a_record_that_concerns_people(stored: Stored, kinds: tuple[str, ...], s
         Stored(AT.input("k-1"), 9, 5, b"whatever"),
     ],
 )
-def test_a_record_that_concerns_nobody(stored: Stored) -> None:
+def test_record_that_concerns_no_person_is_not_a_notice(stored: Stored) -> None:
     assert read_notice(stored) is None
 
 
@@ -157,7 +159,7 @@ def test_switch_notice_names_person_scope_and_session() -> None:
     assert of_session.delivery_id("hook") != of_agent.delivery_id("hook")
 
 
-def test_a_record_that_cannot_be_trusted_is_no_notice() -> None:
+def test_untrusted_record_is_not_a_notice() -> None:
     whole = ended("failed")
     with pytest.raises(Damaged):
         read_notice(Stored(whole.subject, 9, 5, whole.payload.replace(b"why", b"wha")))
@@ -165,7 +167,7 @@ def test_a_record_that_cannot_be_trusted_is_no_notice() -> None:
         read_notice(Stored(AT.effect("default", CALL, "done"), 9, 5, b"\xff"))
 
 
-def test_a_delivery_has_one_id_for_ever_and_no_other_has_it() -> None:
+def test_delivery_has_one_id_for_ever_and_no_other_has_it() -> None:
     notice, again, other = (
         read_notice(ended("failed")),
         read_notice(ended("failed")),

@@ -29,7 +29,7 @@ def context(effect_key: str, attempt: int) -> ToolContext:
     )  # fmt: skip
 
 
-async def test_it_sells_once_for_each_effect_key_and_its_books_say_so(tmp_path: Path) -> None:
+async def test_documented_pack_sells_once_a_key_and_its_books_agree(tmp_path: Path) -> None:
     pack = documented(tmp_path / "book").PACK
     assert [tool.name for tool in pack.tools(AGENT)] == list(AGENT.grants)
     runtime = await pack.connect(None)

@@ -36,7 +36,7 @@ def ask(when: str, heartbeat_s: float = 300) -> tuple[str, dict[str, Any]]:
         " 2026-03-17T19:01:30+01:00 ",
     ],
 )
-def test_a_check_before_the_heartbeat_is_scheduled(when: str) -> None:
+def test_check_before_the_heartbeat_is_scheduled(when: str) -> None:
     text, data = ask(when)
     assert data == {"scheduled": True, "next_check_at_ms": NOW_MS + 90_000}
     assert text == "Next check in 1.5 min, at 18:01:30Z: see"
@@ -49,7 +49,7 @@ def test_check_covered_by_the_heartbeat_is_not_scheduled(when: str) -> None:
     assert text == "Nothing was scheduled: the heartbeat looks every 5 min anyway, which is sooner"
 
 
-def test_what_is_asked_for_too_soon_comes_a_moment_later() -> None:
+def test_check_requested_too_soon_comes_a_moment_later() -> None:
     assert ask("0.001 min")[1]["next_check_at_ms"] == NOW_MS + 5_000
     assert ask("2026-03-17T18:00:01Z")[1]["next_check_at_ms"] == NOW_MS + 5_000
 
@@ -67,7 +67,7 @@ def test_what_is_asked_for_too_soon_comes_a_moment_later() -> None:
         ("", "such as 2 min"),
     ],
 )
-def test_what_cannot_be_scheduled_is_refused_and_says_why(when: str, why: str) -> None:
+def test_unschedulable_check_is_refused_with_the_reason(when: str, why: str) -> None:
     with pytest.raises(NeverDone) as told:
         ask(when, heartbeat_s=1e9)
     assert why in str(told.value)

@@ -18,7 +18,7 @@ def context(tmp_path: Path) -> ToolContext:
     return ToolContext(SessionRef("default", "s"), CallId(1, 1, 1), "turn_1", agent, "key", 1, 1.0, 0, 60.0)
 
 
-async def test_what_was_begun_stands_there_and_how_it_ended(tmp_path: Path) -> None:
+async def test_recording_holds_each_start_and_its_end(tmp_path: Path) -> None:
     file, sink = tmp_path / "calls", Sink(tmp_path)
     runtime = recorded(BenchRuntime(sink, honour=True), {VARIABLE: str(file)})
     await runtime.run("fire", {"item": "x"}, context(tmp_path))
@@ -36,7 +36,7 @@ async def test_what_was_begun_stands_there_and_how_it_ended(tmp_path: Path) -> N
     }
 
 
-async def test_a_line_that_was_torn_is_left_out_and_spoils_no_other(tmp_path: Path) -> None:
+async def test_line_that_was_torn_is_left_out_and_spoils_no_other(tmp_path: Path) -> None:
     file = tmp_path / "calls"
     file.write_text('{"moment": "beg')
     runtime = recorded(BenchRuntime(Sink(tmp_path), honour=True), {VARIABLE: str(file)})

@@ -23,7 +23,7 @@ def install(site: Path, name: str, value: str) -> None:
         ("other = 1", "AttributeError"),
     ],
 )
-def test_a_pack_that_cannot_be_loaded_is_named_with_its_fault(
+def test_pack_that_cannot_be_loaded_is_named_with_its_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, fault: str
 ) -> None:
     module = f"broken_{fault.lower()}"
@@ -36,6 +36,6 @@ def test_a_pack_that_cannot_be_loaded_is_named_with_its_fault(
         registry.load(module)
 
 
-def test_a_pack_that_is_not_there_is_told_with_those_that_are() -> None:
+def test_unknown_pack_is_reported_with_the_known_ones() -> None:
     with pytest.raises(NotFound, match=r"unknown pack 'nope'.*fleet"):
         registry.load("nope")

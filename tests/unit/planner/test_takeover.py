@@ -42,7 +42,7 @@ def test_redelivery_of_the_holder_s_message_is_evidence() -> None:
         Cause("resumed", 12).after_turn(),
     ],
 )
-def test_no_other_delivery_is_evidence(cause: Cause) -> None:
+def test_other_deliveries_are_not_evidence(cause: Cause) -> None:
     assert takeover_reason(turn(SETTLED), [cause], holder_gone=False) is None
 
 

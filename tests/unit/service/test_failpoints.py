@@ -129,7 +129,7 @@ def test_failpoint_can_simulate_a_defect() -> None:
     assert sent == []
 
 
-def test_without_the_variable_nothing_is_installed() -> None:
+def test_unset_variable_installs_nothing() -> None:
     failpoints.install({}, LOG)
     edges.reached(Edge.PLANNER_STEP_BEFORE)
     assert failpoints.parse("") == ()
