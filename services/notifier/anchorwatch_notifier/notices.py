@@ -16,7 +16,8 @@ from anchorwatch.core.records import Kind, Record
 from anchorwatch.core.session.pacing import NO_PROGRESS_RUNS
 from anchorwatch.core.times import iso
 from anchorwatch.journal.effect_mapping import read_effect
-from anchorwatch.journal.late import read_late
+from anchorwatch.journal.late import LateOutcome
+from anchorwatch.journal.reading import read
 from anchorwatch.journal.switches import MESH_SCOPE, read_switch
 from anchorwatch.journal.truncation import read_hold
 from anchorwatch.topology.subjects import Register, parse_register
@@ -238,8 +239,7 @@ def _message(register: Register, stored: Stored, record: Record, event: Outcome,
 
 
 def _of_late(register: Register, stored: Stored) -> Notice:
-    record = decode(stored.payload)
-    late = read_late(record.body)
+    record, late = read(stored, LateOutcome)
     call = f"{register.ref.session}/{late.call}"
     title = f"{call}: {late.tool} {late.state}, after its outcome was recorded"
     data = {"call": call, "tool": late.tool, "state": late.state, "owner": late.owner.instance}

@@ -7,10 +7,13 @@ same envelope (see `anchors`). Canonical JSON here: keys sorted, no white space,
 """
 
 from anchorwatch.codec.anchors import decode_anchor, encode_anchor, lift_anchor
+from anchorwatch.codec.bodies import Call, OwnerPair, read_body, write_body
 from anchorwatch.codec.canonical import canonical_json, sha256_hex
 from anchorwatch.codec.records import decode, encode, pack, unpack
 
 __all__ = [
+    "Call",
+    "OwnerPair",
     "canonical_json",
     "decode",
     "decode_anchor",
@@ -18,6 +21,8 @@ __all__ = [
     "encode_anchor",
     "lift_anchor",
     "pack",
+    "read_body",
     "sha256_hex",
     "unpack",
+    "write_body",
 ]

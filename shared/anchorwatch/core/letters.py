@@ -10,8 +10,7 @@ A handler that ends its process leaves no other trace.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from anchorwatch.core.errors import AnchorWatchError, IdempotencyConflict, NewerSchema, Refused
@@ -92,7 +91,7 @@ class DeadLetter:
     fault: Fault
     starts: int = 0
     openings: int = 0
-    actions: Sequence[Action] = field(default=())
+    actions: tuple[Action, ...] = ()
 
 
 def early_ms(letter: DeadLetter, now_ms: int) -> int:

@@ -14,11 +14,11 @@ from functools import partial
 from hashlib import sha256
 
 from anchorwatch.bus.port import Bus, Expect, Stored
-from anchorwatch.codec import decode, encode
-from anchorwatch.core.errors import Damaged
+from anchorwatch.codec import encode, write_body
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.journal.commit import Committer, Write
+from anchorwatch.journal.reading import read
 from anchorwatch.journal.register import Register
 from anchorwatch.topology.subjects import BLOCK
 
@@ -65,21 +65,27 @@ class Block:
     head: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """``effects``: session, run, step, n, pool, attempt."""
+
+    pack: str
+    resource: str
+    effects: tuple[tuple[str, int, int, int, str, int], ...]
+
+
 def read_block(stored: Stored) -> Block:
     """The block in a message of the register.
 
     Raises:
         Damaged: it cannot be trusted.
     """
-    body = decode(stored.payload).body
-    try:
-        entries = tuple(
-            Entry(session, CallId(run, step, n), pool, *attempt)
-            for session, run, step, n, pool, *attempt in body["effects"]
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise Damaged(f"sequence {stored.sequence}: a field is missing or odd: {error!r}") from None
-    return Block(entries, stored.sequence)
+    _, body = read(stored, _Body)
+    entries = (
+        Entry(session, CallId(run, step, n), pool, attempt)
+        for session, run, step, n, pool, attempt in body.effects
+    )
+    return Block(tuple(entries), stored.sequence)
 
 
 class BlockJournal:
@@ -116,11 +122,11 @@ class BlockJournal:
         Raises:
             Fenced: it says something else by now. Unavailable.
         """
-        rows = [
-            [each.session, each.call.run, each.call.step, each.call.n, each.pool, each.attempt]
+        rows = (
+            (each.session, each.call.run, each.call.step, each.call.n, each.pool, each.attempt)
             for each in effects
-        ]
-        body = {"pack": resource.pack, "resource": resource.name, "effects": rows}
+        )
+        body = write_body(_Body(resource.pack, resource.name, tuple(rows)))
         payload, _ = encode(Record(Kind.BLOCK, at_ms, self._writer, body))
         fence = Expect(resource.subject, block.head)
         await self._committer.commit([Write(resource.subject, payload)], fence)

@@ -25,8 +25,9 @@ from anchorwatch.core.session.events import (
 from anchorwatch.core.session.state import Input
 from anchorwatch.core.session.transitions import HOLDS_TURN
 from anchorwatch.journal.effect_mapping import read_effect
-from anchorwatch.journal.late import LateOutcome, read_late
+from anchorwatch.journal.late import LateOutcome
 from anchorwatch.journal.mapping import read_session_record
+from anchorwatch.journal.reading import read
 from anchorwatch.topology.subjects import parse_register
 
 
@@ -174,7 +175,7 @@ def read_history(records: Sequence[Stored]) -> History:
             state = str(record.body.get("state", ""))
             builder.sent.append(DeliveryRecord(stored.sequence, record.at_ms, register.path[1], state))
         elif register.kind == "late":
-            builder.late.append(LateRecord(stored.sequence, read_late(decode(stored.payload).body)))
+            builder.late.append(LateRecord(stored.sequence, read(stored, LateOutcome)[1]))
         elif register.kind.startswith("fx."):
             builder.take_effect(stored, register.call)
         elif (recorded := read_session_record(stored)) is not None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field
 
 from anchorwatch.bus.port import Bus, Message
-from anchorwatch.codec import encode
+from anchorwatch.codec import Call, OwnerPair, encode, write_body
 from anchorwatch.core.effect.state import Outcome, Owner
 from anchorwatch.core.errors import Unavailable
-from anchorwatch.core.names import CallId, SessionRef
+from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.journal.commit import DEADLINE_S, RETRY_PAUSE_S
 from anchorwatch.topology.subjects import SessionSubjects
@@ -22,15 +23,15 @@ from anchorwatch.topology.subjects import SessionSubjects
 class LateOutcome:
     """What the late executor knows. ``state`` is what it would have recorded."""
 
-    call: CallId
+    call: Call
     tool: str
     state: str
     text: str
-    owner: Owner
+    owner: OwnerPair
     effect_key: str
-    turn_id: str
+    turn_id: Annotated[str, Field(alias="turn")]
     resource: str = ""
-    claim_sequence: int = 0
+    claim_sequence: Annotated[int, Field(alias="claim")] = 0
 
 
 def late_outcome(outcome: Outcome, owner: Owner) -> LateOutcome:
@@ -56,7 +57,7 @@ async def write_late(
     Raises:
         Unavailable: not confirmed in time.
     """
-    payload, _ = encode(Record(Kind.LATE, at_ms, writer, _body(late)))
+    payload, _ = encode(Record(Kind.LATE, at_ms, writer, write_body(late)))
     message = Message(SessionSubjects(ref).late(late.call), payload, message_id=secrets.token_hex(8))
     try:
         async with asyncio.timeout(deadline_s):
@@ -68,32 +69,3 @@ async def write_late(
                     await asyncio.sleep(RETRY_PAUSE_S)
     except TimeoutError:
         raise Unavailable(f"the journal did not take the late outcome of {ref} {late.call}") from None
-
-
-def _body(late: LateOutcome) -> dict[str, Any]:
-    return {
-        "call": [late.call.run, late.call.step, late.call.n],
-        "tool": late.tool,
-        "state": late.state,
-        "text": late.text,
-        "owner": [late.owner.instance, late.owner.incarnation],
-        "effect_key": late.effect_key,
-        "turn": late.turn_id,
-        "resource": late.resource,
-        "claim": late.claim_sequence,
-    }
-
-
-def read_late(body: Mapping[str, Any]) -> LateOutcome:
-    """The evidence in a ``late`` record's body."""
-    return LateOutcome(
-        call=CallId(*body["call"]),
-        tool=body["tool"],
-        state=body["state"],
-        text=body["text"],
-        owner=Owner(*body["owner"]),
-        effect_key=body["effect_key"],
-        turn_id=body["turn"],
-        resource=body["resource"],
-        claim_sequence=body["claim"],
-    )

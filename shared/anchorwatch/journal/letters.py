@@ -7,17 +7,16 @@ failure and a person who gives an order one is first, and the other looks again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, get_args
+from dataclasses import dataclass
 
 from anchorwatch.bus.port import Bus, Expect, Stored
-from anchorwatch.codec import decode, encode
+from anchorwatch.codec import encode, write_body
 from anchorwatch.core.errors import Damaged, NotFound
-from anchorwatch.core.letters import Action, Address, DeadLetter, Fault, LetterState
+from anchorwatch.core.letters import Address, DeadLetter, LetterState
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.commit import Committer, Write
-from anchorwatch.journal.reading import newest
+from anchorwatch.journal.reading import newest, read
 from anchorwatch.journal.register import Register
 from anchorwatch.topology.streams import DEAD
 from anchorwatch.topology.subjects import DEAD_LETTER
@@ -83,7 +82,7 @@ class LetterJournal:
         """
         address = letter.address
         subject = DEAD_LETTER.at(workspace=address.workspace, service=address.service, id=address.id)
-        payload, _ = encode(Record(Kind.DEAD_LETTER, at_ms, self._writer, _body(letter)))
+        payload, _ = encode(Record(Kind.DEAD_LETTER, at_ms, self._writer, write_body(letter)))
         write = Write(subject, payload, ttl_s=_TTL_S.get(letter.state))
         before, after = _EDGES.get(self._by or address.service, (None, None))
         if before is not None:
@@ -118,48 +117,12 @@ def read_letter(stored: Stored) -> Filed:
     Raises:
         Damaged: it cannot be trusted.
     """
-    record = decode(stored.payload)
-    tokens = DEAD_LETTER.parse(stored.subject)
-    try:
-        letter = _letter(record.body)
-        address = letter.address
-        named = {"workspace": address.workspace, "service": address.service, "id": address.id}
-    except (KeyError, TypeError, ValueError) as error:
-        raise Damaged(f"a dead letter at {stored.sequence}: a field is missing or odd: {error!r}") from None
-    if named != tokens or letter.state not in get_args(LetterState):
-        raise Damaged(f"the dead letter at {stored.sequence} is of another register, or of no known state")
+    _, letter = read(stored, DeadLetter)
+    address = letter.address
+    named = {"workspace": address.workspace, "service": address.service, "id": address.id}
+    if named != DEAD_LETTER.parse(stored.subject):
+        raise Damaged(f"the dead letter at {stored.sequence} is of another register")
     return Filed(letter, stored.sequence)
-
-
-def _body(letter: DeadLetter) -> dict[str, Any]:
-    body = asdict(letter)
-    address = body.pop("address")
-    return {**address, **body, "actions": [asdict(action) for action in letter.actions]}
-
-
-def _letter(body: Mapping[str, Any]) -> DeadLetter:
-    return DeadLetter(
-        address=Address(
-            body["workspace"],
-            body["service"],
-            body["id"],
-            body["handler"],
-            body["stream"],
-            body["sequence"],
-            body["subject"],
-            body["time_ms"],
-            body["session"],
-        ),
-        state=body["state"],
-        tries=body["tries"],
-        first_at_ms=body["first_at_ms"],
-        last_at_ms=body["last_at_ms"],
-        due_at_ms=body["due_at_ms"],
-        fault=Fault(body["fault"]["code"], body["fault"]["text"]),
-        starts=body["starts"],
-        openings=body["openings"],
-        actions=tuple(Action(**action) for action in body["actions"]),
-    )
 
 
 async def find_message(bus: Bus, address: Address) -> Stored:

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from anchorwatch.bus.port import Bus, Stored
-from anchorwatch.codec import decode
+from anchorwatch.codec import write_body
 from anchorwatch.core.errors import Damaged, Refused
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.journal.commit import DEADLINE_S, Committer
 from anchorwatch.journal.ordered import OrderedRegisters
 from anchorwatch.journal.orders import Asked
+from anchorwatch.journal.reading import read
 from anchorwatch.topology.subjects import MESH_HOLD, SWITCH, SWITCHED
 
 Scope = Literal["session", "agent", "workspace"]
@@ -59,21 +60,29 @@ def subjects_of(ref: SessionRef, agent: str) -> list[str]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """``control``: the receipt's id."""
+
+    on: bool
+    by: str
+    reason: str = ""
+    control: str = ""
+
+
 def read_switch(stored: Stored) -> Switch:
     """The switch in a message of its register.
 
     Raises:
         Damaged: it cannot be trusted.
     """
-    tokens = SWITCH.parse(stored.subject)
-    record = decode(stored.payload)
-    try:
-        scope = next(each for each in (*SCOPES, MESH_SCOPE) if tokens is not None and each == tokens["scope"])
-        name, workspace = (tokens or {})["name"], (tokens or {})["workspace"]
-        on, by, reason = bool(record.body["on"]), str(record.body["by"]), str(record.body.get("reason", ""))
-    except (KeyError, StopIteration) as error:
-        raise Damaged(f"sequence {stored.sequence}: a field is missing or odd: {error!r}") from None
-    return Switch(workspace, scope, name, on, by, record.at_ms, reason, stored.sequence)
+    record, body = read(stored, _Body)
+    tokens = SWITCH.parse(stored.subject) or {}
+    scope = next((each for each in (*SCOPES, MESH_SCOPE) if each == tokens.get("scope")), None)
+    if scope is None:
+        raise Damaged(f"sequence {stored.sequence}: {stored.subject} is not a kill switch")
+    workspace, name = tokens["workspace"], tokens["name"]
+    return Switch(workspace, scope, name, body.on, body.by, record.at_ms, body.reason, stored.sequence)
 
 
 def first_on(found: Iterable[Stored]) -> Switch | None:
@@ -130,7 +139,7 @@ class SwitchJournal:
         """
         subject = SWITCH.at(workspace=wanted.workspace, scope=wanted.scope, name=wanted.name)
         receipt = _receipt(wanted.workspace, asked)
-        body = {"on": wanted.on, "by": asked.by, "reason": wanted.reason, "control": asked.control_id}
+        body = write_body(_Body(wanted.on, asked.by, wanted.reason, asked.control_id))
 
         def change(found: Stored | None) -> Record:
             standing = read_switch(found) if found else None

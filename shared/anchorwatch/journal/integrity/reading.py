@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from anchorwatch.bus.port import Stored
-from anchorwatch.codec import sha256_hex
+from anchorwatch.codec import read_body, sha256_hex
 from anchorwatch.core.errors import AnchorWatchError, NewerSchema
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.journal.artifacts import Kept, artifact_id
 from anchorwatch.journal.deliveries import read_delivery
 from anchorwatch.journal.integrity.findings import Finding, Trouble
-from anchorwatch.journal.late import read_late
+from anchorwatch.journal.late import LateOutcome
 from anchorwatch.journal.mapping import read_session_record
 from anchorwatch.journal.reading import ODD, Opened, open_record
 from anchorwatch.topology.subjects import Register
@@ -102,6 +102,6 @@ def _check_artifact(opened: Opened) -> None:
 
 _CHECKS: Final[Mapping[str, Callable[[Opened], object]]] = {
     "art": _check_artifact,
-    "late": lambda opened: read_late(opened.record.body),
+    "late": lambda opened: read_body(opened.record.body, LateOutcome),
     "sent": lambda opened: read_delivery(opened.record.body),
 }
