@@ -156,7 +156,7 @@ class Told(Actor):
         return inputs <= shown and len(shown) == len(wakes)
 
     async def leave(self) -> None:
-        """Let nobody look at it any more."""
+        """Delete the session, so that no service checks it again."""
         await self.control("delete")
         agents = await self.bus.bucket(AGENTS_BUCKET)
         key = f"session.{self.ref.workspace}.{self.name}"

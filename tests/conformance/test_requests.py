@@ -34,7 +34,7 @@ async def test_empty_answer_is_an_answer(world: World, bus: Bus) -> None:
 
 
 async def test_request_without_a_subscriber_fails_at_once(world: World, bus: Bus) -> None:
-    asking = asyncio.create_task(bus.request(world.subject("nobody"), b"x", 2 * ANSWERED_S))
+    asking = asyncio.create_task(bus.request(world.subject("unanswered"), b"x", 2 * ANSWERED_S))
     with pytest.raises(Unavailable):
         await asyncio.wait_for(asking, world.at_once_s)
 

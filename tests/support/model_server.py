@@ -148,7 +148,7 @@ def streamed(reply: Reply, *, done: bool = True) -> Reply:
 
 
 def events(*chunks: Any, done: bool = True) -> Reply:
-    """These chunks as server-sent events; text is sent as it is."""
+    """These chunks as server-sent events; text is sent unchanged."""
     said = [chunk if isinstance(chunk, str) else json.dumps(chunk) for chunk in (*chunks, *["[DONE]"][:done])]
     return raw("".join(f"data: {each}\n\n" for each in said), content_type="text/event-stream")
 

@@ -121,7 +121,7 @@ class NatsServer:
         return self
 
     def kill9(self) -> None:
-        """Kill it as a crash would; its data stays as it is."""
+        """Kill it as a crash would; its data stays unchanged."""
         if self.process is not None:
             if self.process.poll() is None:
                 self.process.send_signal(signal.SIGCONT)

@@ -42,7 +42,7 @@ async def check_answer(response: httpx2.Response) -> None:
 
 
 def check_value(name: str, value: object) -> None:
-    """Check a value against the described schema of that name. Raises as `check_answer`."""
+    """Check a value against the described schema ``name``. Raises as `check_answer`."""
     found = _problems({"$ref": f"#/components/schemas/{name}"}, value)
     assert not found, f"{name}: {found}"
 

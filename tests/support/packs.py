@@ -48,7 +48,7 @@ MODES = {
     "large": "do it, and answer with more than a record should hold",
     "artifact": "do it, and hand over a file",
     "notify": "do it, and tell people",
-    "odd": "do it, and answer with what is no JSON",
+    "odd": "do it, and answer with invalid JSON",
 }
 SCHEMA: Mapping[str, object] = {
     "type": "object",

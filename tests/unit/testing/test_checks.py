@@ -202,7 +202,7 @@ def last_anchor(**changes: Any) -> Callable[[History], History]:
         lambda history: replace(history, sent=history.sent[:1]),
         lambda history: replace(history, sent=(*history.sent[:1], DeliveryRecord(9, 1, "14-demo-bbbb", "claimed"))),
     ],
-    ids=["nothing", "a turn runs", "an input waits", "a command is open", "nobody was told", "it is being told"],
+    ids=["nothing", "a turn runs", "an input waits", "a command is open", "a delivery is missing", "a delivery is claimed"],
 )  # fmt: skip
 def test_session_with_open_work_is_not_at_rest(change: Callable[[History], History]) -> None:
     assert at_rest(correct().history, 7, ["demo"])
