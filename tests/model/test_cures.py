@@ -131,7 +131,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_without_the_cure_the_search_finds_how_it_breaks(name: str) -> None:
+def test_search_finds_the_failure_when_the_cure_is_removed(name: str) -> None:
     says, without, setup = CASES[name]
     assert explore(setup, STATES_MAX).broken == "", "with it nothing breaks"
     found = explore(replace(setup, cures=without), STATES_MAX)

@@ -27,7 +27,7 @@ LIMITS = (
         "shared/anchorwatch/core/session/wakes.py",
         "check_ms = max(from_iso(anchor.next_check_at), held.others_ms) if",
         "check_ms = from_iso(anchor.next_check_at) if",
-        f"{_UNIT}test_check_waits_for_the_limits_too_and_is_one_tick",
+        f"{_UNIT}test_check_also_waits_for_the_limits_and_is_one_tick",
     ),
     one(
         "a person's word is refused with what waits before it",

@@ -80,7 +80,7 @@ _TURNS = (
         _DECIDE,
         "inputs_through=max(command.through, anchor.inputs_through),",
         "inputs_through=anchor.inputs_through,",
-        f"{_SESSION}test_turn_from_wake_to_rest",
+        f"{_SESSION}test_turn_runs_from_wake_to_rest",
     ),
     _one(
         "a cancelled turn's inputs are not consumed",
@@ -94,7 +94,7 @@ _TURNS = (
         _TRANSITIONS,
         'Transition(ACTIVE, to="idle", fence=True, ends_turn=True)',
         'Transition(ACTIVE, to="idle", ends_turn=True)',
-        f"{_SESSION}test_turn_from_wake_to_rest",
+        f"{_SESSION}test_turn_runs_from_wake_to_rest",
     ),
     _one(
         "any planner may commit",

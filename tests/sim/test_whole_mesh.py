@@ -22,7 +22,7 @@ DIGEST = "from tests.sim.whole.run import simulate; print(simulate({seed}).diges
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seeds", blocks(), ids=lambda seeds: f"{seeds.start}-{seeds.stop - 1}")
-def test_whatever_fails_every_promise_is_kept(
+def test_mesh_keeps_every_guarantee_under_any_fault(
     seeds: range, note_run: Callable[[Report, float], None]
 ) -> None:
     faults = 0

@@ -31,7 +31,7 @@ def test_invalid_cel_names_the_place() -> None:
         cel.check("a ++ b")
 
 
-def test_name_that_is_not_there_raises() -> None:
+def test_unknown_name_raises() -> None:
     with pytest.raises(KeyError):
         cel.evaluate("a.missing", {"a": {}})
 
@@ -45,7 +45,7 @@ def test_name_that_is_not_there_raises() -> None:
         ({"queued": True}, "refused"),
     ],
 )
-def test_policy_judges_with_it(facts: dict[str, bool | None], decision: str) -> None:
+def test_policy_judges_with_the_rule(facts: dict[str, bool | None], decision: str) -> None:
     question = Question("stop", {}, "fleet", ("stop",), {}, Observation("", facts, 0, "d"))
     invariant = Invariant("no-stop", ("stop",), RULE, needs=("queued", "dead"))
     assert judge(question, [invariant], cel.evaluate).decision == decision

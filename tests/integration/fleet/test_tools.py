@@ -144,7 +144,7 @@ async def test_unsupported_call_fails_without_an_effect(
     assert await yard.client.instances() == []
 
 
-async def test_silent_yard_is_unknown_and_the_queue_is_still_seen(
+async def test_silent_yard_is_unknown_and_the_queue_is_still_known(
     yard: YardProcess, fleet: PackRuntime, bus: JetStreamBus
 ) -> None:
     await cli.add_jobs(bus, 3, "small")

@@ -107,7 +107,7 @@ async def test_stopping_and_killing_by_request(yard: YardProcess) -> None:
         ("misbehave", {"mode": "rude"}, "bad_input"),
     ],
 )
-async def test_request_that_cannot_be_done_is_answered_with_why(
+async def test_impossible_request_is_answered_with_the_reason(
     yard: YardProcess, verb: str, args: dict[str, object], code: str
 ) -> None:
     with pytest.raises(YardRefused) as caught:

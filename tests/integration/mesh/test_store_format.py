@@ -37,7 +37,7 @@ def digests(store: Path) -> dict[str, str]:
     return {str(path.relative_to(store)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-async def test_a_new_mesh_stores_its_format_and_shard_count(server: NatsServer) -> None:
+async def test_new_mesh_stores_its_format_and_shard_count(server: NatsServer) -> None:
     bus = await connect(server)
     try:
         for _ in range(2):

@@ -203,7 +203,7 @@ async def test_request_that_an_endpoint_would_cut_silently_is_not_sent(server: M
     assert len(server.requests) == 1
 
 
-async def test_overflow_in_an_endpoint_s_own_words_is_one(server: ModelServer) -> None:
+async def test_overflow_in_the_words_of_an_endpoint_is_recognised(server: ModelServer) -> None:
     said_so = said.error(400, "My ears are full after 5000 words")
     profile = Profile(overflow="text", overflow_words="my ears are full")
     assert type(await failure(server, always(said_so), profile=profile)) is ContextOverflow
@@ -234,7 +234,7 @@ PASSING = [
 
 
 @pytest.mark.parametrize("fault", PASSING)
-async def test_passing_fault_is_tried_again_and_seen(server: ModelServer, fault: said.Reply) -> None:
+async def test_passing_fault_is_retried_and_recorded(server: ModelServer, fault: said.Reply) -> None:
     server.script([fault, fault, said.text("Well.")])
     async with client(server.url) as model:
         with capture_logs() as logs:
@@ -247,9 +247,7 @@ async def test_passing_fault_is_tried_again_and_seen(server: ModelServer, fault:
 
 
 @pytest.mark.parametrize("fault", PASSING)
-async def test_fault_that_does_not_pass_ends_after_the_last_attempt(
-    server: ModelServer, fault: said.Reply
-) -> None:
+async def test_lasting_fault_ends_after_the_last_attempt(server: ModelServer, fault: said.Reply) -> None:
     assert type(await failure(server, always(fault))) is ModelUnavailable
     assert len(server.requests) == QUICK.attempts_max
 

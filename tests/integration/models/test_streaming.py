@@ -149,7 +149,7 @@ async def test_stream_is_not_awaited_after_its_last_word(server: ModelServer) ->
     assert (reply.decision.text, reply.usage.prompt_tokens) == ("Well.", None)
 
 
-async def test_server_that_holds_its_stream_open_holds_up_no_answer(server: ModelServer) -> None:
+async def test_server_that_holds_its_stream_open_delays_no_answer(server: ModelServer) -> None:
     whole = said.streamed(said.text("Well."))
     held = said.Reply(whole.body + b"\n", 200, whole.headers, stall_at=len(whole.body))
     server.script([held])

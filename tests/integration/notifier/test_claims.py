@@ -59,7 +59,7 @@ async def test_file_gets_a_line_for_each_notice(
 
 
 @pytest.mark.parametrize("written", [True, False])
-async def test_claim_left_open_is_settled_by_looking_into_the_file(
+async def test_open_claim_is_settled_by_reading_the_file(
     bus: Bus, notifiers: Notifiers, session: ScriptedSession, tmp_path: Path, *, written: bool
 ) -> None:
     sequence, id_ = await claimed_by_the_dead(bus, session, "papers")

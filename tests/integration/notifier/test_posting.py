@@ -173,6 +173,6 @@ async def test_receiver_with_an_untrusted_certificate_is_refused() -> None:
 
 
 @pytest.mark.parametrize("url", ["http:///x", "http://127.0.0.1:99999/", "http://☃/"])
-async def test_address_that_cannot_be_used_is_not_reached(url: str) -> None:
+async def test_unusable_address_is_never_contacted(url: str) -> None:
     with pytest.raises(NotReached):
         await post(Poster(url))

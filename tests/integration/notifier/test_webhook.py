@@ -170,7 +170,7 @@ async def test_retry_after_never_shortens_our_backoff(
         assert asked[2] - asked[1] >= BACKOFF_S_MIN
 
 
-async def test_receiver_that_is_away_gets_everything_when_it_is_back(
+async def test_unavailable_receiver_gets_everything_on_its_return(
     bus: Bus, notifiers: Notifiers, session: ScriptedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("anchorwatch_notifier.sender.BACKOFF_S_MAX", 0.2)

@@ -55,7 +55,7 @@ def test_list_is_shown_as_it_is_written(run: Run, monkeypatch: pytest.MonkeyPatc
     assert shown["ANCHORWATCH_MODEL_FALLBACKS"] == "-"
 
 
-def test_misspelt_variable_is_pointed_at(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_misspelt_variable_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANCHORWATCH_HARTBEAT_S", "9")
     assert "ANCHORWATCH_HARTBEAT_S is set, but is not a setting" in run("config").out
 
@@ -67,7 +67,7 @@ def test_secret_file_that_is_missing_is_named(run: Run, monkeypatch: pytest.Monk
     assert "ANCHORWATCH_NATS_PASSWORD_FILE: cannot read /nowhere/password" in ran.err
 
 
-def test_environment_goes_before_a_secret_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_environment_overrides_a_secret_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from-the-file")
     monkeypatch.setenv("ANCHORWATCH_TOKEN_FILE", str(tmp_path / "token"))
     monkeypatch.setenv("ANCHORWATCH_TOKEN", "from-the-environment")
@@ -133,6 +133,6 @@ def test_invalid_address_is_located_and_not_repeated(run: Run, monkeypatch: pyte
     assert "s3cret" not in ran.err
 
 
-def test_version_also_as_json(run: Run) -> None:
+def test_version_is_also_given_as_json(run: Run) -> None:
     number = json.loads(run("version", "--json").out)["version"]
     assert run("version").out == f"anchorwatch {number}\n"

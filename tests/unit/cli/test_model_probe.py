@@ -61,7 +61,7 @@ FOUND: dict[str, tuple[Like, tuple[str, ...], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("kind", FOUND)
-def test_profile_of_each_is_found(run: Run, serve: Serve, tmp_path: Path, kind: str) -> None:
+def test_probe_finds_the_profile_of_each_endpoint(run: Run, serve: Serve, tmp_path: Path, kind: str) -> None:
     like, words, expected = FOUND[kind]
     server = serve(like)
     ran = run("models", "probe", server.url, *words)

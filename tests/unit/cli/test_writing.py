@@ -294,7 +294,7 @@ DELETED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("said", "code"), [("", 5), ("n\n", 5), ("y\n", 0)])
-def test_session_is_deleted_only_after_a_yes(
+def test_session_is_deleted_only_after_confirmation(
     run: Run, remote: Gateway, monkeypatch: pytest.MonkeyPatch, said: str, code: int
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(said))

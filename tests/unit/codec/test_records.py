@@ -146,7 +146,7 @@ def test_altered_version_is_damage_and_no_newer_release() -> None:
 
 
 @pytest.mark.parametrize("version", [0, -1, True, None, "1", 1.0])
-def test_version_that_no_release_wrote_is_damage(version: object) -> None:
+def test_version_of_no_release_is_damage(version: object) -> None:
     with pytest.raises(Damaged, match=r"version|no release"):
         decode(sealed(version, "kind", 1, "me", b"", pack({})))
     with pytest.raises(Damaged, match=r"version|no release"):

@@ -115,7 +115,7 @@ def test_burst_says_how_many_there_were_and_shows_the_newest() -> None:
     assert wakes.count("event fleet.instance.dead") == prompt.SHOWN_INPUTS_MAX
 
 
-def test_burst_of_many_kinds_is_told_within_the_same_lines() -> None:
+def test_burst_of_many_kinds_is_shown_within_the_same_lines() -> None:
     burst = tuple(Input(n, f"i{n}", "event", 1, n, "x", "s", f"kind-{n:04}") for n in range(1, 5_001))
     wakes = build(state(inputs=burst)).messages[1]["content"]
     assert "- 5000 in all" in wakes

@@ -35,7 +35,7 @@ def ended(state: OutcomeState, at: int) -> EffectState:
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed", "refused", "resolved"])
-def test_definite_outcome_lets_the_next_one_go(state: OutcomeState) -> None:
+def test_definite_outcome_releases_the_next_command(state: OutcomeState) -> None:
     assert before_claim([("s/1.1.1", ended(state, 9))]) == Clear()
     assert under_claim(claimed(20), [("t/1.1.1", ended(state, 9))]) == Clear()
 

@@ -49,7 +49,7 @@ def test_limit_that_only_resembles_a_number_is_refused(value: object) -> None:
     assert fault_of({"limits": {"turns_per_hour": value}}) == "limits.turns_per_hour must be a whole number"
 
 
-def test_limit_that_there_is_not_is_refused() -> None:
+def test_nonexistent_limit_is_refused() -> None:
     assert fault_of({"limits": {"nosuch": 5}}) == "limits.nosuch is not a known field"
 
 
@@ -90,7 +90,7 @@ def test_stored_definition_is_clamped_to_the_bounds() -> None:
         AgentSpec.stored([])
 
 
-def test_packs_own_numbers_too() -> None:
+def test_pack_settings_are_bounded_too() -> None:
     agent = AgentSpec.model_validate(AGENT | {"config": {"idle_s": 1e300, "blind_s": None}})
     with pytest.raises(BadInput, match=r"config\.idle_s must be at most"):
         checked_config(agent)

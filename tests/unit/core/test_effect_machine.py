@@ -78,7 +78,7 @@ def test_own_name_claim_is_of_a_former_self_only_where_proved() -> None:
         assert isinstance(next_action(held, EffectClass.IDEMPOTENT, ME, unproved), Wait)
 
 
-def test_claim_that_was_given_back_counts_for_nothing() -> None:
+def test_returned_claim_counts_for_nothing() -> None:
     state = recorded(claim(OTHER), Released(OTHER, "paused"))
     assert next_action(state, EffectClass.IRREVERSIBLE, ME, "dead") == Judge(claim=True)
     again = recorded(claim(OTHER), Released(OTHER, "paused"), claim(ME, 2))

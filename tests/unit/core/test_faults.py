@@ -40,7 +40,7 @@ def test_fault_without_its_own_text_keeps_the_original_one() -> None:
     )
 
 
-def test_pattern_without_words_is_not_shown() -> None:
+def test_pattern_without_its_own_text_is_not_shown() -> None:
     fault = {"type": "string_pattern_mismatch", "loc": ("a",), "msg": "…", "ctx": {"pattern": "^[ab]$"}}
     assert problem_of(fault) == "has an invalid form"
     assert problem_of(fault, {"^[ab]$": "a or b"}) == "must be a or b"

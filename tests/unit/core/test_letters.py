@@ -67,7 +67,7 @@ def test_failure_before_the_retry_time_does_not_count() -> None:
     assert fail(letter, letter.due_at_ms).tries == 2
 
 
-def test_time_that_a_clock_ahead_wrote_down_is_not_waited_for() -> None:
+def test_time_written_by_a_clock_ahead_is_not_awaited() -> None:
     letter = fail(fail(None, HOUR_MS), HOUR_MS + 1_000)
     assert early_ms(letter, HOUR_MS + 1_000) == 2_000
     assert early_ms(letter, 0) == 0, "the clock was set back since"

@@ -106,7 +106,7 @@ def test_person_s_turns_cost_no_more_than_the_whole_bucket() -> None:
     assert (hold.at_ms, hold.why) == (NOW_MS + HOUR_MS // 6, "turns_per_hour")
 
 
-def test_check_waits_for_the_limits_too_and_is_one_tick() -> None:
+def test_check_also_waits_for_the_limits_and_is_one_tick() -> None:
     rate = Rate(min_interval_ms=90_000)
     anchor = after(rate, [NOW_MS], next_check_at=iso(NOW_MS + 10_000))
     state = SessionState(anchor=anchor)

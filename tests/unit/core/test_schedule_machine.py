@@ -40,7 +40,7 @@ def look(schedule: Schedule, now: str | int, sight: Sight = FREE) -> tuple[Occur
     return found or (None, schedule)
 
 
-def test_first_slot_is_the_first_one_after_its_making() -> None:
+def test_first_slot_is_the_first_one_after_its_creation() -> None:
     schedule = made("0 9 * * *", "UTC", "2026-01-01T09:00:00")
     assert look(schedule, "2026-01-02T08:59:59.999")[0] is None
     occurrence, _ = look(schedule, "2026-01-02T09:00")
@@ -83,7 +83,7 @@ def test_missed_slots_expire_under_skip_but_a_late_one_is_run() -> None:
     assert after.last_slot == read_slot("2026-01-01T07:00")
 
 
-def test_year_without_anybody_is_counted_up_to_a_bound() -> None:
+def test_year_of_missed_slots_is_counted_up_to_a_bound() -> None:
     schedule = made("* * * * *", "UTC", "2026-01-01T00:30")
     occurrence, after = look(schedule, "2027-01-01T00:30")
     assert occurrence is not None

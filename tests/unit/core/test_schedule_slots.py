@@ -60,13 +60,13 @@ def test_slot_that_the_clocks_show_twice_comes_the_first_time(zone: str, slot: s
 
 
 @given(slots, instants, zones)
-def test_slot_has_come_exactly_when_its_instant_has(slot: datetime, now_ms: int, zone: str) -> None:
+def test_slot_is_due_exactly_at_its_instant(slot: datetime, now_ms: int, zone: str) -> None:
     tz = zone_of(zone)
     assert (instant_of(slot, tz) <= now_ms) == (slot <= reached(now_ms, tz))
 
 
 @given(slots, zones, st.integers(-180, 180), st.integers(0, 59_999))
-def test_and_so_around_each_change_of_the_clocks(
+def test_slot_is_due_at_its_instant_near_each_clock_change(
     slot: datetime, zone: str, minutes: int, more_ms: int
 ) -> None:
     tz = zone_of(zone)
@@ -133,7 +133,7 @@ def test_empty_expression_is_refused_with_the_way_out(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["*/59 * * * *", "0 */23 * * *", "0 0 */31 * *", "0 0 1 */12 *", "0 0 * * */7"]
 )
-def test_highest_steps_are_taken(text: str) -> None:
+def test_highest_steps_are_accepted(text: str) -> None:
     assert Cron.asked(text).expression == text
 
 

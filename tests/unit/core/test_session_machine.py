@@ -82,7 +82,7 @@ def settled(story: Story) -> bool:
     return story.state.turn is not None and story.state.turn.settled
 
 
-def test_turn_from_wake_to_rest() -> None:
+def test_turn_runs_from_wake_to_rest() -> None:
     story = created().input()
     story.do(acquire(story))
     anchor = story.state.anchor

@@ -49,7 +49,7 @@ def test_unreported_usage_counts_as_estimated_and_not_as_zero() -> None:
         (Budget(), ""),
     ],
 )
-def test_bound_that_is_reached_is_named(budget: Budget, says: str) -> None:
+def test_reached_limit_is_named(budget: Budget, says: str) -> None:
     said = budget.exhausted(spent((100, 10, 0)))
     assert said.startswith(says)
     assert bool(said) == bool(says)

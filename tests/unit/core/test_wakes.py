@@ -34,7 +34,7 @@ def test_trigger_and_a_tick_wait_for_nothing(kind: InputKind) -> None:
 @pytest.mark.parametrize(
     ("kind", "priority"), [("message", P0), ("event", P1), ("trigger", P0), ("tick", P1)]
 )
-def test_wake_from_a_clock_that_ran_ahead_is_not_held_up(kind: InputKind, priority: Priority) -> None:
+def test_wake_from_a_clock_that_ran_ahead_is_not_delayed(kind: InputKind, priority: Priority) -> None:
     assert due(state(NOW_MS + HOUR_MS, kind, priority), NOW_MS, WINDOWS) == Due()
 
 

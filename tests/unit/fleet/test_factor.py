@@ -43,7 +43,7 @@ def test_square_of_a_large_prime_is_factored() -> None:
     assert factor(1_000_003**2) == {1_000_003: 2}
 
 
-def test_number_that_would_take_too_long_is_given_up() -> None:
+def test_number_that_would_take_too_long_is_abandoned() -> None:
     hard = (2**89 - 1) * (2**107 - 1)
 
     with pytest.raises(TooHard):

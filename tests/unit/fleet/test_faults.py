@@ -9,7 +9,7 @@ def modes(faults: Faults, *verbs: str) -> list[str]:
     return [fault.mode if (fault := faults.take(verb)) else "" for verb in verbs]
 
 
-def test_fault_strikes_so_many_requests_of_its_verb() -> None:
+def test_fault_applies_to_the_given_number_of_requests() -> None:
     faults = Faults()
     faults.set("silent", "launch", times=2)
 

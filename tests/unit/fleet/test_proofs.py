@@ -64,7 +64,7 @@ def test_certificate_with_a_step_left_out_does_not_hold(prime: int, data: st.Dat
         ),
     ],
 )
-def test_spoiled_step_does_not_hold(spoil: Callable[[Step], Step]) -> None:
+def test_altered_step_invalidates_the_certificate(spoil: Callable[[Step], Step]) -> None:
     certificate = certify(P)
     steps = tuple(spoil(step) if step.prime == P else step for step in certificate.steps)
 

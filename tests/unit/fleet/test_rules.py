@@ -225,7 +225,7 @@ def test_nothing_stops_while_tasks_wait_or_facts_are_unknown(
 @reaches("launch")
 @given(OBSERVATIONS)
 @settings(deadline=None)
-def test_rules_never_ask_for_more_than_the_limit_allows(observation: Observation) -> None:
+def test_rules_never_request_more_than_the_limit(observation: Observation) -> None:
     for name, args in first(observation):
         if name == "launch_instances":
             reach("launch")

@@ -176,7 +176,7 @@ async def test_stopped_instance_is_not_dead_and_a_second_stop_is_void(
     assert world.states() == {"w-1": "stopped"}
 
 
-async def test_instance_that_does_not_listen_is_killed(world: World) -> None:
+async def test_instance_that_ignores_the_stop_is_killed(world: World) -> None:
     await world.yard.launch("k", 1, "normal", 6)
     world.processes.deaf.add("w-1")
 
@@ -297,7 +297,7 @@ async def test_worker_is_not_silent_while_the_yard_could_not_hear(world: World) 
     assert world.states() == {"w-1": "running"}
 
 
-async def test_worker_may_load_for_longer_than_it_may_be_silent(world: World) -> None:
+async def test_worker_load_time_may_exceed_its_silence_limit(world: World) -> None:
     await world.yard.launch("k", 1, "normal", 6)
     world.now_ms += round(HUNG_AFTER_S * 1000) + 1
     world.roster.mark_hung(deaf_until_ms=0)

@@ -76,7 +76,7 @@ def test_environment_key_goes_to_no_other_endpoint(tmp_path: Path, monkeypatch: 
     assert (again.model_name, again.context_tokens_max) == ("gpt-4o-mini", 9_000)
 
 
-async def test_agent_s_model_may_be_any_of_them(tmp_path: Path) -> None:
+async def test_agent_model_may_be_any_configured_model(tmp_path: Path) -> None:
     all_of_it = settings(tmp_path, TWO)
     model = build(all_of_it, agent(model="small"), FleetPack())
     assert model.name == "qwen3:8b"

@@ -112,7 +112,7 @@ async def test_quarter_above_the_count_is_followed_within_one_call() -> None:
 
 
 @pytest.mark.parametrize(("says", "counts"), [(1_310, 1_310), (None, 1_625)])
-async def test_refusal_for_size_is_a_report_too(says: int | None, counts: int) -> None:
+async def test_refusal_for_size_is_also_a_report(says: int | None, counts: int) -> None:
     refusal = ContextOverflow("too long", tokens=says)
     model = CorrectedModel(Endpoint(refusal), Correction(), lambda *_: None)
     with pytest.raises(ContextOverflow):

@@ -15,7 +15,7 @@ def test_two_profiles_are_shipped() -> None:
     assert (JSON_SCHEMA.calls, JSON_SCHEMA.parallel) == ("json-schema", False)
 
 
-def test_file_holds_any_other(tmp_path: Path) -> None:
+def test_profile_is_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('name = "mine"\ncontext_tokens = 8192\n[extra]\ntemperature = 0\n')
     assert find(str(file)) == Profile(name="mine", context_tokens=8192, extra={"temperature": 0})

@@ -193,7 +193,7 @@ def test_cut_answer_runs_no_call() -> None:
         {"choices": [{"index": 0, "error": {"message": "slow down", "code": 429}}]},
     ],
 )
-def test_error_in_the_middle_is_that_error(chunk: Any) -> None:
+def test_error_in_the_middle_raises_that_error(chunk: Any) -> None:
     with pytest.raises(ModelUnavailable, match="429: slow down"):
         read(said(delta(content="Let me"), chunk, END))
 
@@ -203,7 +203,7 @@ def test_error_in_the_middle_is_that_error(chunk: Any) -> None:
     ['error: {"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": 9000}',
      'event: error\ndata: {"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": 9000}'],
 )  # fmt: skip
-def test_error_event_is_that_error(lines: str) -> None:
+def test_error_event_raises_that_error(lines: str) -> None:
     with pytest.raises(ContextOverflow) as raised:
         read([f"{lines}\n\n".encode()])
     assert raised.value.tokens == 9000
@@ -240,7 +240,7 @@ def test_events_without_an_empty_line_between_them_are_two() -> None:
     assert read([text.encode()]).decision.text == "Well."
 
 
-def test_thought_tag_that_was_cut_in_two_is_taken_out() -> None:
+def test_thought_tag_that_was_cut_in_two_is_removed() -> None:
     assert (
         read(said(delta(content="<thi"), delta(content="nk>hm</think>Well."), END)).decision.text == "Well."
     )

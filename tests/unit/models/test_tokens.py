@@ -116,7 +116,7 @@ def test_cutting_a_long_white_run_takes_no_token_away() -> None:
     assert O200K_COUNTER.text(f"a{run}b") >= 2 * encoding_whole
 
 
-def test_megabyte_counts_in_a_few_seconds_and_again_in_no_time() -> None:
+def test_megabyte_is_counted_in_seconds_and_then_from_cache() -> None:
     chance = random.Random(7)
     words = [f"w{chance.randrange(10**6):x}" for _ in range(20_000)]
     text = "".join(

@@ -46,12 +46,12 @@ def test_default_log_receives_everything_except_ended_turns() -> None:
         ({"on": ("message",)}, False),
     ],
 )
-def test_channel_may_want_less(filters: dict[str, object], *, told: bool) -> None:
+def test_channel_filters_its_notices(filters: dict[str, object], *, told: bool) -> None:
     route = Route.model_validate({"name": "log", "kind": "log", **filters})
     assert route.wants(notice("turn_failed", "turn_ended")) is told
 
 
-def test_file_with_every_kind_of_channel(tmp_path: Path) -> None:
+def test_routes_file_reads_every_kind_of_channel(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text(SECRET + "\n")
     routes = load(
         write(
@@ -104,13 +104,13 @@ def test_file_with_every_kind_of_channel(tmp_path: Path) -> None:
         ('[[channel]]\nname = "x"\nkind = "log"\n[[channel]]\nname = "x"\nkind = "log"', "the same name"),
     ],
 )
-def test_file_that_cannot_be_used_says_where(tmp_path: Path, text: str, says: str) -> None:
+def test_unusable_file_names_the_place(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(BadSettings) as raised:
         load(write(tmp_path, text))
     assert says in str(raised.value)
 
 
-def test_file_that_is_not_there_says_so(tmp_path: Path) -> None:
+def test_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BadSettings, match="cannot be read"):
         load(tmp_path / "gone.toml")
 

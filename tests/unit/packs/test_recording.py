@@ -36,7 +36,7 @@ async def test_recording_holds_each_start_and_its_end(tmp_path: Path) -> None:
     }
 
 
-async def test_line_that_was_torn_is_left_out_and_spoils_no_other(tmp_path: Path) -> None:
+async def test_torn_line_is_skipped_and_affects_no_other(tmp_path: Path) -> None:
     file = tmp_path / "calls"
     file.write_text('{"moment": "beg')
     runtime = recorded(BenchRuntime(Sink(tmp_path), honour=True), {VARIABLE: str(file)})
