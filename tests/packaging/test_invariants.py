@@ -1,4 +1,4 @@
-"""docs/invariants.md and the code agree: ids are unique, cited ids exist, named tests exist."""
+"""docs/invariants.md and the code agree: ids are unique, cited ids exist, named tests exist, test names are short."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+TEST_NAME_CHARS_MAX = 60
 TEXT = (ROOT / "docs" / "invariants.md").read_text(encoding="utf-8")
 NAMED_TESTS = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", TEXT)
 ENTRIES = re.split(r"^(?=- \*\*)", TEXT, flags=re.MULTILINE)[1:]
@@ -47,3 +48,10 @@ def test_every_cited_id_exists() -> None:
         for found in re.findall(r"INV-\d+", path.read_text(encoding="utf-8"))
     }
     assert [each for each in sorted(cited) if each[0] not in defined] == []
+
+
+def test_names_of_tests_are_short() -> None:
+    names = {name for path in (ROOT / "tests").rglob("test_*.py") for name in functions(path)}
+    tests = {name for name in names if name.startswith("test_")}
+    assert tests
+    assert sorted(name for name in tests if len(name) > TEST_NAME_CHARS_MAX) == []
