@@ -146,7 +146,7 @@ def _show_loss(loss: Row) -> None:
     if not loss["held"]:
         if accepted := loss["accepted"]:
             Output.lines(f"accepted by {one_line(accepted['by'])}, {local_time(accepted['at'])}")
-        Output.lines("nothing is held: the journal has no loss that waits to be accepted")
+        Output.lines("there is no hold: the journal has no loss to accept")
         return
     for gap in loss["gaps"]:
         end = "" if gap["end_known"] else "; its end is unknown"

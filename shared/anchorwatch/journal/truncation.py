@@ -1,10 +1,9 @@
-"""A journal that is shorter than it was: proof of it, the hold of the whole mesh, and the gap that takes the lost sequences.
+"""A journal that lost its end: the proof, the hold of the mesh, and the gap in place of the lost sequences (INV-917, ADR 16).
 
-A server that was killed cuts a damaged block off, says nothing, and stores the next records under the sequences that it lost.
-A witness (the supervisor's copy of the files, the memory service, a service that was connected before) knows a higher end. It
-fills the stream up to that end, puts the hold directly after it in the same atomic write, and removes the filling: the lost
-sequences are a gap then, as any other, and are never used again. The hold is a kill switch of the mesh. One order alone turns
-it off, the acceptance of the gaps that it lists.
+A server that was killed cuts a damaged block off silently, and stores the next records under the lost sequences. A witness (the
+supervisor's copy of the files, the memory service, a connected service) knows a higher end. It fills the stream up to that end,
+writes the hold after it in the same atomic write, and removes the filling: the lost sequences are then an ordinary gap, and are
+never used again. The hold is a kill switch of the mesh. Only the acceptance of the gaps that it lists turns it off.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from anchorwatch.topology.subjects import FILLER, MESH_HOLD, Register, parse_reg
 
 RACES_MAX = 20
 BATCH_MAX = 1_000
-"""The server takes no more messages in one atomic write."""
+"""The server's limit for one atomic write."""
 LISTED_BYTES_MAX = 96 * 1024
-"""Of the subjects of one gap: a hold is one record."""
+"""The limit for the listed records of one gap, since a hold is one record."""
 WITNESS = "a service that was connected before"
 HELD = "the journal lost its end"
 
 
 @dataclass(frozen=True, slots=True)
 class LostRecord:
-    """What a witness knows of a record. ``command``: what it acts on, of one that decides a command or records its effect."""
+    """A lost record as a witness knows it. ``command``: the target of the command that it decides or whose effect it records."""
 
     sequence: int
     subject: str
@@ -43,15 +42,15 @@ class LostRecord:
         return parse_register(self.subject)
 
     def to_json(self) -> list[Any]:
-        """As the hold's record has it."""
+        """Its form in the record of the hold."""
         return [self.sequence, self.subject, dict(self.command)]
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The journal reached to ``end``, says ``found_by``. ``records``: those that it knows of, in order.
+    """The witness ``found_by`` knows that the journal reached ``end``. ``records``: those that it knows, in order.
 
-    ``open_end``: it may have reached further. ``replaced``: another record has the sequence ``end`` now.
+    ``open_end``: the journal may have reached further. ``replaced``: another record has the sequence ``end`` now.
     """
 
     end: int
@@ -63,10 +62,10 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Sequences that the journal lost at its end. ``records``: what was there, as far as a witness knows.
+    """Sequences that the journal lost at its end. ``records``: the lost records that a witness knows.
 
-    ``unlisted``: the number of sequences of which nothing is known. ``open_end``: no witness knows the end, only that it was not
-    lower. Once it is accepted, one record of each session is kept.
+    ``unlisted``: the number of unknown lost records. ``open_end``: no witness knows the end, only that it was not lower.
+    After the acceptance, one record of each session is kept.
     """
 
     first: int
@@ -88,7 +87,7 @@ class Gap:
         return [each for each in self.records if each.register.ref == ref]
 
     def to_json(self) -> dict[str, Any]:
-        """As the hold's record and programs have it."""
+        """Its form in the record of the hold, and for programs."""
         return {
             "first": self.first,
             "through": self.through,
@@ -102,9 +101,9 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The hold of the mesh as its last record says. ``sequence`` 0: the mesh was never held.
+    """The hold of the mesh in its last record. ``sequence`` 0: the mesh was never held.
 
-    ``gaps``: those to accept, or, once it is over, those that were; ``before``: those that were accepted earlier.
+    ``gaps``: those to accept or, after the hold, those of the last acceptance. ``before``: those that were accepted earlier.
     """
 
     on: bool = False
@@ -117,7 +116,7 @@ class Hold:
 
     @property
     def digest(self) -> str:
-        """What a person confirms: these gaps, and no others."""
+        """A person confirms it: it identifies these gaps."""
         return sha256_hex(canonical_json([each.to_json() for each in self.gaps]))
 
 
@@ -125,7 +124,7 @@ def read_hold(stored: Stored) -> Hold:
     """The hold in a message of its register.
 
     Raises:
-        Damaged: it cannot be trusted.
+        Damaged.
     """
     record = decode(stored.payload)
     try:
@@ -144,7 +143,7 @@ def read_hold(stored: Stored) -> Hold:
 
 
 def hold_record(hold: Hold, writer: str, control_id: str = "") -> bytes:
-    """The bytes of its record; what every kill switch has is there too."""
+    """The bytes of its record, which includes the fields of every kill switch."""
     body = {
         "on": hold.on,
         "by": hold.by,
@@ -158,7 +157,7 @@ def hold_record(hold: Hold, writer: str, control_id: str = "") -> bytes:
 
 
 async def standing_hold(bus: Bus, stream: str) -> Hold:
-    """The hold as it is now.
+    """The current hold.
 
     Raises:
         Unavailable. Damaged: its record cannot be read.
@@ -168,14 +167,13 @@ async def standing_hold(bus: Bus, stream: str) -> Hold:
 
 
 async def hold_mesh(bus: Bus, stream: str, proof: Proof, writer: str) -> Gap | None:
-    """Hold the mesh where the journal ends below ``proof.end``; the gap. None: it reaches so far, and nothing was done.
+    """Hold the mesh if the journal ends below ``proof.end``; returns the gap, or None if the journal reaches that end.
 
-    Where other records have the lost sequences already, they keep them, and the gap is only named.
-
-    Several witnesses may find the same loss at once: the first makes the gap, the others find it made.
+    Other records may have the lost sequences already: they keep them, and the hold only lists the gap. Several witnesses may
+    detect the same loss at once: the first one creates the gap, the others find it.
 
     Raises:
-        Unavailable: it is not known to be held; calling again is safe. Damaged: the hold's own register cannot be read.
+        Unavailable: whether the mesh is held is unknown; another call is safe. Damaged: the register of the hold is unreadable.
     """
     for _ in range(RACES_MAX):
         known = await known_end(bus, stream)
@@ -191,17 +189,17 @@ async def hold_mesh(bus: Bus, stream: str, proof: Proof, writer: str) -> Gap | N
         gap = Gap(first, end, proof.found_by, at_ms, tuple(records), unlisted, open_end)
         hold = _held(await _standing(bus, stream), gap)
         try:
-            # Records that a server knows that it cannot read count in this fence, and no longer in its state.
+            # The fence counts records that the server knows to be unreadable; its state does not.
             await _fill(bus, last, max(last, known), end, hold_record(hold, writer))
         except (WrongLastSequence, BatchRefused):
             continue
         await remove_filling(bus, stream)
         return gap
-    raise Unavailable("the hold of the mesh is being written by others")
+    raise Unavailable("other processes are writing the hold of the mesh")
 
 
 async def check_end(bus: Bus, stream: str) -> Gap | None:
-    """Hold the mesh where the journal ends below what this bus was shown of it before. Else as `hold_mesh`, at one question."""
+    """As `hold_mesh`, for the highest end that this bus has seen; one request if the journal reaches it."""
     end = bus.reached(stream)
     if (await bus.stream_state(stream)).last_sequence >= end:
         return None
@@ -209,18 +207,18 @@ async def check_end(bus: Bus, stream: str) -> Gap | None:
 
 
 async def known_end(bus: Bus, stream: str) -> int:
-    """The highest sequence that the server itself knows that it lost; 0: it knows of none."""
+    """The highest sequence that the server knows to be lost; 0 if there is none."""
     return max((last for _, last in await bus.holes(stream)), default=0)
 
 
 async def remove_filling(bus: Bus, stream: str) -> None:
-    """Leave a gap where a filling is. A witness that died in between may have left one."""
+    """Remove a filling, which leaves a gap. A witness that died may have left one."""
     if await bus.counts(stream, FILLER):
         await bus.purge(stream, FILLER)
 
 
 async def _standing(bus: Bus, stream: str) -> Hold:
-    """The hold as it is; none where the server cannot read its record."""
+    """The current hold; none if the server cannot read its record."""
     try:
         return await standing_hold(bus, stream)
     except Damaged:
@@ -228,7 +226,7 @@ async def _standing(bus: Bus, stream: str) -> Hold:
 
 
 def _held(before: Hold, gap: Gap) -> Hold:
-    """With a further gap: those that nobody has accepted yet stay to be accepted."""
+    """Add a gap to the gaps that wait for acceptance."""
     over = () if before.on else tuple(each.brief for each in before.gaps)
     waiting = before.gaps if before.on else ()
     return Hold(
@@ -237,12 +235,13 @@ def _held(before: Hold, gap: Gap) -> Hold:
 
 
 async def _fill(bus: Bus, last: int, fence: int, end: int, hold: bytes) -> None:
-    """Store messages after ``last`` up to ``end``, and directly after them the hold, if the server compares ``fence``.
+    """Store messages after ``last`` up to ``end``, and the hold directly after them, fenced on ``fence``.
 
-    A server that answers with what is no longer so, as a former leader may, makes no gap.
+    The fence prevents a gap by an outdated answer, such as that of a former leader.
     """
     while (count := end - last) >= BATCH_MAX:
-        # One less than fits, so that the hold never comes alone: whoever dies before it leaves an end that is still too low.
+        # One less than the limit, so that the hold is never alone in a batch: a witness that dies before it leaves an end that is
+        # still too low.
         fence = last = (await bus.publish_batch(_filling(BATCH_MAX - 1, fence))).sequence
     if count > 0:
         await bus.publish_batch([*_filling(count, fence), Message(MESH_HOLD, hold)])
@@ -255,7 +254,7 @@ def _filling(count: int, fence: int) -> list[Message]:
 
 
 def _listed(records: Iterable[LostRecord]) -> list[LostRecord]:
-    """As many as a record can hold, in order."""
+    """The first records, up to the limit of one record of the hold."""
     found, size = list[LostRecord](), 0
     for each in records:
         size += len(json.dumps(each.to_json()))

@@ -1,9 +1,11 @@
-"""Whether a session's journal is whole, and what is done when it is not.
+"""Verification and repair of a session's journal.
 
-- `findings`: what can be wrong with a record, and what follows from it.
-- `families`: the records of each command, one behind the other.
-- `anchors`: what may change from one anchor to the next.
-- `reading`: one record by itself. `examine`: every record of a session, read and folded with whatever can be read. Pure.
-- `report`: what an examination came to. `verify`: examine a session in the journal.
-- `plan`: from what was found to what a repair would do, and what it means. Pure. `repair`: a repair in the journal.
+- `findings`: the kinds of damage, and their consequences.
+- `families`: the records of each command, in order.
+- `anchors`: the valid changes between two anchors.
+- `reading`: one record by itself. `examine`: every record of a session, and the fold of the readable ones. Pure.
+- `losses`: the gaps of the journal, and the sessions that they may concern.
+- `report`: the result of an examination. `verify`: examine a session in the journal.
+- `plan`: from findings to a repair and its meaning. Pure. `repair`: carry a repair out.
+- `accept`: accept the loss of the journal's end.
 """

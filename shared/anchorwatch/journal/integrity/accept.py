@@ -1,8 +1,8 @@
-"""Accepting that the journal lost its end: what a person confirms, what becomes of each session, and the end of the hold.
+"""Acceptance of a lost end of the journal: what a person confirms, the repair of each session, and the end of the hold.
 
-Nothing is guessed of what stood there, and nothing of it runs again: a turn that may have run counts as run, and as failed, with
-the inputs that it may have taken; a command that may have been begun is `unknown`. Each session is repaired once, under the
-digest of what was confirmed; the hold ends when all of them are.
+Lost records are not guessed, and no lost work runs again (INV-917). A turn that may have run counts as failed, with the inputs
+that it may have taken; a command that may have started is `unknown`. Each session is repaired once, under the digest of the
+confirmed gaps; then the hold ends.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from anchorwatch.topology.subjects import (
 )
 
 ACCEPTED = "accept-"
-"""How the receipts of acceptances begin."""
+"""The prefix of an acceptance's receipt."""
 _ID_CHARS = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """How far an acceptance is: ``sequence`` of the hold's end (0: sessions are ``left``, order it again)."""
+    """The progress of an acceptance. ``sequence``: the end of the hold; 0 while sessions are ``left``, so order it again."""
 
     left: int
     sequence: int = 0
@@ -51,14 +51,14 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The hold as it is, and what its acceptance means. ``concerned``: sessions that may have lost records."""
+    """The current hold, and the sessions that its acceptance concerns. ``gone``: sessions without any record left."""
 
     hold: Hold
     concerned: Sequence[SessionRef]
     gone: Sequence[SessionRef]
 
     def to_json(self) -> dict[str, Any]:
-        """As people and programs see it."""
+        """For people and programs."""
         hold = self.hold
         return {
             "held": hold.on,
@@ -72,7 +72,7 @@ class Shown:
 
 
 class Acceptance:
-    """Shows what was lost, and accepts it. ``writer`` names the process in the records."""
+    """Shows the loss, and accepts it. ``writer`` names the process in the records."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Acceptance:
         self._elapsed_s = elapsed_s or (lambda: asyncio.get_running_loop().time())
 
     async def show(self) -> Shown:
-        """The hold, and whom it concerns.
+        """The hold and the sessions that it concerns.
 
         Raises:
             Unavailable, Damaged.
@@ -99,22 +99,22 @@ class Acceptance:
         there = await self._sessions() if hold.on else {}
         concerned = [ref for ref, first in there.items() if _own(hold.gaps, ref, first)]
         lost = {each.register.ref for gap in hold.gaps for each in gap.records}
-        # A name that begins so is no session's.
+        # A register whose name begins with `_` does not belong to a session.
         gone = [each for each in lost - there.keys() if not each.session.startswith("_")] if hold.on else []
         return Shown(hold, sorted(concerned, key=str), sorted(gone, key=str))
 
     async def accept(self, order: Order, within_s: float) -> Accepted:
-        """Repair as many sessions as ``within_s`` allows, and end the hold once none is left; ordered again, it goes on.
+        """Repair sessions for at most ``within_s``, and end the hold after the last one. A repeated order continues.
 
         Raises:
-            ChangedSince: the hold lists something else. Refused: nothing is held. Fenced, Unavailable, Damaged.
+            ChangedSince: the hold lists other gaps. Refused: there is no hold. Fenced, Unavailable, Damaged.
         """
         asked = Asked(f"{ACCEPTED}{order.plan[:_ID_CHARS]}", order.by, order.plan)
         receipt = SWITCHED.at(workspace=MESH, control_id=asked.control_id)
         hold = await standing_hold(self._bus, self._stream)
         if hold.on:
             _check(hold, order)
-            # A witness that died in the midst may have left its filling, which is no gap.
+            # A witness that died may have left its filling in place of a gap.
             await remove_filling(self._bus, self._stream)
             if left := await self._repair(hold, order, self._elapsed_s() + within_s):
                 return Accepted(left)
@@ -122,7 +122,7 @@ class Acceptance:
         def release(found: Stored | None) -> Record:
             standing = read_hold(found) if found else Hold()
             if not standing.on:
-                raise Refused("nothing is held: the journal has no loss that waits to be accepted")
+                raise Refused("there is no hold: the journal has no loss to accept")
             _check(standing, order)
             over = replace(standing, on=False, by=order.by, note=order.note, at_ms=order.at_ms)
             return decode(hold_record(over, self._writer, asked.control_id))
@@ -131,7 +131,7 @@ class Acceptance:
         return Accepted(0, stored.sequence, read_hold(stored).by, replayed)
 
     async def _repair(self, hold: Hold, order: Order, until_s: float) -> int:
-        """Repair sessions in order; how many are left."""
+        """Repair sessions in order; returns the number that is left."""
         there = await self._sessions()
         todo = sorted((ref for ref, first in there.items() if _own(hold.gaps, ref, first)), key=str)
         for done, ref in enumerate(todo):
@@ -144,7 +144,7 @@ class Acceptance:
         return 0
 
     async def _sessions(self) -> dict[SessionRef, int]:
-        """Where each session begins, of those that are in the journal and were not deleted."""
+        """The first sequence of each session that is in the journal and not deleted."""
         found = {}
         for subject in await self._bus.counts(self._stream, ANCHOR_CHANGE.filter()):
             ref = parse_register(subject).ref
@@ -170,8 +170,8 @@ def _own(gaps: Sequence[Gap], ref: SessionRef, begins_at: int) -> list[Gap]:
 def _check(hold: Hold, order: Order) -> None:
     if hold.digest != order.plan:
         raise ChangedSince(
-            "the journal has lost more than what was shown",
-            hint="look again: `anchorwatch journal accept --dry-run`",
+            "the journal has lost more records than the plan shows",
+            hint="read the new plan: `anchorwatch journal accept --dry-run`",
         )
 
 

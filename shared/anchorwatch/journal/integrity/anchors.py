@@ -1,4 +1,4 @@
-"""What may change from one anchor to the next."""
+"""The valid changes between two anchors."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.records import Kind
 
 _REBUILDS = frozenset({Kind.QUARANTINED, Kind.REPAIRED})
-"""Where anchors before it cannot be read, such a one is as high as they may have been."""
+"""If anchors before it cannot be read, such an anchor has the highest values that they may have had."""
 _GROWS = ("run_id", "generation", "inputs_through", "run_count", "reset_count")
 
 
 def wrong_with(before: Anchor | None, kind: str, anchor: Anchor, *, unread: bool) -> str:
-    """What is against the rules when ``anchor`` follows ``before``; empty: nothing. ``unread``: others between cannot be read."""
+    """The rule that ``anchor`` violates after ``before``; empty if none. ``unread``: anchors between them cannot be read."""
     if before is None:
         return "" if unread or kind == Kind.CREATED else f"a session begins with `created`, not `{kind[:40]}`"
     for name in _GROWS:
@@ -24,5 +24,5 @@ def wrong_with(before: Anchor | None, kind: str, anchor: Anchor, *, unread: bool
         return ""
     wanted = before.run_id + (1 if kind == Kind.ACQUIRED else 0)
     if anchor.run_id != wanted:
-        return f"its run is {anchor.run_id}, the one that follows is {wanted}"
+        return f"its run is {anchor.run_id}, expected {wanted}"
     return ""

@@ -1,7 +1,6 @@
-"""Every record of a session, read and folded with whatever can be read. Pure: records in, findings out.
+"""Examines every record of a session, and folds the readable ones. Pure: records in, findings out.
 
-The fold passes over what cannot be read. Where a snapshot stands behind that, the snapshot counts: whoever wrote it had folded
-all that stands before.
+The fold skips unreadable records. A later snapshot replaces the fold: its writer had folded every record before it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _FOLDED: Final = frozenset({"in", "p.anchor", "p.log", "p.cmd", "fx.done"})
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A repair that stands in the journal: who accepted which findings."""
+    """A repair in the journal: the person, and the findings that they accepted."""
 
     sequence: int
     at_ms: int
@@ -45,10 +44,10 @@ class Repair:
 
 @dataclass(slots=True)
 class Examiner:
-    """Takes the records of one session in order.
+    """Examines the records of one session in order.
 
-    ``head``: the last planner record, readable or not. ``anchor``: the last that can be read. ``state``: the fold of what
-    can be read. ``before_quarantine``: what the session was when it was quarantined.
+    ``head``: the last planner record, readable or not. ``anchor``: the last readable one. ``state``: the fold of the readable
+    records. ``before_quarantine``: the status before the quarantine.
     """
 
     ref: SessionRef
@@ -72,11 +71,11 @@ class Examiner:
 
     @property
     def lost(self) -> Lost:
-        """What stands behind the last anchor that can be read."""
+        """The unreadable anchors after the last readable one, and the runs that they may concern."""
         return Lost(tuple(self._unread_anchors), frozenset(self._runs))
 
     def take(self, stored: Stored) -> None:
-        """The next record."""
+        """Examine the next record."""
         self.records += 1
         self.subjects[stored.subject] += 1
         self.first = self.first or stored.sequence
@@ -91,20 +90,20 @@ class Examiner:
             try:
                 self._enter(place, found)
             except ODD as error:
-                self.findings.append(place.finding("odd", f"the session cannot take it: {error!r}"))
+                self.findings.append(place.finding("odd", f"it does not fit the session: {error!r}"))
         if place.path[0] == "p":
             self.head = stored
 
     def miss(self, holes: Iterable[tuple[int, int]], short: Mapping[str, int] | None = None) -> None:
-        """Sequences that nobody can read; what stood before this session's first record was none of its.
+        """Record lost sequences. Those before the first record of the session do not concern it.
 
-        ``short``: how many messages the server counts of a subject beyond those that were read.
+        ``short``: for each subject, the number of messages that the server counts and cannot read.
         """
         lost = [(first, through) for first, through in holes if through > self.first]
-        what = "it is gone from the journal, which removes nothing"
+        what = "the journal lost it"
         if short:
             registers = sorted(".".join(subject.split(".")[PREFIX_TOKENS:]) for subject in short)
-            what += f"; of this session the server cannot read what it has of {', '.join(registers)}"
+            what += f"; the server cannot read all records of this session in {', '.join(registers)}"
         for first, through in lost:
             self.findings.append(Finding(first, "", "", "lost", what, through=through))
         self.findings.sort(key=lambda finding: finding.sequence)
@@ -113,7 +112,7 @@ class Examiner:
         self.families.suspect(lost)
 
     def _lose(self, register: Register, count: int, lost: Sequence[tuple[int, int]]) -> None:
-        """What follows from records of a register that the server counts, and cannot read."""
+        """Apply the loss of records of a register that the server counts and cannot read."""
         if register.kind == "p.anchor":
             behind = [(max(first, self.anchor_sequence + 1), last) for first, last in lost]
             places = Lost((), frozenset()).also(count, behind).unreadable
@@ -125,7 +124,7 @@ class Examiner:
                 self.families.lose(register.pool, call, register.kind, lost)
 
     def miss_last(self, why: str) -> None:
-        """The server has a last record of some register behind all that were read, and cannot read it; it does not say where."""
+        """Record that the server cannot read the last record of some register; its sequence is unknown."""
         self.findings.append(Finding(self.last + 1, "", "", "lost", why, through=self.last + 1))
 
     def _count(self, place: Place) -> None:
@@ -133,12 +132,12 @@ class Examiner:
             return
         if place.path in self._once:
             self.findings.append(
-                place.finding("twice", "its register is written once, and was written before")
+                place.finding("twice", "its register is written only once, and has an earlier record")
             )
         self._once.add(place.path)
 
     def _pass_over(self, place: Place) -> None:
-        """What follows from a record that cannot be read."""
+        """Skip an unreadable record."""
         if place.path[0] == "p":
             self._link = None
         if place.kind in _FOLDED:
@@ -171,7 +170,7 @@ class Examiner:
         if self._link is not None and recorded.previous != self._link:
             before = f"the planner record at {self.head.sequence}" if self.head else "nothing"
             self.findings.append(
-                place.finding("gap", f"it does not follow {before}; one is missing, or was altered")
+                place.finding("gap", f"it does not follow {before}; a record is missing or altered")
             )
             self._is_whole = False
         self._link = recorded.digest
@@ -205,7 +204,7 @@ class Examiner:
 
 
 def _call_of(place: Place) -> CallId | None:
-    """The command that a record is about by its subject."""
+    """The command in the subject of a record."""
     return _call_in(Register(SessionRef("", ""), place.path)) if place.path[0] == "fx" else None
 
 

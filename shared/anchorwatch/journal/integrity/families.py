@@ -1,4 +1,4 @@
-"""The records of each command's effect, one behind the other."""
+"""The records of each command's effect, in order."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from anchorwatch.core.session.events import CommandDecided
 
 @dataclass(slots=True)
 class Family:
-    """One command's records. ``head``: sequence of the last that the server can read, whether or not it can be trusted.
+    """The records of one command. ``head``: the sequence of the last one that the server can read, valid or not.
 
-    ``unread``: one behind the last outcome cannot be read. ``command``: what was decided, where that can be read.
+    ``unread``: a record after the last outcome cannot be read. ``command``: the decision, if it is readable.
     """
 
     pool: str
@@ -27,50 +27,50 @@ class Family:
 
     @property
     def may_have_run(self) -> bool:
-        """Whether somebody may have taken it up: only a register of claims that was never written says no."""
+        """Whether an executor may have started it: not if its register of claims was never written."""
         return bool(self.claims)
 
     @property
     def open(self) -> bool:
-        """Whether nobody can tell what became of it, although something is recorded of it."""
+        """Whether its outcome is unclear although it has records."""
         return self.unread or (self.command is None and self.state.outcome is None)
 
 
 @dataclass(slots=True)
 class Families:
-    """Those of a session."""
+    """The families of a session."""
 
     by_call: dict[tuple[str, CallId], Family] = field(default_factory=dict)
     commands: dict[tuple[str, CallId], CommandDecided] = field(default_factory=dict)
     decided_at: dict[tuple[str, CallId], int] = field(default_factory=dict)
 
     def decide(self, command: CommandDecided, sequence: int) -> str:
-        """A command stands in the journal; what is wrong with that."""
+        """Enter a decided command; returns the rule that it violates, or empty."""
         key = command.pool, command.call
         if key in self.commands:
-            return f"the command {command.call} was decided before"
+            return f"the command {command.call} has an earlier decision"
         self.commands[key], self.decided_at[key] = command, sequence
         if key in self.by_call:
             self.by_call[key].command = command
         return ""
 
     def miss(self, pool: str, call: CallId, register: str, sequence: int) -> None:
-        """A record of a family cannot be read."""
+        """Enter an unreadable record of a family."""
         family = self._of(pool, call)
         family.head, family.unread = sequence, True
         if register == "fx.claim":
             family.claims.add(sequence)
 
     def lose(self, pool: str, call: CallId, register: str, holes: Sequence[tuple[int, int]]) -> None:
-        """The server counts a record of a family that it cannot read, in one of the ``holes`` (first, last) of its stream."""
+        """Enter a record that the server counts and cannot read, in one of the ``holes`` (first, last) of its stream."""
         family = self._of(pool, call)
-        # Where an outcome can be read, it is all that counts.
+        # A readable outcome decides.
         family.unread |= family.state.outcome is None
         if register == "fx.claim":
             family.claims.add(_place(holes, self.decided_at.get((pool, call), 0)))
 
     def suspect(self, holes: Sequence[tuple[int, int]]) -> None:
-        """Of a command that nobody is known to have taken up, the claim may have stood where nobody can read any more."""
+        """Treat each hole after a command without a known claim as its lost claim (INV-906)."""
         for (pool, call), decided_at in self.decided_at.items():
             family = self.by_call.get((pool, call))
             if family is not None and (family.state.outcome is not None or family.may_have_run):
@@ -79,7 +79,7 @@ class Families:
                 self.lose(pool, call, "fx.claim", holes)
 
     def take(self, pool: str, call: CallId, sequence: int, at_ms: int, event: EffectEvent) -> str:
-        """A record of a family; what is wrong with it."""
+        """Enter a record of a family; returns the rule that it violates, or empty."""
         family = self._of(pool, call)
         wrong = "" if family.unread else _wrong(family, call, event)
         family.head = sequence
@@ -91,7 +91,7 @@ class Families:
         return wrong
 
     def open(self) -> list[Family]:
-        """Those of which nobody can tell what became of the command, in the order of its identity."""
+        """The families whose outcome is unclear, ordered by command."""
         found = [family for family in self.by_call.values() if family.open]
         return sorted(found, key=lambda family: (family.call, family.pool))
 
@@ -111,9 +111,9 @@ def _wrong(family: Family, call: CallId, event: EffectEvent) -> str:
         return ""
     before = family.state.outcome
     if event.call != call:
-        return f"it is the outcome of {event.call}, in the register of {call}"
+        return f"it is the outcome of {event.call}, but in the register of {call}"
     if before is not None and before.state != "unknown":
         return f"the command has an outcome already: {before.state}"
     if event.claim_sequence and event.claim_sequence not in family.claims:
-        return f"it names a claim at {event.claim_sequence} that is not there"
+        return f"it names a claim at {event.claim_sequence} that does not exist"
     return ""

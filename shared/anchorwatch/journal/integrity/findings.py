@@ -1,4 +1,4 @@
-"""What can be wrong with a record, and what follows from it."""
+"""The kinds of damage to a record, and their consequences."""
 
 from __future__ import annotations
 
@@ -7,40 +7,40 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 Trouble = Literal["unreadable", "newer", "misplaced", "odd", "gap", "twice", "lost"]
-"""``unreadable``: cut, altered, or without what its kind must hold. ``newer``: of a release that this one is not.
+"""``unreadable``: truncated, altered, or without a required field. ``newer``: written by a newer release.
 
-``misplaced``: of a kind or a session that its register is not for. ``odd``: whole, and against the rules of what stands
-before it. ``gap``: it does not follow the planner record before it. ``twice``: in a register that is written once.
-``lost``: gone from the stream.
+``misplaced``: of another kind or session than its register. ``odd``: readable, but in conflict with earlier records. ``gap``: it
+does not follow the planner record before it. ``twice``: the second record of a register that is written once. ``lost``: missing
+from the stream.
 """
 
 CONSEQUENCES: Final[Mapping[str, str]] = {
-    "in": "what was said in it is not known, and no turn can take it",
-    "p.anchor": "what changed the session then is not known",
-    "p.log": "a step, a summary or a snapshot of the conversation is not known",
-    "p.cmd": "what was decided is not known, and cannot be run",
-    "fx.gate": "whether a person was asked, and what they said, is not known",
-    "fx.claim": "who took up the command, and whether it may have run, is not known",
-    "fx.done": "what became of the command is not known",
-    "ctl": "the receipt of an order is not known; nothing is decided on it",
-    "late": "the evidence of a late result is lost; nothing is decided on it",
-    "art": "what the artifact is, and where it comes from, is not known; nothing is decided on it",
-    "sent": "what became of the notification is not known; nothing is decided on it",
+    "in": "its content is unknown, and no turn can use it",
+    "p.anchor": "a change of the session is unknown",
+    "p.log": "a step, a summary or a snapshot of the conversation is unknown",
+    "p.cmd": "the command is unknown, and cannot run",
+    "fx.gate": "whether a person approved the command is unknown",
+    "fx.claim": "which executor claimed the command, and whether it may have run, is unknown",
+    "fx.done": "the outcome of the command is unknown",
+    "ctl": "the receipt of an order is unknown; no decision depends on it",
+    "late": "the evidence of a late result is lost; no decision depends on it",
+    "art": "the name and origin of an artifact are unknown; no decision depends on them",
+    "sent": "the outcome of a notification is unknown; no decision depends on it",
 }
-LOST_CONSEQUENCE: Final = "a record of this session or of another is gone, whatever it said"
+LOST_CONSEQUENCE: Final = "a record of this session or of another one is lost"
 
 
 def lost_id(first: int, through: int) -> str:
-    """Names the loss of these sequences."""
+    """The id of the finding that these sequences are lost."""
     return f"lost:{first}-{through}"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something is wrong at ``sequence`` (``lost``: from there to ``through``).
+    """Damage at ``sequence`` (``lost``: through the sequence ``through``).
 
-    ``register``: where it stands, below its session. ``sha256``: of the record's bytes, so that what a person has
-    accepted is exactly this.
+    ``register``: its register within the session. ``sha256``: the digest of the record, so that a person accepts exactly this
+    damage.
     """
 
     sequence: int
@@ -53,20 +53,20 @@ class Finding:
 
     @property
     def id(self) -> str:
-        """Names it for ever: another change of the same record is another finding."""
+        """A stable id: another alteration of the same record is another finding."""
         if self.trouble == "lost":
             return lost_id(self.sequence, self.through)
         return f"{self.trouble}:{self.sequence}:{self.sha256[:16]}"
 
     @property
     def consequence(self) -> str:
-        """What follows from it, as long as nothing is done about it."""
+        """The consequence without a repair."""
         if self.trouble == "lost":
             return LOST_CONSEQUENCE
-        return CONSEQUENCES.get(self.kind, "what it says is not known")
+        return CONSEQUENCES.get(self.kind, "its content is unknown")
 
     def to_json(self) -> dict[str, Any]:
-        """As programs get it."""
+        """For programs."""
         return {
             "id": self.id,
             "sequence": self.sequence,

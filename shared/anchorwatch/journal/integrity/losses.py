@@ -1,4 +1,4 @@
-"""The losses of a journal: which sequences are gone, and which sessions that may concern. All who name them ask here."""
+"""The gaps of a journal, and the sessions that they may concern; every report of gaps uses this module."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """``ranges``: all that is gone (first, last), in order. ``gaps``: those at a former end, as far as a witness knows them."""
+    """``ranges``: the lost sequences (first, last), in order. ``gaps``: those at a former end, as a witness knows them."""
 
     ranges: Sequence[Range]
     gaps: Sequence[Gap] = ()
 
     def of(self, ref: SessionRef, begins_at: int) -> list[Range]:
-        """Those that may concern a session whose first record is at ``begins_at``."""
+        """The ranges that may concern a session whose first record is at ``begins_at``."""
         return [each for each in self.ranges if begins_at < each[1] and self._may_concern(ref, each)]
 
     def _may_concern(self, ref: SessionRef, lost: Range) -> bool:
@@ -30,14 +30,14 @@ class Losses:
 
 
 def may_have_lost(gap: Gap, ref: SessionRef) -> bool:
-    """Whether a record of the session may have stood in the gap: not where a witness knows each, and none was."""
+    """Whether the gap may contain a record of the session: not if a witness knows each record, and none is of the session."""
     return gap.open_end or gap.unlisted > 0 or bool(gap.of_session(ref))
 
 
 async def losses(bus: Bus, stream: str, *, read_all: bool = False) -> Losses:
-    """What the journal has lost, by the server's own account. ``read_all``: and by reading all of it.
+    """The losses that the server reports; with ``read_all``, also those that only a full read of the journal shows.
 
-    A server counts what it cannot read until it is restarted; only reading tells.
+    Until its restart, a server counts messages that it cannot read.
 
     Raises:
         Unavailable. Damaged: the hold of the mesh cannot be read.
@@ -50,7 +50,7 @@ async def losses(bus: Bus, stream: str, *, read_all: bool = False) -> Losses:
 
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
-    """Ranges in order; those that touch or overlap are one."""
+    """The ranges in order, with adjacent and overlapping ones merged."""
     found = list[Range]()
     for first, last in sorted(ranges):
         if found and first <= found[-1][1] + 1:

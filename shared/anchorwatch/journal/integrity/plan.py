@@ -1,4 +1,4 @@
-"""From what was found to what a repair would do, and what it means. Pure."""
+"""From findings to a repair and its meaning. Pure."""
 
 from __future__ import annotations
 
@@ -21,31 +21,30 @@ from anchorwatch.journal.truncation import Gap, LostRecord
 
 FINDINGS_MAX: Final = 500
 OPEN_RUNS: Final = 1_000
-"""So many runs may have begun beyond an end that no witness knows."""
+"""The number of runs that may have started after an end that no witness knows."""
 _SKIPPED: Final = frozenset({"unreadable", "misplaced"})
 _HARMLESS: Final = frozenset({"late", "art", "sent", "ctl"})
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A finding, and what it will mean once the repair stands."""
+    """A finding, and its meaning after the repair."""
 
     finding: Finding
     meaning: str
 
     def to_json(self) -> dict[str, Any]:
-        """As people and programs see it."""
+        """For people and programs."""
         return {**self.finding.to_json(), "meaning": self.meaning}
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a repair would do.
+    """A repair before it is carried out.
 
-    ``head`` and ``head_digest``: the last planner record, behind which it is written. ``believed``: what is safe to
-    believe of the anchor; ``was``: what the session was before it was quarantined. ``restarts``: it did not run, and
-    its turn ends. ``reloads``: loading begins behind the damage. ``unclear``: commands of which nobody can tell
-    what became of them.
+    ``head`` and ``head_digest``: the last planner record, which the repair follows. ``believed``: the anchor with the values that
+    are safe to assume. ``was``: the status before the quarantine. ``restarts``: the session did not run, and its turn ends.
+    ``reloads``: loading starts after the damage. ``unclear``: the commands with an unclear outcome.
     """
 
     ref: SessionRef
@@ -61,7 +60,7 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """What a person confirms: this plan, for the session as it is now, and no other."""
+        """A person confirms it: it identifies this plan for the session's current records."""
         content = {
             "session": str(self.ref),
             "head": [self.head, self.head_digest],
@@ -74,12 +73,12 @@ class Plan:
 
     @property
     def passed_over(self) -> tuple[int, ...]:
-        """The records that loading passes over from then on."""
+        """The records that loading skips after the repair."""
         found = (remedy.finding for remedy in self.remedies if remedy.finding.trouble in _SKIPPED)
         return tuple(finding.sequence for finding in found if finding.kind not in _HARMLESS)
 
     def to_json(self) -> dict[str, Any]:
-        """As people and programs see it."""
+        """For people and programs."""
         ends = self.believed.turn.id if self.restarts and self.believed.turn else None
         return {
             "session": self.ref.session,
@@ -99,33 +98,33 @@ class Plan:
 
 
 def plan(examination: Examination, gaps: Sequence[Gap] = ()) -> Plan:
-    """What would make the session run again, or accept what no longer matters.
+    """The repair that lets the session run again, or that accepts findings without an effect on it.
 
-    ``gaps``: losses at the journal's end that are being accepted. Where the session may have lost records there, whatever it may
-    have begun counts as begun.
+    ``gaps``: lost ends of the journal that are being accepted. If the session may have lost records there, each run and command
+    that it may have started counts as started.
 
     Raises:
-        Refused: nothing is to be repaired, or nothing can be: no anchor can be read, or there are too many findings.
-        NewerSchema: a newer release must look first. SessionDeleted.
+        Refused: there is nothing to repair, no readable anchor, or too many findings. NewerSchema: a newer release wrote a
+        record. SessionDeleted.
     """
     examiner, found = examination.examiner, examination.open
     anchor, head = examiner.anchor, examiner.head
     _check_release(found)
     if anchor is None or head is None:
         raise Refused(
-            f"no anchor of {examination.ref.session} can be read: nothing says what it was told to do",
-            hint="make a new session; the journal keeps what there is of this one",
+            f"{examination.ref.session} has no readable anchor: its objectives and constraints are unknown",
+            hint="create a new session; the journal keeps the records of this one",
         )
     if anchor.status == "deleted":
-        raise SessionDeleted(f"the session {examination.ref.session} was deleted: nothing of it runs")
+        raise SessionDeleted(f"the session {examination.ref.session} is deleted and never runs")
     own = [each for each in gaps if examiner.first < each.first and may_have_lost(each, examination.ref)]
     stopped = bool(examination.unloadable) or anchor.status == "quarantined" or bool(own)
     if not stopped and not found:
-        raise Refused(f"there is nothing to repair in {examination.ref.session}")
+        raise Refused(f"{examination.ref.session} has nothing to repair")
     if len(found) > FINDINGS_MAX:
         raise Refused(
-            f"{examination.ref.session} has {len(found)} findings, a repair takes {FINDINGS_MAX}",
-            hint="bring back an older copy of the server's data",
+            f"{examination.ref.session} has {len(found)} findings, a repair accepts at most {FINDINGS_MAX}",
+            hint="restore an older copy of the server's data",
         )
     lost = _with_gaps(examiner.lost, own, examination)
     unclear = tuple(examiner.families.open()) if stopped else ()
@@ -146,7 +145,7 @@ def plan(examination: Examination, gaps: Sequence[Gap] = ()) -> Plan:
 
 
 def _with_gaps(lost: Lost, gaps: Sequence[Gap], examination: Examination) -> Lost:
-    """With the anchors that may have stood in the gaps; a turn that one of them may have begun counts as having acted."""
+    """Add the anchors that the gaps may have contained; a turn that one of them may have started counts as run."""
     anchor, behind = examination.examiner.anchor, examination.examiner.anchor_sequence
     places, runs = set(lost.unreadable), set(lost.runs)
     for gap in gaps:
@@ -165,7 +164,7 @@ def _with_gaps(lost: Lost, gaps: Sequence[Gap], examination: Examination) -> Los
 
 
 def _begun(unclear: Sequence[Family], gaps: Sequence[Gap], examination: Examination) -> list[Family]:
-    """The commands that may have been begun, and of which nobody can tell what became of them; a read does no harm."""
+    """The commands that may have started and have no known outcome, without reads, which have no effect."""
     families = examination.examiner.families
     decided = {
         (pool, call): command
@@ -192,7 +191,7 @@ def _begun(unclear: Sequence[Family], gaps: Sequence[Gap], examination: Examinat
 
 
 def _calls(gap: Gap, ref: SessionRef) -> Iterator[tuple[LostRecord, CallId, str]]:
-    """The lost records of a session that are about a command, with the command and its pool."""
+    """The lost records of a session's commands, each with the command and its pool."""
     for record in gap.of_session(ref):
         register = record.register
         if register.path[0] == "fx":
@@ -202,7 +201,7 @@ def _calls(gap: Gap, ref: SessionRef) -> Iterator[tuple[LostRecord, CallId, str]
 
 
 def _command_of(record: LostRecord, call: CallId, pool: str) -> CommandDecided | None:
-    """As much of a lost command as a witness knows."""
+    """A lost command, with the fields that a witness knows."""
     known = record.command
     if not known:
         return None
@@ -219,29 +218,31 @@ def _check_release(found: Sequence[Finding]) -> None:
 
 def _meaning(finding: Finding, lost_anchors: Sequence[int], unclear: Sequence[Family]) -> str:
     if finding.trouble in ("lost", "gap"):
-        return "what stood there is given up"
+        return "the lost record is given up"
     if finding.trouble == "twice":
-        return "the first record of that register counts"
+        return "the first record of the register counts"
     if finding.trouble == "odd":
-        return "it stands as it is"
+        return "the record is accepted unchanged"
     match finding.kind:
         case "in":
-            return "it counts as refused, unreadable; no turn sees it"
+            return "the input counts as refused (unreadable); no turn sees it"
         case "p.anchor" if finding.sequence in lost_anchors:
             return (
-                "the anchor is made anew from the last that can be read, with a run and a fence that are high enough;"
-                " what this one ordered (a pause, an objective, a deletion) must be ordered again"
+                "the anchor is rebuilt from the last readable one, with a run and a fence that are high enough;"
+                " orders in this record (a pause, an objective, a deletion) must be repeated"
             )
         case "p.anchor":
-            return "the anchors behind it stand"
+            return "later anchors replace it"
         case "p.cmd":
-            return "it never runs; a turn that it belonged to and that still runs ends failed"
+            return "the command never runs; if its turn is still active, the turn ends as failed"
         case "p.log":
-            return "the conversation goes on without it; a turn that it belonged to and that still runs ends failed"
+            return (
+                "the conversation continues without it; if its turn is still active, the turn ends as failed"
+            )
         case "fx.gate" | "fx.claim" | "fx.done":
             return _of_effect(finding, unclear)
         case _:
-            return "it stays unreadable; nothing is decided on it"
+            return "it stays unreadable; no decision depends on it"
 
 
 def _of_effect(finding: Finding, unclear: Sequence[Family]) -> str:
@@ -249,9 +250,9 @@ def _of_effect(finding: Finding, unclear: Sequence[Family]) -> str:
     for family in unclear:
         if (family.pool, str(family.call)) == (pool, f"{run}.{step}.{n}"):
             return f"the effect of {family.call} is {verdict(family)}"
-    return "an outcome stands behind it, and counts"
+    return "a later outcome counts"
 
 
 def verdict(family: Family) -> str:
-    """What is recorded of a command of which nobody can tell what became of it."""
-    return "unknown: a person settles it" if family.may_have_run else "refused: nobody took it up"
+    """The recorded outcome of a command whose outcome is unclear."""
+    return "unknown: a person resolves it" if family.may_have_run else "refused: no executor started it"

@@ -1,4 +1,4 @@
-"""One record of a session, read as far as it goes, and what is wrong with it by itself."""
+"""Reads and checks one record of a session by itself."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _KINDS: Final[Mapping[str, frozenset[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a message stands: its register, below its session, and the kind of that."""
+    """The place of a message: its register within the session, and the kind of the register."""
 
     stored: Stored
     path: tuple[str, ...]
@@ -48,15 +48,15 @@ class Place:
         return self.stored.sequence
 
     def finding(self, trouble: Trouble, what: str) -> Finding:
-        """What is wrong here."""
-        # An error may quote what stood in the record, and that need not be text.
+        """A finding at this place."""
+        # An error may quote bytes of the record that are not valid text.
         what = what.encode(errors="replace").decode()[:WHAT_CHARS_MAX]
         digest = sha256_hex(self.stored.payload)
         return Finding(self.sequence, ".".join(self.path), self.kind, trouble, what, sha256=digest)
 
 
 def place_of(ref: SessionRef, stored: Stored) -> Place:
-    """The place of a message of this session, whatever its subject looks like behind that."""
+    """The place of a message of this session, also with an invalid register."""
     path = tuple(stored.subject.split(".")[PREFIX_TOKENS:])
     try:
         return Place(stored, path, Register(ref, path).kind)
@@ -65,7 +65,7 @@ def place_of(ref: SessionRef, stored: Stored) -> Place:
 
 
 def read(ref: SessionRef, place: Place) -> Opened | Finding:
-    """The record with its digest, versions and fields checked; or what is wrong with it."""
+    """The record after checks of its digest, versions and fields, or a finding."""
     try:
         opened = open_record(place.stored)
         read_session_record(place.stored)
@@ -88,7 +88,9 @@ def _misplaced(ref: SessionRef, kind: str, opened: Opened) -> str:
     anchor = opened.anchor
     if anchor is None:
         fits = opened.record.kind in _KINDS.get(kind, frozenset())
-        return "" if fits else f"a record of kind {opened.record.kind[:40]!r} does not belong there"
+        return (
+            "" if fits else f"a record of kind {opened.record.kind[:40]!r} does not belong in this register"
+        )
     if (anchor.workspace, anchor.session) != (ref.workspace, ref.session):
         return f"it is the anchor of {anchor.workspace[:80]}/{anchor.session[:80]}"
     return ""
@@ -97,7 +99,7 @@ def _misplaced(ref: SessionRef, kind: str, opened: Opened) -> str:
 def _check_artifact(opened: Opened) -> None:
     kept = Kept.from_body(opened.register.path[1], opened.record.body)
     if artifact_id(kept.provenance.maker, kept.name, kept.sha256) != kept.artifact_id:
-        raise ValueError("its id does not follow from what it says")
+        raise ValueError("its id does not match its content")
 
 
 _CHECKS: Final[Mapping[str, Callable[[Opened], object]]] = {

@@ -1,8 +1,8 @@
-"""Repairs in the journal: planned, shown, confirmed, and written with who did it.
+"""Carries out repairs that a person has confirmed (INV-903).
 
-What nobody can tell of an effect is written first, each behind its own records; then, in one atomic write behind the last
-planner record, the snapshot from which loading starts, the anchor `repaired` with what was accepted, and the receipt. A repair
-that was killed in between is asked for again, under the same plan.
+It first records the outcome of each unclear effect, after the effect's own records. Then one atomic write after the last planner
+record holds the snapshot from which loading starts, the anchor `repaired` with the accepted findings, and the receipt. After a
+crash in between, the same plan is ordered again.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from anchorwatch.topology.subjects import SessionSubjects
 ERROR = "damaged_record"
 REASON = "the journal was damaged"
 RECEIPT = "repair-"
-"""How the receipts of repairs begin, among the orders of a session."""
+"""The prefix of a repair's receipt among the orders of a session."""
 _ID_CHARS = 24
 
 PackOf = Callable[[str, str], Awaitable[str]]
-"""(workspace, agent) -> the name of its pack; empty where nobody knows."""
+"""(workspace, agent) -> the name of its pack; empty if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Who confirmed which plan, when (Unix milliseconds), and what they say of it."""
+    """The confirmed plan, the person who confirmed it, their note, and the time (Unix milliseconds)."""
 
     plan: str
     by: str
@@ -55,7 +55,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """A repair that stands, at the sequence of its anchor. ``replayed``: it stood before."""
+    """A recorded repair, at the sequence of its anchor. ``replayed``: it was recorded before this order."""
 
     sequence: int
     by: str
@@ -82,7 +82,7 @@ class Repairer:
         self._pack_of = pack_of
 
     async def plan(self, ref: SessionRef) -> Plan:
-        """What a repair would do now.
+        """The plan of a repair now.
 
         Raises:
             NotFound, Unavailable, and those of `plan`.
@@ -90,11 +90,11 @@ class Repairer:
         return plan(await self._examine(ref))
 
     async def carry_out(self, ref: SessionRef, order: Order) -> Repaired:
-        """Do what the confirmed plan says; the same plan again finds that it was done.
+        """Carry out the confirmed plan; a repeated plan has no further effect.
 
         Raises:
-            ChangedSince: the plan is not of the session as it is now; nothing of it is recorded but effects that are
-            `unknown` either way. NotFound, Unavailable, TooLarge, and those of `plan`.
+            ChangedSince: the session has changed since the plan; only effects that are `unknown` in any case are recorded.
+            NotFound, Unavailable, TooLarge, and those of `plan`.
         """
         done = await self._find(ref, order)
         if done is not None:
@@ -117,7 +117,7 @@ class Repairer:
         """Repair a session that may have lost records at the journal's end, once for each ``order.plan``.
 
         Raises:
-            as `carry_out`, but for `ChangedSince` where the session merely differs from what was shown.
+            as `carry_out`, without `ChangedSince` if the session merely differs from the plan that was shown.
         """
         done = await self._find(ref, order)
         if done is not None:
@@ -137,7 +137,7 @@ class Repairer:
         if not page.messages:
             return None
         receipt = page.messages[0]
-        # It stands directly behind its anchor, in the same atomic write.
+        # It is directly after its anchor, in the same atomic write.
         return Repaired(receipt.sequence - 1, str(decode(receipt.payload).body["by"]), replayed=True)
 
     async def _append(self, examination: Examination, agreed: Plan, order: Order) -> Repaired:
@@ -165,7 +165,7 @@ class Repairer:
         return Repaired(after.head, order.by, replayed=False)
 
     async def _settle(self, agreed: Plan, family: Family, order: Order) -> None:
-        """Record what nobody can tell; the index of what blocks a resource has it first, as of any that is unknown."""
+        """Record the outcome of an unclear effect; an unknown one is entered in the resource register first."""
         ref, command = agreed.ref, family.command
         done = Outcome(
             call=family.call,
@@ -193,7 +193,7 @@ class Repairer:
                 self._committer, [write], subjects.effect_family(family.pool, family.call), family.head
             )
         except Fenced:
-            # Somebody had more to say of it: then the plan is of what was, and is not carried out.
+            # Another process recorded more of the effect: the plan is outdated.
             raise _changed(ref) from None
 
 
@@ -211,7 +211,7 @@ def _snapshot(examination: Examination, agreed: Plan, state: SessionState) -> Se
 
 
 def _said(agreed: Plan) -> dict[str, object]:
-    """What the record says beside the anchor: the plan, and each finding that it accepts, with what that means."""
+    """The fields of the record beside the anchor: the plan, and each accepted finding with its meaning."""
     return {
         "plan": agreed.digest,
         "accepted": [remedy.finding.id for remedy in agreed.remedies],
@@ -227,6 +227,6 @@ def _control_id(order: Order) -> str:
 
 def _changed(ref: SessionRef) -> ChangedSince:
     return ChangedSince(
-        f"the session {ref.session} is not as it was when the repair was shown",
-        hint=f"look again: `anchorwatch repair {ref.session} --dry-run`",
+        f"the session {ref.session} has changed since the repair was shown",
+        hint=f"read the new plan: `anchorwatch repair {ref.session} --dry-run`",
     )

@@ -1,4 +1,4 @@
-"""What an examination came to, for people and programs. Pure."""
+"""The result of an examination, for people and programs. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from anchorwatch.journal.integrity.findings import Finding
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """All that was found in a session's records up to journal sequence ``through``.
+    """The findings in a session's records up to journal sequence ``through``.
 
-    ``unloadable``: why it cannot be loaded; empty where it can.
+    ``unloadable``: why the session cannot be loaded; empty if it can.
     """
 
     examiner: Examiner
@@ -34,7 +34,7 @@ class Examination:
 
     @property
     def open(self) -> list[Finding]:
-        """What no repair has accepted."""
+        """The findings that no repair has accepted."""
         return [finding for finding in self.findings if self.accepted(finding) is None]
 
     def accepted(self, finding: Finding) -> Repair | None:
@@ -42,7 +42,7 @@ class Examination:
         return next((repair for repair in self.examiner.repairs if finding.id in repair.accepted), None)
 
     def to_json(self) -> dict[str, Any]:
-        """As programs get it: ``whole`` says whether there is nothing left to do."""
+        """For programs. ``whole``: no finding is open."""
         examiner = self.examiner
         status = examiner.anchor.status if examiner.anchor else "unknown"
         findings = []
@@ -73,7 +73,7 @@ class Examination:
 
 
 def examine(ref: SessionRef, messages: Iterable[Stored], holes: Iterable[tuple[int, int]] = ()) -> Examiner:
-    """All records of a session, in order, and what the stream does not hold of it."""
+    """Examine all records of a session in order, and the holes of its stream."""
     examiner = Examiner(ref)
     for stored in messages:
         examiner.take(stored)

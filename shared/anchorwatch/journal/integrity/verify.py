@@ -1,4 +1,4 @@
-"""Examine a session in the journal. It reads, and writes nothing."""
+"""Examines a session in the journal, without a write."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ PAGE = 512
 
 
 async def verify(bus: Bus, stream: str, sessions: SessionJournal, ref: SessionRef) -> Examination:
-    """Every record of the session up to `Examination.through`: the planner's last at the time of the call, or beyond.
+    """Examine each record of the session up to `Examination.through`, which includes the last planner record before the call.
 
     Raises:
-        NotFound: there is no record of such a session. Unavailable: no answer reached so far.
+        NotFound: the session has no record. Unavailable: no server answered up to that record.
     """
     examiner = Examiner(ref)
-    # Before anything is read: registers only grow.
+    # Before the records are read: registers only grow.
     counted = await bus.counts(stream, SessionSubjects(ref).everything)
     try:
         through, unreadable = await _read(bus, stream, examiner, await sessions.newest(ref)), ""
@@ -47,7 +47,7 @@ async def verify(bus: Bus, stream: str, sessions: SessionJournal, ref: SessionRe
 
 
 async def _read_what_can_be(bus: Bus, stream: str, examiner: Examiner) -> int:
-    """As `_read`, where the server cannot read what is last; through the stream's last sequence."""
+    """As `_read`, for a session whose last record the server cannot read; up to the stream's last sequence."""
     end = (await bus.stream_state(stream)).last_sequence
     subject = SessionSubjects(examiner.ref).everything
     async for stored in readable(bus, stream, subject, examiner.last + 1, reach=0):
@@ -67,4 +67,4 @@ async def _read(bus: Bus, stream: str, examiner: Examiner, newest: int) -> int:
                 break
         if page.up_to >= newest:
             return page.up_to
-    raise Unavailable(f"no server has answered up to sequence {newest}")
+    raise Unavailable(f"no server answered up to sequence {newest}")
