@@ -162,7 +162,7 @@ def test_invalid_model_summary_is_replaced_by_one_from_records(
         assert max(scene.talker.sent) <= BUDGET
         state = await scene.state()
         assert state.summary is not None
-        assert "run 1:" in state.summary.text or "not told of" in state.summary.text
+        assert "run 1:" in state.summary.text or "turns are omitted" in state.summary.text
         assert (await scene.mesh.anchor(scene.ref)).last_run_outcome == "no_action"
 
     playing(spec(tmp_path), write, body)
