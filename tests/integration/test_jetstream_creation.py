@@ -67,7 +67,7 @@ async def answers(client: Client, by: Mapping[str, Mapping[str, Any]]) -> None:
     await client.flush()
 
 
-async def test_stream_made_by_another_client_is_waited_for(bus: JetStreamBus, stand_in: Client) -> None:
+async def test_stream_made_by_another_client_is_awaited(bus: JetStreamBus, stand_in: Client) -> None:
     await answers(stand_in, {"STREAM.INFO": NO_STREAM, "STREAM.CREATE": STREAM_TAKEN})
     with pytest.raises(Unavailable, match="stream J is being made"):
         await bus.ensure_stream(SPEC)
@@ -79,7 +79,7 @@ async def test_stream_that_cannot_be_made_is_an_error_at_once(bus: JetStreamBus,
         await bus.ensure_stream(SPEC)
 
 
-async def test_consumer_made_by_another_client_is_waited_for(bus: JetStreamBus, stand_in: Client) -> None:
+async def test_consumer_made_by_another_client_is_awaited(bus: JetStreamBus, stand_in: Client) -> None:
     await answers(stand_in, {"CONSUMER.INFO": NO_CONSUMER, "CONSUMER.CREATE": CONSUMER_TAKEN})
     with pytest.raises(Unavailable, match="consumer d of J is being made"):
         await bus.consumer(CONSUMER)

@@ -162,7 +162,7 @@ def test_stale_key_is_the_previous_entry() -> None:
 # Deliveries.
 
 
-def test_duplicate_delivery_comes_in_spite_of_an_ack() -> None:
+def test_duplicate_delivery_arrives_despite_an_ack() -> None:
     async def scenario(bus: SimBus) -> None:
         await bus.publish(Message("j.a", b"x"))
         consumer = await reader(bus, ack_wait_s=60)

@@ -154,7 +154,7 @@ def test_refusing_model_is_skipped_at_once(tmp_path: Path) -> None:
     playing(tmp_path, body)
 
 
-def test_model_that_refuses_one_request_gets_the_next_one(tmp_path: Path) -> None:
+def test_refusal_of_one_request_does_not_exclude_the_model(tmp_path: Path) -> None:
     async def body(scene: Scene) -> None:
         first = scene.models["first"]
         first.fault = ModelRefused("its content filter refuses this")

@@ -131,7 +131,7 @@ def test_held_session_refuses_excess_inputs_oldest_first(tmp_path: Path, seed: i
     mesh_test(seed, body)
 
 
-def test_paused_session_refuses_excess_inputs_but_keeps_messages(tmp_path: Path) -> None:
+def test_paused_session_refuses_excess_events_but_no_message(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         await mesh.open("planner")
         ref = await mesh.session("s", limited(tmp_path, waiting_max=10))

@@ -64,7 +64,7 @@ def test_whatever_was_killed_what_the_mesh_wrote_is_whole(tmp_path: Path, seed: 
     mesh_test(seed, body, **SETTINGS)
 
 
-def test_altered_byte_anywhere_is_found_and_nothing_else(tmp_path: Path) -> None:
+def test_altered_byte_anywhere_is_the_only_finding(tmp_path: Path) -> None:
     async def body(mesh: SimMesh) -> None:
         ref = await a_life(mesh, tmp_path, 1)
         stream, chance = mesh.server.stream(journal_stream()), random.Random(2)

@@ -261,7 +261,7 @@ async def test_closed_port_makes_the_model_unavailable() -> None:
     assert KEY not in str(raised.value)
 
 
-async def test_retry_after_is_waited_for(server: ModelServer) -> None:
+async def test_retry_after_is_respected(server: ModelServer) -> None:
     server.script([said.rate_limited("0.3"), said.text("Well.")])
     loop = asyncio.get_running_loop()
     async with client(server.url) as model:

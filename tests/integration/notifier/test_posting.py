@@ -104,7 +104,7 @@ async def test_kept_connection_that_hangs_up_is_replaced() -> None:
         assert (at.connections, len(at.heads)) == (2, 3)
 
 
-async def test_fresh_connection_that_is_hung_up_is_not_tried_again() -> None:
+async def test_fresh_connection_that_hangs_up_is_not_retried() -> None:
     async def serve(peer: Peer, _n: int) -> None:
         peer.writer.close()
 

@@ -306,7 +306,7 @@ def test_session_is_deleted_only_after_confirmation(
     assert [each.method for each in remote.asked] == ["GET"] + ["POST"] * (code == 0)
 
 
-def test_deleting_a_deleted_session_asks_nothing(run: Run, remote: Gateway) -> None:
+def test_deleting_a_deleted_session_requests_no_confirmation(run: Run, remote: Gateway) -> None:
     remote.answer("GET /api/sessions/fleet/anchor", (200, {"status": "deleted"}))
     gone = {"code": "session_deleted", "message": "the session fleet was deleted", "hint": ""}
     remote.answer("POST /api/sessions/fleet/delete", (410, gone))

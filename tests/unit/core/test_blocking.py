@@ -66,7 +66,7 @@ def test_running_effect_of_another_session_blocks_nothing() -> None:
     assert under_claim(claimed(20), [("t/1.1.1", claimed(10))]) == Clear()
 
 
-def test_foreign_effect_without_an_outcome_is_waited_for() -> None:
+def test_foreign_effect_without_an_outcome_is_awaited() -> None:
     about_to_be_claimed = EffectState()
     given_back = fold_effect([(5, 0, Claimed(OWNER, 1, "key")), (6, 0, Released(OWNER, "paused"))])
     begun_by_the_dead = fold_effect(
@@ -85,7 +85,7 @@ def test_foreign_effect_without_an_outcome_is_waited_for() -> None:
         assert before_first_claim([("t/1.1.1", attempt, state)]) == Waits("t/1.1.1")
 
 
-def test_foreign_effect_that_is_not_at_work_is_not_waited_for() -> None:
+def test_foreign_effect_that_is_not_running_is_not_awaited() -> None:
     given_back = fold_effect([(5, 0, Claimed(OWNER, 1, "key")), (6, 0, Released(OWNER, "paused"))])
     for state in (given_back, ended("succeeded", 9), ended("unknown", 9)):
         assert before_first_claim([("t/1.1.1", 1, state)]) == Clear()

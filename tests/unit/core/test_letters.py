@@ -141,7 +141,7 @@ MOVES = st.lists(st.sampled_from(["fail", "start", "answer", "handle", "show", "
 
 
 @given(MOVES)
-def test_letter_has_one_state_and_a_dropped_one_stays_dropped(moves: list[str]) -> None:
+def test_letter_stays_bounded_and_a_dropped_one_stays_dropped(moves: list[str]) -> None:
     letter: DeadLetter | None = None
     now_ms = 0
     for n, move in enumerate(moves):

@@ -55,7 +55,7 @@ def test_slot_in_a_skipped_hour_comes_at_the_first_instant_after(zone: str, slot
 
 
 @pytest.mark.parametrize(("zone", "slot", "at"), FOLDS)
-def test_slot_that_the_clocks_show_twice_comes_the_first_time(zone: str, slot: str, at: str) -> None:
+def test_slot_in_a_repeated_hour_comes_the_first_time(zone: str, slot: str, at: str) -> None:
     assert comes(slot, zone) == at
 
 

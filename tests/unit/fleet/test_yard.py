@@ -329,7 +329,7 @@ async def test_yard_shutdown_ends_its_workers_with_the_reason(world: World) -> N
     assert world.roster.get("w-1").last_error == "the yard was stopped, and its workers with it"
 
 
-async def test_worker_with_a_hang_fault_is_hung(world: World) -> None:
+async def test_hang_stops_the_worker_process_with_a_signal(world: World) -> None:
     await world.yard.launch("k", 1, "normal", 6)
 
     await world.yard.kill("w-1", "hang")

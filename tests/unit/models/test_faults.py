@@ -132,7 +132,7 @@ def test_credential_like_text_is_hidden(secret: str) -> None:
     assert HIDDEN in str(found)
 
 
-def test_our_own_key_is_hidden_whatever_it_looks_like() -> None:
+def test_own_key_is_hidden_in_any_form() -> None:
     assert redact("the key swordfish is wrong", "swordfish") == f"the key {HIDDEN} is wrong"
 
 
@@ -173,7 +173,7 @@ json_values = st.recursive(
 
 
 @given(st.integers(200, 599), json_values)
-def test_any_body_with_any_status_is_one_of_the_three(status: int, body: Any) -> None:
+def test_body_with_any_status_maps_to_one_of_three_faults(status: int, body: Any) -> None:
     found = fault(status, body)
     assert type(found) in {ModelUnavailable, ModelRefused, ContextOverflow}
     str(found).encode()

@@ -60,7 +60,7 @@ def test_call_in_the_old_form_is_a_call() -> None:
     assert one_call(said.answer(legacy)) == ProposedCall("a", {"n": 1})
 
 
-def test_arguments_that_came_as_an_object_are_taken() -> None:
+def test_arguments_sent_as_an_object_are_accepted() -> None:
     sent = {"id": "1", "type": "function", "function": {"name": "a", "arguments": {"n": 1}}}
     assert one_call(said.calls(sent)).arguments == {"n": 1}
 
