@@ -50,13 +50,14 @@ long: setup ## a session of 2,000 turns in simulation, with kills and summaries 
 model: setup ## search the protocol's larger configurations (ARGS="reset", …)
 	@exec $(BIN)/python -m tests.model $(ARGS)
 
-check: setup ## lint, formatting, types, import contracts, dependencies
+check: setup ## lint, formatting, types, import contracts, dependencies, wording
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/deptry --no-ansi shared services
 	$(BIN)/deptry --no-ansi --config packs/fleet/pyproject.toml packs/fleet
+	$(BIN)/python tools/check_words.py
 
 format: setup ## put the code in its one format
 	$(BIN)/ruff check --fix-only --quiet

@@ -98,8 +98,8 @@ async def wake(data_dir: Path | None, neglected: Sequence[Neglected]) -> Check:
                 api.post(f"/api/sessions/{each.ref.session}/trigger", trigger)
             woken.append(session(each.ref))
     except AnchorWatchError as error:
-        return failed("mended", f"{len(woken)} of {len(neglected)} sessions: {error.message}", error.hint)
-    return note("mended", f"requested a turn of {named(woken)}")
+        return failed("fixed", f"{len(woken)} of {len(neglected)} sessions: {error.message}", error.hint)
+    return note("fixed", f"requested a turn of {named(woken)}")
 
 
 def _sessions(known: int, found: Sequence[Neglected]) -> Check:

@@ -35,7 +35,9 @@ def blocked_by(value: Mapping[str, Any]) -> list[str]:
 def _switched(switch: Mapping[str, Any]) -> str:
     scope, name = switch["scope"], switch["name"]
     if scope == "mesh":
-        return f"nothing starts: {switch['reason']}; `anchorwatch journal accept` shows what is lost, and lets it go on"
+        return (
+            f"nothing starts: {switch['reason']}; `anchorwatch journal accept` shows the loss and continues"
+        )
     of, flag = (f"{scope} {name}", f"{scope} {name}") if name else ("the workspace", scope)
     why = f" ({switch['reason']})" if switch["reason"] else ""
     return (

@@ -22,7 +22,7 @@ T = TypeVar("T")
 class Versions(Generic[T]):
     """The versions of one kind of thing: ``name`` (as in "the record has format 2"), the ``newest``, and the lifts.
 
-    ``lifts[n]`` makes what stands in version n into what version n + 1 would say. It may not refuse.
+    ``lifts[n]`` converts version n into version n + 1. It never refuses.
     """
 
     name: str
@@ -30,13 +30,13 @@ class Versions(Generic[T]):
     lifts: Mapping[int, Callable[[T], T]] = field(default_factory=dict)
 
     def check(self, found: object) -> int:
-        """``found`` as a version that can be read here.
+        """``found`` as a readable version.
 
         Raises:
-            NewerSchema: it is newer than this release's; both versions are named. Damaged: it is no version.
+            NewerSchema: it is newer than this release's; both versions are named. Damaged: it is not a version.
         """
         if not isinstance(found, int) or isinstance(found, bool):
-            raise Damaged(f"{self.name} {str(found)[:40]!r}, which is no version")
+            raise Damaged(f"{self.name} {str(found)[:40]!r}, which is not a version")
         if found > self.newest:
             raise NewerSchema(
                 f"{self.name} {found}, this release reads up to {self.newest}", hint="upgrade this process"
@@ -44,10 +44,10 @@ class Versions(Generic[T]):
         return found
 
     def lift(self, found: object, value: T) -> T:
-        """``value``, which stands in version ``found``, as the newest says it.
+        """``value`` of version ``found``, converted to the newest version.
 
         Raises:
-            NewerSchema, Damaged: as `check`; Damaged also where no release wrote such a version.
+            NewerSchema, Damaged: as `check`; Damaged also if no release wrote such a version.
         """
         for version in range(self.check(found), self.newest):
             step = self.lifts.get(version)

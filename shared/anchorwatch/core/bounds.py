@@ -24,11 +24,11 @@ def within(model: type[M], value: object) -> M:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        mended = deepcopy(value)
+        clamped = deepcopy(value)
         for fault in error.errors(include_url=False):
-            if not _clamp(mended, fault):
+            if not _clamp(clamped, fault):
                 raise
-    return model.model_validate(mended)
+    return model.model_validate(clamped)
 
 
 def _clamp(value: Any, fault: Fault) -> bool:  # noqa: ANN401 - JSON

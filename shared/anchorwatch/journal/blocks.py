@@ -42,7 +42,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An effect, by where it stands. ``attempt``: the number of the claim that it was entered for; 0: for none."""
+    """The address of an effect. ``attempt``: the number of the claim that it was entered for; 0: for none."""
 
     session: str
     call: CallId

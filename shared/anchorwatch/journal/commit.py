@@ -1,7 +1,7 @@
 """Commit: one id for all attempts, read back on any doubt, and three answers: committed, fenced, unavailable.
 
 A fenced write lands only directly behind the sequence it was fenced on. So after any error the first message of the
-fenced family behind that sequence tells: it is ours, by its id and its bytes (committed), another's (fenced), or there
+fenced family after that sequence tells: it is ours, by its id and its bytes (committed), another's (fenced), or there
 is none (try again).
 """
 
@@ -73,13 +73,13 @@ class Committer:
     ) -> int:
         """Append ``writes`` in order, all or none, if the fence holds; returns the last one's sequence (they follow on).
 
-        ``behind``: the last record of the fenced family that can be read, where the server cannot read the one behind it,
-        and says in a fence that there is none.
+        ``behind``: the last readable record of the fenced family, if the server cannot read the one after it,
+        and reports none in a fence.
 
         Raises:
-            Fenced: another writer's record stands behind ``fence.sequence``, or behind a write's own fence; nothing of
+            Fenced: another writer's record follows ``fence.sequence``, or a write's own fence; nothing of
             ours was stored.
-            Damaged: the server cannot read what stands behind the fence; nothing was stored.
+            Damaged: the server cannot read the record after the fence; nothing was stored.
             Unavailable: not known to be stored within ``deadline_s``. It may be stored later; its fence
             keeps it harmless.
         """
@@ -131,7 +131,7 @@ class Committer:
             await asyncio.sleep(RETRY_PAUSE_S)
 
     async def _landed(self, messages: Sequence[Message], fence: Expect) -> int | None:
-        """The last sequence of our write when it stands; None when the family has nothing behind the fence."""
+        """The last sequence of our write if it is stored; None: the family has no record after the fence."""
         try:
             first = await self.first_behind(fence)
             if first is None:
@@ -160,14 +160,14 @@ class Committer:
                 raise Fenced(f"{other.subject} was written at {other.sequence} by another writer")
 
     async def first_behind(self, fence: Expect) -> Stored | None:
-        """The first message of the fenced family behind the fence's sequence, as far as the answering server knows."""
+        """The first message of the fenced family after the fence's sequence, as far as the answering server knows."""
         page = await self._bus.range(self.stream, fence.subject, fence.sequence + 1, limit=1)
         return page.messages[0] if page.messages else None
 
     async def write_once(
         self, subject: str, payload: bytes, deadline_s: float = DEADLINE_S
     ) -> tuple[Stored, bool]:
-        """Write a register that is written once: (what stands there, whether it is ours).
+        """Write a write-once register; returns (its message, whether it is ours).
 
         Raises:
             Unavailable: as `commit`.

@@ -1,4 +1,4 @@
-"""Deliveries in the journal: what became of one notification on one channel.
+"""Deliveries in the journal: the state of one notification on one channel.
 
 A delivery is an effect, with the states and the machine of `anchorwatch.core.effect`. But it belongs to no command: the policy
 does not judge it, no kill switch stops it, it blocks no resource, and it is listed under deliveries. Its register
@@ -38,7 +38,7 @@ _NO_CALL: Final = CallId(0, 0, 0)
 class Delivery:
     """One notification on one channel. ``record``: sequence of the record that it tells of, in ``stream`` (empty: the journal).
 
-    ``state``: `claimed` by ``owner``; `sent`; `failed` (given up); `unknown` (its sender died, and the channel cannot be asked).
+    ``state``: `claimed` by ``owner``; `sent`; `failed` (given up); `unknown` (its sender died, and the channel cannot tell).
     ``doubt``: the owner before was silent, and not proved dead.
     """
 

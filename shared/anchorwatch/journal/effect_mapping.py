@@ -82,7 +82,7 @@ def read_effect(stored: Stored) -> EffectEvent:
             case Kind.GATE_DECIDED:
                 return GateDecided(**body)
             case other:
-                raise Damaged(f"{other!r} is no kind of effect record", sequence=stored.sequence)
+                raise Damaged(f"{other!r} is not a kind of effect record", sequence=stored.sequence)
     except (KeyError, TypeError, ValueError) as error:
         raise Damaged(f"a field is missing or odd: {error!r}"[:300], sequence=stored.sequence) from None
 

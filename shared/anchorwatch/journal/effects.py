@@ -30,11 +30,11 @@ class EffectJournal:
     ) -> EffectState:
         """The effect as recorded, from an answer that reaches to ``at_least``, the command's own sequence, and to ``reach``.
 
-        A record that cannot be read is passed over where an outcome stands behind it: the outcome is all that counts then. Where
-        none stands, what the journal has lost behind the command may have been a claim.
+        An unreadable record is ignored if an outcome follows it, because only the outcome counts then. Without
+        an outcome, a record that the journal lost after the command may have been a claim.
 
         Raises:
-            Unavailable: no answer reached so far. Damaged: a record cannot be trusted, and no outcome stands behind it.
+            Unavailable: no answer reached so far. Damaged: a record is unreadable, and no outcome follows it.
         """
         state = await self._fold(ref, pool, call, at_least + 1, max(at_least, reach))
         if state.outcome is None:
@@ -50,7 +50,7 @@ class EffectJournal:
         return self._lost
 
     async def look(self, ref: SessionRef, pool: str, call: CallId, reach: int) -> EffectState:
-        """As `load`, of a command that was decided nobody knows where before ``reach``."""
+        """As `load`, for a command that was decided at an unknown sequence before ``reach``."""
         return await self._fold(ref, pool, call, 1, reach)
 
     async def before(
@@ -141,7 +141,7 @@ class EffectJournal:
         return state
 
     async def find_pool(self, ref: SessionRef, call: CallId, reach: int) -> str | None:
-        """The pool that ran a command, by what stands in its family; None when nothing does.
+        """The pool of a command, by the records of its family; None without records.
 
         Raises:
             Unavailable: no answer reached up to ``reach``.

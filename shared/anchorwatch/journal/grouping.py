@@ -3,9 +3,9 @@
 Every stored message is a sync of the disk, and a batch is some seven of them however large it is: so a group pays only from
 `GROUP_MIN` commits on, and forms by itself where the disk is slow or the load is high. Each commit of a group carries its own
 fence, on a family that no other one of the group writes to. When the server refuses a group, each of it is sent again
-alone, so one stale fence costs the others a round trip and nothing else; when nobody answers, each reads back for itself.
+alone, so one stale fence costs the others a round trip and nothing else; without an answer, each reads back for itself.
 
-Commits of one family are sent in the order in which they were asked for, one at a time.
+Commits of one family are sent in the order of their requests, one at a time.
 
 There is no task behind this: of those who wait, one sends for the others.
 """
@@ -32,7 +32,7 @@ ALONE_FROM = 8
 
 @dataclass(slots=True, eq=False)
 class _Commit:
-    """Messages that stand or fall together. ``told``: its group, which it is to send, or what became of it."""
+    """Messages stored together or not at all. ``told``: resolves to the group that it must send, or to the result."""
 
     messages: Sequence[Message]
     families: frozenset[str]
@@ -95,7 +95,7 @@ class Grouping:
             group[0].told.set_result(group)
 
     def _next(self) -> Group:
-        """Who goes next: many together, or the first that waits alone; nobody with a family that is on its way."""
+        """The next commits to send: many together, or the first alone; none whose family is in flight."""
         group: list[_Commit] = []
         taken = set(self._busy)
         for commit in self._waiting:
@@ -112,7 +112,7 @@ class Grouping:
         return tuple(group) if len(group) >= GROUP_MIN else tuple(group[:1])
 
     def _put_back(self, commits: Sequence[_Commit]) -> None:
-        """To where they stood: before all that were asked for later."""
+        """Return them to their place, before all later requests."""
         self._waiting = dict.fromkeys((*commits, *self._waiting))
 
     def _end(self, group: Group) -> None:
@@ -130,7 +130,7 @@ class Grouping:
                 except Unavailable:
                     raise
                 except AnchorWatchError:
-                    # One of them, and nobody says which.
+                    # One of them, and the server does not say which.
                     for commit in others:
                         commit.alone = True
                         self._busy -= commit.families

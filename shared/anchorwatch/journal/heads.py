@@ -1,7 +1,7 @@
 """The last record of a family, where the server's disk may have damaged it: what can be read, and what a fence must say.
 
 Of a family whose last record the server cannot read, the server compares 0, as if there were none: a fence of 0 holds until
-somebody writes behind that record, and no other does.
+a record follows that one, and no other fence does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PAGE = 512
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The last record of a family that can be read. ``damage``: why what stands behind it cannot be; None: nothing does."""
+    """The last readable record of a family. ``damage``: why the record after it is unreadable; None: there is none."""
 
     stored: Stored | None
     damage: Damaged | None = None
@@ -100,7 +100,7 @@ async def readable(
 
 
 async def unread(bus: Bus, stream: str, start: int = 1) -> list[tuple[int, int]]:
-    """The sequences from ``start`` on that nobody can read, whatever the server says of them: by reading all that there is."""
+    """The unreadable sequences from ``start`` on, found by reading every message, whatever the server reports."""
     end, at, holes = (await bus.stream_state(stream)).last_sequence, start - 1, list[tuple[int, int]]()
     async for stored in readable(bus, stream, ">", start, reach=end):
         if stored.sequence > end:
@@ -133,7 +133,7 @@ async def commit_behind(committer: Committer, writes: Sequence[Write], family: s
     """Commit directly behind ``head``, the family's last record that can be read, whether or not one follows that cannot.
 
     Raises:
-        Fenced: something that can be read stands behind it. Unavailable.
+        Fenced: a readable record follows it. Unavailable.
     """
     try:
         return await committer.commit(writes, Expect(family, head))

@@ -45,7 +45,7 @@ async def accept(
     writer: str,
     deadline_s: float = DEADLINE_S,
 ) -> Receipt:
-    """Append an input (body: `mapping.input_body`), or find the one that stands.
+    """Append an input (body: `mapping.input_body`), or find the stored one.
 
     Raises:
         IdempotencyConflict: the id was used with another request body.
@@ -74,7 +74,7 @@ async def accept_together(
     writer: str,
     deadline_s: float = DEADLINE_S,
 ) -> None:
-    """Append several inputs, (id, body) each, in this order: all of them, where none stands yet, or none.
+    """Append several inputs, (id, body) each, in this order: all of them if none is stored yet, or none.
 
     A burst costs a few syncs of the disk so, in place of one for each of its inputs.
 

@@ -1,6 +1,6 @@
 """Writers of one process that want to write behind the same record go one after the other.
 
-Side by side, each would read what it decides on, all but one would lose, and read it all anew: a thousand at once would keep
+Side by side, each would read what it decides on, all but one would lose, and read everything again: a thousand at once would keep
 the connection busy with what is thrown away. Between processes the fence decides, as ever.
 """
 
@@ -21,7 +21,7 @@ class _Lane:
 
 
 class Lanes:
-    """A lane for each thing that is written to; it is there while somebody uses it."""
+    """A lane for each written thing, which exists while it is in use."""
 
     def __init__(self) -> None:
         self._lanes: dict[Hashable, _Lane] = {}

@@ -52,7 +52,7 @@ def late_outcome(outcome: Outcome, owner: Owner) -> LateOutcome:
 async def write_late(
     bus: Bus, ref: SessionRef, late: LateOutcome, *, at_ms: int, writer: str, deadline_s: float = DEADLINE_S
 ) -> None:
-    """Record the evidence. It has no fence: in the worst case it stands there twice.
+    """Record the evidence. It has no fence: at worst it is stored twice.
 
     Raises:
         Unavailable: not confirmed in time.

@@ -1,6 +1,6 @@
 """Dead letters in their stream: one register for each, which holds its last record alone.
 
-Whoever writes knows the record before (`LetterJournal.write` is fenced on the register), so of a service that sees another
+Every writer knows the previous record (`LetterJournal.write` is fenced on the register), so of a service that sees another
 failure and a person who gives an order one is first, and the other looks again.
 """
 
@@ -28,7 +28,7 @@ _TTL_S: Mapping[LetterState, int] = {"suspected": SUSPECTED_TTL_S, "done": DONE_
 
 @dataclass(frozen=True, slots=True)
 class Filed:
-    """A letter where it stands: ``head`` is its record's sequence in the stream (0: none). ``fresh``: just written here."""
+    """A stored letter: ``head`` is its record's sequence in the stream (0: none). ``fresh``: just written here."""
 
     letter: DeadLetter | None = None
     head: int = 0
@@ -58,9 +58,9 @@ class LetterJournal:
         self._writer = writer
 
     async def load(self, workspace: str, service: str, id_: str) -> Filed:
-        """The letter as it stands now: what it does not allow is refused, and no write would tell that an answer lagged.
+        """The current letter: an order that it does not allow is refused, and no write would reveal a stale answer.
 
-        A record that cannot be trusted is as none: the next failure writes the letter anew.
+        An unreadable record counts as none: the next failure writes the letter again.
 
         Raises:
             Unavailable.
@@ -78,7 +78,7 @@ class LetterJournal:
         """Write directly behind the record at ``head``.
 
         Raises:
-            Fenced: somebody else wrote to this register first. Unavailable: not confirmed in time.
+            Fenced: another writer was first. Unavailable: not confirmed in time.
         """
         address = letter.address
         subject = DEAD_LETTER.at(workspace=address.workspace, service=address.service, id=address.id)
@@ -95,7 +95,7 @@ class LetterJournal:
     async def change(
         self, address: Address, change: Callable[[DeadLetter | None], DeadLetter | None], at_ms: int
     ) -> Filed:
-        """Replace the letter by what ``change`` makes of it (None: nothing to write); returns how it stands then.
+        """Replace the letter by ``change`` of it (None: nothing to write); returns the current letter.
 
         Raises:
             Unavailable, and whatever ``change`` raises.
@@ -126,7 +126,7 @@ def read_letter(stored: Stored) -> Filed:
 
 
 async def find_message(bus: Bus, address: Address) -> Stored:
-    """The message that a letter is about, where it still stands; of a letter that was to be told of, how it stands now.
+    """The message of a letter, if it is still stored; for a letter that was to be notified, its current record.
 
     Raises:
         NotFound: its stream has it no more. Unavailable.
@@ -136,7 +136,7 @@ async def find_message(bus: Bus, address: Address) -> Stored:
     if found is not None and address.stream == DEAD:
         # A letter's record replaces the one before, and there is nothing to tell of that any more.
         return found
-    # A stream that was made anew counts from 1 again, and holds another message there.
+    # A recreated stream counts from 1 again, and holds another message there.
     if found is None or (found.sequence, found.time_ms) != (address.sequence, address.time_ms):
         raise NotFound(
             f"the message of letter {address.letter_id} is no longer in {address.stream}",

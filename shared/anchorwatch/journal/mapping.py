@@ -36,7 +36,7 @@ ODD_CHARS_MAX = 300
 
 
 def read_session_record(stored: Stored) -> Recorded | None:
-    """The session event in a journal message; None where the register is none of the session machine's.
+    """The session event in a journal message; None if the register does not belong to the session machine.
 
     Raises:
         Damaged: it cannot be trusted; the message names the sequence.
@@ -48,7 +48,7 @@ def read_session_record(stored: Stored) -> Recorded | None:
         kind, why, hint = type(error), error.message, error.hint
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         kind, why, hint = Damaged, f"a field is missing or odd: {error!r}"[:ODD_CHARS_MAX], ""
-    # An error may quote what stood in the record, and that need not be text.
+    # An error may quote the record, which may not be text.
     why = why.encode(errors="replace").decode()
     raise kind(
         f"sequence {stored.sequence} ({register.kind}): {why}",
@@ -102,7 +102,7 @@ def _read_log(record: Record, sequence: int) -> Event:
         return SnapshotTaken(read_state(record.body["state"], sequence))
     if record.kind == Kind.COMPACTION:
         return _read_compaction(record.body)
-    raise Damaged(f"{record.kind!r} is no kind of log record")
+    raise Damaged(f"{record.kind!r} is not a kind of log record")
 
 
 def event_body(
@@ -129,7 +129,7 @@ def event_body(
 
 
 def _change_body(event: AnchorChanged) -> dict[str, Any]:
-    """What stands beside the anchor. Who made a planner's change is its writer."""
+    """The content of the record besides the anchor. The author of a planner's change is its writer."""
     body: dict[str, Any] = dict(event.more)
     if event.reason:
         body["reason"] = event.reason

@@ -1,7 +1,7 @@
-"""Registers of a workspace that people change by orders: each order once, whatever is killed and however often it is asked.
+"""Registers of a workspace that people change by orders: each order once, whatever is killed and however often it is repeated.
 
 The register's new record and the order's receipt (written once, for ever) are one atomic write, the receipt directly behind the
-record. So whoever asks again finds the receipt, and what was done directly before it; or nothing was done.
+record. So a repeated request finds the receipt and the change directly before it, or nothing was done.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from anchorwatch.journal.reading import STALE_ATTEMPTS_MAX, newest
 from anchorwatch.journal.register import REFUSALS, Register
 
 Change = Callable[[Stored | None], Record]
-"""What the register is to hold, given what stands there; raises where the order cannot be carried out."""
+"""The new value of the register, given its current one; raises if the order cannot be carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,5 +125,5 @@ class OrderedRegisters:
             if page.messages:
                 return page.messages[0]
             if page.up_to >= receipt.sequence:
-                raise Damaged(f"sequence {receipt.sequence}: nothing stands before this receipt")
+                raise Damaged(f"sequence {receipt.sequence}: no record precedes this receipt")
         raise Unavailable(f"no server has answered up to sequence {receipt.sequence}")

@@ -1,7 +1,7 @@
-"""Carrying out what people order: once, whatever is killed and however often it is asked.
+"""Carries out people's orders: each once, whatever is killed and however often it is repeated.
 
 The change of the anchor and the receipt of the order (``ctl.<control_id>``, written once) are one atomic write: either both
-stand or neither. So whoever asks again finds the receipt, and the change directly before it, or nothing was done.
+are stored or neither. So a repeated request finds the receipt and the change directly before it, or nothing was done.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class OrderJournal:
         also: Callable[[AnchorChanged], Sequence[Write]] = lambda _: (),
         deadline_s: float = DEADLINE_S,
     ) -> Done:
-        """Do what ``order`` makes of the session as it is; when somebody else writes first, of the session as it is then.
+        """Carry out ``order`` on the current session; after another write, on the session after it.
 
         ``also``: what is to stand or fall with the change.
 
@@ -142,7 +142,7 @@ class OrderJournal:
             # Its planner says so in the anchor, as soon as it looks; nothing is ordered of it until it is repaired.
             raise SessionQuarantined(
                 f"the session {ref.session} is damaged: {damage.message}",
-                hint=f"`anchorwatch journal verify {ref.session}` says what, `anchorwatch repair {ref.session}` mends it",
+                hint=f"`anchorwatch journal verify {ref.session}` shows it, `anchorwatch repair {ref.session}` repairs it",
             ) from None
 
     async def find(self, ref: SessionRef, asked: Asked) -> Done | None:
@@ -178,7 +178,7 @@ class OrderJournal:
                 if recorded is not None and isinstance(recorded.event, AnchorChanged):
                     return Done(recorded.sequence, recorded.event, replayed=True)
             if page.up_to >= receipt.sequence:
-                raise Damaged(f"sequence {receipt.sequence}: no anchor stands before this receipt")
+                raise Damaged(f"sequence {receipt.sequence}: no anchor precedes this receipt")
         raise Unavailable(f"no server has answered up to sequence {receipt.sequence}")
 
 

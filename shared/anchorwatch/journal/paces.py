@@ -1,6 +1,6 @@
 """The account of a limit that all sessions of an agent share: a register of the workspace, written with each turn's beginning.
 
-It stands in the atomic write that begins the turn, fenced on itself: of two sessions that would spend the same turn one is
+It is in the atomic write that starts the turn, fenced on itself: of two sessions that would spend the same turn one is
 refused, and looks again. So no number of planners begins more turns than the limit.
 """
 
@@ -55,12 +55,12 @@ class PaceJournal:
         try:
             pace = Pace(**decode(stored.payload).body["pace"])
         except (Damaged, KeyError, TypeError, ValueError):
-            # Whatever it said, no more than the whole bucket was spent; the next turn's record stands in its place.
+            # Whatever it held, at most the whole bucket was spent; the next turn's record replaces it.
             pace = rate.spent_at(stored.time_ms)
         return Account(subject, rate, pace, stored.sequence)
 
     def spend(self, account: Account, ref: SessionRef, now_ms: int) -> Write:
-        """What counts a turn of the session that begins now; it stands or falls with the turn's own record."""
+        """The write that counts a turn starting now; it is stored together with the turn's record or not at all."""
         pace = account.rate.begun_after(account.pace, now_ms)
         body = {"pace": asdict(pace) if pace else {}, "session": ref.session}
         payload, _ = encode(Record(Kind.PACE, now_ms, self._writer, body))

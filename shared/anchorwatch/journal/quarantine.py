@@ -1,6 +1,6 @@
 """Quarantine in the journal: the anchor that says that its session refuses to run, since which record, and why.
 
-It is written directly behind the last planner record, whatever that is, also where the server itself cannot read it; and holds
+It is written directly after the last planner record, also if the server cannot read that one, and holds
 what the last anchor that can be read says. Where that is not the register's last, the fence is as high as anything in the
 journal demands.
 """
@@ -28,8 +28,8 @@ _RUN_OF_FX, _RUN_OF_LATE = 2, 1
 
 
 Read = Callable[[int], Awaitable[object]]
-"""Load the session anew, complete at least up to that sequence; it raises `Damaged`."""
-Verdict = Literal["written", "stands", "whole"]
+"""Load the session again, complete at least up to that sequence; raises `Damaged`."""
+Verdict = Literal["written", "kept", "whole"]
 
 
 async def quarantine(
@@ -38,7 +38,7 @@ async def quarantine(
     """Record that the session refuses to run, if ``read`` says that it cannot be loaded; what was done.
 
     It is read after the record that the quarantine is fenced on: a repair meanwhile is not undone by what was seen
-    before it. ``stands``: it is quarantined already, or was deleted. ``whole``: it can be loaded after all.
+    before it. ``kept``: it is quarantined already, or was deleted. ``whole``: it can be loaded after all.
 
     Raises:
         Damaged: no anchor of the session can be read; nothing was written. NewerSchema: a newer release must look.
@@ -55,7 +55,7 @@ async def quarantine(
             raise damage
         anchor = await _believed(bus, committer.stream, ref)
         if anchor.status == "deleted" or (anchor.status == "quarantined" and head.damage is None):
-            return "stands"
+            return "kept"
         try:
             write = Write(subjects.anchor_change, _record(anchor, damage, head, at_ms, writer))
             await commit_behind(committer, [write], subjects.planner_family, head.sequence)
@@ -100,7 +100,7 @@ def link(stored: Stored) -> str:
 
 
 def lost_behind(base: int, messages: Iterable[Stored]) -> Lost:
-    """What stands behind the anchor at sequence ``base``, of all records of its session."""
+    """The records after the anchor at sequence ``base``, of all records of its session."""
     unreadable, runs = list[int](), set[int]()
     for stored in messages:
         if stored.sequence <= base:

@@ -131,7 +131,7 @@ def occurrence_body(schedule: Schedule, occurrence: Occurrence) -> dict[str, Any
 
 
 def told(definition: Definition, occurrence: Occurrence) -> str:
-    """What the session is told."""
-    missed = f" (it stands for {occurrence.missed} more that were missed)" if occurrence.missed else ""
+    """The message to the session."""
+    missed = f" (replaces {occurrence.missed} missed ones)" if occurrence.missed else ""
     said = f": {definition.text}" if definition.text else ""
     return f"{slot_text(occurrence.slot)} {definition.zone}{missed}{said}"

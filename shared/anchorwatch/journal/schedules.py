@@ -1,7 +1,7 @@
 """Schedules in the journal: each is a register of its workspace, and its last record is the whole schedule.
 
-An occurrence and the schedule behind it are one atomic write, fenced on the register: so a slot is made an input once, by
-whichever planner, and there is no moment at which a crash could leave one of the two.
+An occurrence and the new schedule are one atomic write, fenced on the register: so a slot becomes an input once, by one
+planner, and no crash leaves one of the two (INV-805).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ScheduleJournal:
         """A schedule, as it is now.
 
         Raises:
-            NotFound: there is none of that name. Damaged. Unavailable.
+            NotFound: the name is unknown. Damaged. Unavailable.
         """
         subject = schedule_subject(workspace, name)
         found = await newest(self._bus, self._committer.stream, [subject])
@@ -85,7 +85,7 @@ class ScheduleJournal:
         """Make a schedule: (it, whether the same request had made it before).
 
         Raises:
-            Conflict: there is one of that name. Refused: there are too many. IdempotencyConflict, Fenced, Unavailable.
+            Conflict: the name exists. Refused: there are too many. IdempotencyConflict, Fenced, Unavailable.
         """
         standing = await self.standing(definition.workspace)
         changed = Changed(asked.by, at_ms)
@@ -112,7 +112,7 @@ class ScheduleJournal:
         """Change a schedule once: (it, whether the same request had done so before).
 
         Raises:
-            NotFound: there is none of that name. Refused: by ``change``. IdempotencyConflict, Fenced, Unavailable, Damaged.
+            NotFound: the name is unknown. Refused: by ``change``. IdempotencyConflict, Fenced, Unavailable, Damaged.
         """
 
         def make(found: Stored | None) -> Record:
@@ -123,10 +123,10 @@ class ScheduleJournal:
         return await self._order(workspace, name, asked, make, deadline_s)
 
     async def see_to(self, before: Schedule, occurrence: Occurrence, after: Schedule, at_ms: int) -> Schedule:
-        """Make the occurrence an input of its session, and the schedule what it is behind it: both or neither.
+        """Make the occurrence an input of its session and advance the schedule: both or neither.
 
         Raises:
-            Fenced: somebody was first. Unavailable: not known; whoever looks again knows.
+            Fenced: another planner was first. Unavailable: unknown; the next read tells.
         """
         subjects = SessionSubjects(session_of(before))
         given = subjects.input(occurrence_id(before, occurrence))

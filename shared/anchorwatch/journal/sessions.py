@@ -41,7 +41,7 @@ class SessionJournal:
         self._writer = writer
 
     async def load(self, ref: SessionRef, at_least: int, known: SessionState | None = None) -> SessionState:
-        """The session, complete at least up to journal sequence ``at_least``. ``known``: an earlier state to go on from.
+        """The session, complete at least up to journal sequence ``at_least``. ``known``: an earlier state to continue from.
 
         From nothing, it starts at the last snapshot, so the cost does not grow with the session's age.
         A session that was never made has no anchor in its state.
@@ -61,7 +61,7 @@ class SessionJournal:
     async def with_inputs(self, ref: SessionRef, state: SessionState, at_least: int) -> SessionState:
         """The state with all inputs up to ``at_least``, and taken to be complete so far.
 
-        That nobody has written anything else is the caller's to prove, by a fence on the state's head.
+        The caller proves by a fence on the state's head that no other record was written.
 
         Raises:
             as `load`.
@@ -76,7 +76,7 @@ class SessionJournal:
     async def _read_on(
         self, subject: str, state: SessionState, start: int, at_least: int, limit: int | None = None
     ) -> SessionState:
-        """The state with what stands there from ``start`` on. ``limit``: of the first answer alone. Errors as `load`."""
+        """The state with the records from ``start`` on. ``limit``: of the first answer only. Errors as `load`."""
         stale = 0
         while stale <= STALE_ATTEMPTS_MAX:
             page = await self._bus.range(
@@ -193,11 +193,11 @@ class SessionJournal:
         also: Sequence[Write] = (),
         past_the_lost: bool = False,
     ) -> SessionState:
-        """Record planner events, all or none, directly behind what ``state`` knows; returns the state with them.
+        """Record planner events, all or none, directly after the last one in ``state``; returns the state with them.
 
         ``receipt``: what the receipt of the order says that the (one) event carries out; it is written once, for ever.
         ``also``: other writes that stand or fall with them, each with its own fence.
-        ``past_the_lost``: also where the server has a planner record behind what ``state`` knows, and cannot read it.
+        ``past_the_lost``: also after a planner record that the server cannot read.
 
         Raises:
             Fenced: another planner or a control was first, or the receipt was given before; load and decide again.

@@ -26,7 +26,7 @@ Body = Mapping[str, Any]
 
 
 def state_body(state: SessionState) -> dict[str, Any]:
-    """The folded state at rest, as plain data. Pending inputs are not in it: loading reads them anew."""
+    """The folded state at rest, as plain data. Pending inputs are not in it: loading reads them again."""
     return {
         "anchor": state.anchor.to_json() if state.anchor else None,
         "anchor_sequence": state.anchor_sequence,
@@ -57,7 +57,7 @@ def state_body(state: SessionState) -> dict[str, Any]:
 
 
 def read_state(body: Body, sequence: int) -> SessionState:
-    """The state in a snapshot record that stands at ``sequence``."""
+    """The state in the snapshot record at ``sequence``."""
     anchor: Anchor | None = lift_anchor(body["anchor"]) if body["anchor"] else None
     return SessionState(
         anchor=anchor,

@@ -1,7 +1,7 @@
 """Kill switches: of a session, an agent, a workspace, the mesh. While one is on, no turn of its sessions starts, and no command.
 
 Each is a register of the workspace, and its last record counts. An executor reads those of a command together with the
-anchor, behind its claim, in one answer; so a claim that is younger than a switch is given back. Proof that the journal lost its
+anchor, after its claim, in one answer; so a claim that is younger than a switch is released. Proof that the journal lost its
 end turns that of the mesh on, and the acceptance of the loss alone turns it off (`truncation`).
 """
 
@@ -132,7 +132,7 @@ class SwitchJournal:
         return await self._registers.was_ordered(_receipt(workspace, asked))
 
     async def turn(self, wanted: Switch, asked: Asked, deadline_s: float = DEADLINE_S) -> tuple[Switch, bool]:
-        """Turn a switch as ``wanted`` says: (what stands, whether the same request had done so before).
+        """Turn a switch as ``wanted`` says: (the current switch, whether the same request had set it before).
 
         Raises:
             Refused: it is so already. IdempotencyConflict: the key was used for another request. Fenced. Unavailable.
@@ -146,7 +146,7 @@ class SwitchJournal:
             if (standing.on if standing else False) == wanted.on:
                 raise Refused(
                     str(standing) if standing else f"{wanted.scope} {wanted.name} has no kill switch on",
-                    hint="nothing is left to do; `anchorwatch kill-switch` shows how each stands",
+                    hint="`anchorwatch kill-switch` lists the switches",
                 )
             return Record(Kind.SWITCH, wanted.at_ms, self._writer, body)
 

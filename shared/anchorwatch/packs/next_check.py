@@ -18,7 +18,7 @@ from anchorwatch.packs.port import NeverDone, ToolContext, ToolResult
 
 NAME = "schedule_next_check"
 S_MIN = 5.0
-"""What is asked for sooner comes after this long, so that no agent keeps itself busy."""
+"""Shortest delay; an earlier request waits this long, so that no agent keeps itself busy."""
 MINUTES_MAX = 24 * 60
 REASON_CHARS_MAX = 120
 MINUTE_S = 60

@@ -1,7 +1,7 @@
 """What a service does with a message that it cannot handle: it writes that down, acks, and is free for the next.
 
-`retries.DeadLetterRetrier` retries it. So no failing message stands in a consumer, where it would be retried in silence for ever
-and keep out those behind it.
+`retries.DeadLetterRetrier` retries it. So no failing message stays in a consumer, where it would be retried silently forever
+and block later ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ALONE_S_MAX = 5.0
 def address_of(
     service: str, handler: str, workspace: str, stream: str, stored: Stored, session: str = ""
 ) -> Address:
-    """The address of a message's letter: its id derives from where the message stands."""
+    """The address of a message's letter: its id derives from the message's place."""
     id_ = f"{stream.lower().replace('_', '')}-{stored.sequence}"
     return Address(
         workspace, service, id_, handler, stream, stored.sequence, stored.subject, stored.time_ms, session
@@ -49,10 +49,10 @@ class DeadLetters:
         self._one = asyncio.Lock()
 
     async def failed(self, address: Address, error: BaseException) -> bool:
-        """Write down that the handler failed. Whether it is written: the message may then be acked, and is tried again.
+        """Record that the handler failed. True: the letter is written, and the message may be acked; the letter is retried.
 
-        False also where the failure is not the message's (`core.letters.counts`). Whatever hinders the writing is not raised:
-        who would be told of it has a message in hand, and would leave that there for ever.
+        False also if the message is not to blame (`core.letters.counts`). An error while writing is not raised: the caller
+        would leave its message unanswered forever.
         """
         if not machine.counts(error):
             return False
@@ -194,7 +194,7 @@ class DeadLetters:
         """The message that a letter is about.
 
         Raises:
-            NotFound: it is no more. Unavailable.
+            NotFound: it was deleted. Unavailable.
         """
         return await find_message(self._bus, address)
 

@@ -4,8 +4,8 @@ Every service that works through a stream does so with a `Worker`. Whatever its 
 
 1. A message is acked only after its handler returned `Done`, or after its dead letter is written.
 2. At most ``concurrency`` items are at work. Items with the same key are handled one at a time, in order of arrival.
-3. A message that is delivered again while it is in hand joins the earlier delivery and gets the same answer.
-4. Every delivery in hand is kept alive until it is answered, so that a short ack wait returns only the work of a dead process.
+3. A message that is delivered again while it is in flight joins the earlier delivery and gets the same answer.
+4. Every delivery in flight is kept alive until it is answered, so that a short ack wait returns only the work of a dead process.
 5. A failure ends neither the worker nor the work on other messages. It becomes a dead letter where it is the message's own
    fault; any other is retried with backoff and jitter.
 6. When the service stops, nothing more is taken, and the items at work get ``finish_s`` to end. What has not ended is delivered
@@ -36,8 +36,8 @@ Item = TypeVar("Item")
 
 NEWER_RELEASE_S = 10.0
 """How long a message of a newer release is left to a process of that release."""
-IN_HAND_S = 0.5
-"""How long a dead letter waits whose message is in hand."""
+IN_FLIGHT_S = 0.5
+"""Delay of a dead letter whose message is in flight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class Worker(abc.ABC, Generic[Item]):
     async def retry(self, item: Item, letter: DeadLetter) -> Result:  # noqa: ARG002
         """Handle the item of a dead letter once more."""
         result = await self.handle(item, 2)
-        return RetryIn(IN_HAND_S) if isinstance(result, NoAnswer) else result
+        return RetryIn(IN_FLIGHT_S) if isinstance(result, NoAnswer) else result
 
     # --- the loop
 
@@ -233,7 +233,7 @@ class Worker(abc.ABC, Generic[Item]):
         return InHand(parsed, stored, arrival.attempt, deliveries)
 
     def _take(self, in_hand: InHand[Item]) -> bool:
-        """Take an item in hand; False: it waits after another of its key."""
+        """Start an item; False: it waits for another of its key."""
         key = self.key(in_hand.item)
         queue = self._in_hand.get(key)
         if queue is not None:
@@ -272,7 +272,7 @@ class Worker(abc.ABC, Generic[Item]):
 
     @contextlib.asynccontextmanager
     async def _guard(self, current: InHand[Item]) -> AsyncIterator[bool]:
-        """Around a handler: a message whose handler ends the process again and again is set aside (`DeadLetters.guard`)."""
+        """Around a handler: a message whose handler repeatedly ends the process becomes a dead letter (`DeadLetters.guard`)."""
         address = self.address(current.stored, current.item)
         if self.letters is None or address is None:
             yield True
@@ -281,7 +281,7 @@ class Worker(abc.ABC, Generic[Item]):
             yield admitted
 
     async def failed(self, stored: Stored, item: Item | None, attempt: int, error: Exception) -> Result:
-        """What becomes of a message whose handler raised ``error``."""
+        """The result for a message whose handler raised ``error``."""
         sequence = stored.sequence
         later = RetryIn(backoff_s(attempt, self.retry_s, self.retry_s_max, self.context.random.random()))
         if isinstance(error, NewerSchema):
@@ -327,7 +327,7 @@ class Worker(abc.ABC, Generic[Item]):
         if current is None:
             return Done()
         if self.key(current.item) in self._in_hand:
-            return RetryIn(IN_HAND_S)
+            return RetryIn(IN_FLIGHT_S)
         async with self.hold(current):
             return await self.retry(current.item, letter)
 
@@ -350,10 +350,10 @@ class Worker(abc.ABC, Generic[Item]):
 
     @contextlib.asynccontextmanager
     async def hold(self, current: InHand[Item]) -> AsyncIterator[None]:
-        """Keep the item of a letter in hand for the block. What is delivered meanwhile waits, or comes again.
+        """Hold the item of a letter for the block. Deliveries meanwhile wait or are repeated.
 
         Raises:
-            Unavailable: it is in hand already.
+            Unavailable: it is in flight already.
         """
         if self.key(current.item) in self._in_hand:
             raise Unavailable("the message is being handled now")
@@ -362,7 +362,7 @@ class Worker(abc.ABC, Generic[Item]):
             yield
         finally:
             self._release(current)
-            await self._answer(current.deliveries, RetryIn(IN_HAND_S))
+            await self._answer(current.deliveries, RetryIn(IN_FLIGHT_S))
 
 
 class BatchWorker(Worker[Item]):
@@ -408,7 +408,7 @@ class BatchWorker(Worker[Item]):
 
 
 def _join(queue: deque[InHand[Item]], arrived: InHand[Item]) -> None:
-    """Put an item behind those of its key; a message that is in hand already only gets one more delivery."""
+    """Queue an item after those of its key; a message in flight only gets one more delivery."""
     for earlier in queue:
         if earlier.stored.sequence == arrived.stored.sequence:
             earlier.deliveries += arrived.deliveries

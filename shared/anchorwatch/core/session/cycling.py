@@ -16,7 +16,7 @@ Round = tuple[str, tuple[tuple[str, str], ...]]
 def circles(state: SessionState, acting_tools: frozenset[str]) -> int:
     """How many turns in a row, the running one with them, saw the same at first and decided the same about it.
 
-    0: nothing was done. ``acting_tools``: those that change the world outside; looking again and again is no circle.
+    0: no action. ``acting_tools``: those that change the real system; repeated observation is not a cycle.
     """
     turn = state.turn
     this = _round(turn.steps, acting_tools) if turn else None

@@ -11,7 +11,7 @@ _NO_EFFECT = frozenset({"failed", "refused", "rejected", "withdrawn"})
 def judge(turn: Turn, emergency: str | None, acting_tools: frozenset[str]) -> tuple[RunOutcome, str]:
     """The outcome of a turn that the model has ended, and why.
 
-    ``emergency``: which one stands by the last observation (None: none). ``acting_tools``: tools that
+    ``emergency``: the current one by the last observation (None: none). ``acting_tools``: tools that
     change the world outside; only these count as having done something about an emergency.
     """
     calls = [call for step in turn.steps for call in step.calls]
@@ -19,7 +19,7 @@ def judge(turn: Turn, emergency: str | None, acting_tools: frozenset[str]) -> tu
     done = [call for call in acted if _was_done(call)]
     if emergency and not done:
         tried = f"; {_say(acted)}" if acted else ""
-        return "unresolved", f"{emergency} stands and nothing was done about it{tried}"
+        return "unresolved", f"{emergency}, and no action was taken{tried}"
     unknown = [call for call in acted if call.state == "unknown"]
     if unknown:
         return "unresolved", f"the outcome of {unknown[0].tool} is unknown"
