@@ -48,9 +48,9 @@ def servers_of(directory: Path, syncing: Sequence[bool]) -> list[NatsServer]:
     ("syncing", "state", "said"),
     [
         ([True], "passed", "one server"),
-        ([False], "failed", "the server test syncs to disk every 120 s"),
+        ([False], "failed", "no: server test syncs to disk every 120 s"),
         ([True, True, True], "passed", "3 servers, 3 copies"),
-        ([True, True, False], "failed", "the server n2 syncs to disk every 120 s"),
+        ([True, True, False], "failed", "no: server n2 syncs to disk every 120 s"),
     ],
 )
 async def test_doctor_reads_the_sync_mode_of_each_server(

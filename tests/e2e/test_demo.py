@@ -34,7 +34,7 @@ def test_demo_incident_runs_to_its_end_and_keeps_each_guarantee(tmp_path: Path) 
     told = json.loads(done.stdout)
     assert [check for check in told["checks"] if not check["ok"]] == [], done.stderr
     assert (done.returncode, told["ok"]) == (0, True)
-    assert len(told["checks"]) == 22
+    assert len(told["checks"]) == 23
     assert [kill["service"] for kill in told["kills"]] == ["planner", "executor", "notifier", "nats"]
     assert told["claim"]["killed_pid"] == told["kills"][1]["pid"]
     assert told["data_dir"] is None

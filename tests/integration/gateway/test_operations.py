@@ -137,7 +137,7 @@ async def test_agent_that_exceeds_its_context_is_refused(house: House) -> None:
     small = {**AGENT, "limits": {"context_tokens_max": 256}}
     refused = await house.http.put("/api/agents/keeper", json=small)
     assert (refused.status_code, refused.json()["code"]) == (422, "bad_input")
-    assert "of the 256 tokens of a request; 192 is the most" in refused.json()["message"]
+    assert "of the 256 tokens of a request; the limit is 192" in refused.json()["message"]
     assert (await house.http.get("/api/agents/keeper")).json()["limits"]["context_tokens_max"] is None
 
 

@@ -98,7 +98,7 @@ async def test_unreadable_entry_hides_no_other(bus: Bus, directory: AgentDirecto
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"pack": "none"}, "no pack 'none'"),
+        ({"pack": "none"}, "unknown pack 'none'"),
         ({"grants": ("look", "explode")}, "no tool 'explode'"),
         ({"subscriptions": ("a..b",)}, "'a..b' is not an event filter"),
         ({"subscriptions": ("a.>.b",)}, "not an event filter"),

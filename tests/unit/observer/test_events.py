@@ -58,7 +58,7 @@ def test_plain_json_may_carry_a_priority(value: object, priority: int) -> None:
 def test_unknown_priority_is_p1_with_a_note(value: object) -> None:
     event = read({"priority": value})
     assert event.priority == 1
-    assert "taken as P1" in event.text
+    assert "treated as P1" in event.text
     assert len(event.text) < TEXT_CHARS_MAX + 200
 
 

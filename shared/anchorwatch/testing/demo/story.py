@@ -47,7 +47,7 @@ WORK_S_MAX = 180.0
 LAUNCH = "launch_instances"
 DELIVERED = "sent"
 CHANNEL = "demo"
-QUESTION = "How does the fleet fare?"
+QUESTION = "How is the fleet doing?"
 
 Tell = Callable[[str], None]
 

@@ -11,7 +11,7 @@ from anchorwatch.testing.harness import Check, Kill
 def replaced(service: str, kill: Kill | None) -> Check:
     """A service process was killed and replaced."""
     name = f"{service} is killed with kill -9 and replaced"
-    expected = f"a {service} process of mesh.json is killed, and another replaces it"
+    expected = f"the {service} process of mesh.json is killed, and another replaces it"
     if kill is None:
         return Check(name, expected, "it was not killed", ok=False)
     back = "no replacement"
