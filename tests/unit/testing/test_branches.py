@@ -13,6 +13,7 @@ def test_property_with_all_branches_passes(number: int) -> None:
     reach("odd" if number % 2 else "even")
 
 
+@pytest.mark.slow  # `make quick` draws too few examples to require a branch
 def test_property_without_a_branch_fails() -> None:
     @reaches("even", "odd")
     @given(st.just(2))
