@@ -34,7 +34,7 @@ def list_switches(cli: Cli) -> None:
     cli.rows(cli.api.all(PATH), COLUMNS, "no kill switches")
 
 
-# `--workspace` is the scope here; which workspace is said before the verb, or by ANCHORWATCH_WORKSPACE.
+# `--workspace` is the scope here; the workspace itself is named before the verb or by ANCHORWATCH_WORKSPACE.
 @verb(KILL, without="workspace")
 def on(
     cli: Cli,

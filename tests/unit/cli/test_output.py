@@ -26,7 +26,7 @@ from tests.unit.cli.gateways import Gateway
 
 GOLDEN = Path(__file__).with_name("golden")
 WRITE = "ANCHORWATCH_TEST_GOLDEN" in os.environ
-"""Set it to write the files anew after a wanted change of the output; then read their difference."""
+"""Set it to rewrite the expected files after an intended change of the output; then review the diff."""
 HOSTILE = "\x1b]52;c;aGk=\x07\x9b2J\u202egnp.exe\x85forged\r\nforged \u2028forged"
 LOGIC = frozenset({"status", "session_status", "state", "call", "next", "which", "scope", "kind", "at"})
 """Fields that a verb compares, so that a hostile value would take another way through it."""

@@ -42,7 +42,7 @@ async def test_identical_requests_in_flight_run_once() -> None:
     work.go_on.set()
     assert await asyncio.gather(*tasks, *other) == [(7, False), *[(7, True)] * 4, (7, False)]
     assert work.begun == 2
-    assert await flights.run("k", work.do) == (7, False), "what is over is done anew"
+    assert await flights.run("k", work.do) == (7, False), "a finished call is not reused"
 
 
 async def test_flight_survives_the_caller_that_started_it() -> None:
