@@ -10,7 +10,7 @@ from collections import OrderedDict
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import structlog
 from anchorwatch.core.times import iso
@@ -24,6 +24,8 @@ from anchorwatch_notifier.routes import Route
 OTHERS_KEPT_MAX = 65_536
 WEBHOOK_TIMEOUT_S = 10.0
 RETRY_AFTER_S_MAX = 24 * 3600.0
+LOCK_S_MAX = 5.0
+LOCK_RETRY_S = 0.01
 _TOLD_TO_WAIT = frozenset({429, 503})
 
 
@@ -84,7 +86,9 @@ class FileChannel:
     """A line of JSON at the end of a file; each carries its delivery's id, so the file shows whether it arrived.
 
     A process that was stopped between its claim and its line may resume after another process has written the line. So a
-    process reads what others have written before it writes, both under the file's lock.
+    process reads what others have written before it writes, both under the file's lock. It holds the lock without a pause
+    between (no thread, no await), so that a process is hardly ever stopped with it; where one was, the lock is waited for
+    within a limit, and the delivery is retried.
     """
 
     effect_class: EffectClass = EffectClass.RECONCILABLE
@@ -98,29 +102,43 @@ class FileChannel:
 
     async def send(self, delivery_id: str, notice: Notice) -> None:
         line = json.dumps({"id": delivery_id, **notice.content()}, ensure_ascii=False).encode() + b"\n"
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + LOCK_S_MAX
         try:
-            await asyncio.to_thread(self._append, delivery_id, line)
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("ab+") as file:
+                while not self._append(file, delivery_id, line):
+                    if clock() > deadline:
+                        raise NotSent(
+                            f"another process has held the lock of {self._path} for {LOCK_S_MAX:g} s"
+                        )
+                    await asyncio.sleep(LOCK_RETRY_S)
+                await asyncio.to_thread(os.fsync, file.fileno())
         except OSError as error:
             raise NotSent(f"cannot write: {error.strerror}") from None
 
-    def _append(self, delivery_id: str, line: bytes) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("ab+") as file:
+    def _append(self, file: BinaryIO, delivery_id: str, line: bytes) -> bool:
+        """Whether the file has the line now; False: another process holds its lock."""
+        try:
             # Without the lock, a line that another notifier is writing would look like one that a crash cut short.
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        try:
             size = file.seek(0, os.SEEK_END)
             self._read_others(size)
             if delivery_id in self._of_others:
-                return
+                return True
             if size and not self._ends_in_line(size):
                 # A line that a crash cut short stays on its own line.
                 line = b"\n" + line
             file.write(line)
             file.flush()
             self._read = size + len(line)
+        finally:
             # Other notifiers need not wait for the disk.
             fcntl.flock(file, fcntl.LOCK_UN)
-            os.fsync(file.fileno())
+        return True
 
     def _read_others(self, size: int) -> None:
         """Note the ids that others wrote since the last read. A file that became shorter is a new file."""
