@@ -236,20 +236,41 @@ class SecretFiles(PydanticBaseSettingsSource):
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002 - the base's form
         variable = f"{PREFIX}{field_name.upper()}{SECRET_FILE_SUFFIX}"
         path = os.environ.get(variable)
-        if not path:
-            return None, field_name, False
-        try:
-            return Path(path).read_text(encoding="utf-8").strip(), field_name, False
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not text"
-            raise BadSettings(
-                f"{variable}: cannot read {path}: {reason}", hint="name a file that holds the secret"
-            ) from None
+        return read_secret(variable, path) if path else None, field_name, False
 
     def __call__(self) -> dict[str, Any]:
         """The secrets that have a file."""
         values = {name: self.get_field_value(Settings.model_fields[name], name)[0] for name in secret_names()}
         return {name: value for name, value in values.items() if value is not None}
+
+
+def read_secret(variable: str, path: str) -> str:
+    """The secret in a file that a variable names.
+
+    Raises:
+        BadSettings: the file cannot be read.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise BadSettings(
+            f"{variable}: cannot read {path}: {reason}", hint="name a file that holds the secret"
+        ) from None
+
+
+def source_of(name: str) -> str:
+    """Where the value of a setting comes from: ``environment``, ``file PATH`` of a secret, `FILE`, or ``default``."""
+    variable = f"{PREFIX}{name.upper()}"
+    environment = {each.upper() for each, value in os.environ.items() if value}
+    if variable in environment:
+        return "environment"
+    if name in secret_names() and variable + SECRET_FILE_SUFFIX in environment:
+        return f"file {os.environ[variable + SECRET_FILE_SUFFIX]}"
+    file = Path(FILE)
+    if file.exists() and name in tomllib.loads(file.read_text(encoding="utf-8")):
+        return FILE
+    return "default"
 
 
 def secret_names() -> list[str]:

@@ -127,4 +127,11 @@ SERVING = (
         "jsonschema_rs.FancyRegexOptions()",
         "tests/unit/executor/test_schema.py::test_pattern_without_an_automaton_is_refused",
     ),
+    one(
+        "a start forgets the settings of the last one",
+        "shared/anchorwatch/mesh/mesh_settings.py",
+        "now = here if forget or last is None else _merged(last, here)",
+        "now = here",
+        "tests/unit/mesh/test_mesh_settings.py::test_another_shell_starts_with_the_same_settings",
+    ),
 )

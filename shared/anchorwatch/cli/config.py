@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,17 +10,18 @@ from typing import Any
 from pydantic import SecretStr
 
 from anchorwatch.cli.render import table
-from anchorwatch.service.readiness import READY_FD
-from anchorwatch.settings import FILE, PREFIX, SECRET_FILE_SUFFIX, Settings, load, secret_names
+from anchorwatch.mesh.files import DataDir
+from anchorwatch.mesh.mesh_settings import resolve
+from anchorwatch.service.variables import MASKED, describe_unknown, unknown_variables, variable_of
+from anchorwatch.settings import PREFIX, SECRET_FILE_SUFFIX, Settings, load, secret_names, source_of
 
-MASKED = "********"
-# Ours, but not settings: between the supervisor and its children, and for tests.
-OTHER_VARIABLES = (READY_FD, f"{PREFIX}FAILPOINTS", f"{PREFIX}TRACEBACK", f"{PREFIX}TEST_")
+KEPT = "last start"
+"""The source of a setting that the mesh of the data directory keeps, and that this shell does not set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One setting. ``source``: the environment variable, the file, or ``default``."""
+    """One setting. ``source``: the environment, a file, `KEPT`, or ``default``."""
 
     name: str
     variable: str
@@ -41,21 +40,18 @@ def run(*, as_json: bool, markdown: bool) -> None:
     if markdown:
         print(markdown_table(), end="")
         return
-    shown = survey(load())
+    given = load()
+    resolved = resolve(DataDir.at(given.data_dir), given)
+    shown = [_shown(name, resolved.settings, resolved.not_here) for name in Settings.model_fields]
     unknown = unknown_variables()
     if as_json:
         settings = {each.name: _as_json(each) for each in shown}
-        print(json.dumps({"settings": settings, "unknown_variables": unknown}, indent=2))
+        print(json.dumps({"settings": settings, "unknown_variables": list(unknown)}, indent=2))
         return
     print(table(["setting", "value", "from", "meaning"], [
         [each.variable, _text(each.value), each.source, each.description] for each in shown]))  # fmt: skip
-    for variable in unknown:
-        print(f"{variable} is set, but is not a setting")
-
-
-def survey(settings: Settings) -> list[Shown]:
-    """Every setting with its present value."""
-    return [_shown(name, settings) for name in Settings.model_fields]
+    for variable, meant in unknown.items():
+        print(describe_unknown(variable, meant))
 
 
 def markdown_table() -> str:
@@ -69,43 +65,18 @@ def markdown_table() -> str:
     return "\n".join(rows) + "\n"
 
 
-def unknown_variables() -> list[str]:
-    """Variables with our prefix that are not settings: most likely misspelt."""
-    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
-    known |= {f"{PREFIX}{name.upper()}{SECRET_FILE_SUFFIX}" for name in secret_names()}
-    return sorted(
-        name
-        for name in os.environ
-        if name.upper().startswith(PREFIX)
-        and name.upper() not in known
-        and not name.upper().startswith(OTHER_VARIABLES)
-    )
-
-
-def _shown(name: str, settings: Settings) -> Shown:
+def _shown(name: str, settings: Settings, kept: tuple[str, ...]) -> Shown:
     field = Settings.model_fields[name]
     value = getattr(settings, name)
+    variable = variable_of(name)
     return Shown(
         name=name,
-        variable=f"{PREFIX}{name.upper()}",
+        variable=variable,
         value=MASKED if isinstance(value, SecretStr) else value,
-        source=_source(name),
+        source=KEPT if {variable, variable + SECRET_FILE_SUFFIX} & set(kept) else source_of(name),
         default=field.default,
         description=field.description or "",
     )
-
-
-def _source(name: str) -> str:
-    variable = f"{PREFIX}{name.upper()}"
-    environment = {each.upper() for each, value in os.environ.items() if value}
-    if variable in environment:
-        return "environment"
-    if name in secret_names() and variable + SECRET_FILE_SUFFIX in environment:
-        return f"file {os.environ[variable + SECRET_FILE_SUFFIX]}"
-    file = Path(FILE)
-    if file.exists() and name in tomllib.loads(file.read_text(encoding="utf-8")):
-        return FILE
-    return "default"
 
 
 def _text(value: Any) -> str:  # noqa: ANN401 - a setting's

@@ -37,6 +37,9 @@ def up(
         bool, typer.Option("--bare", help="Start no processes and create no agents of packs.")
     ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Return when the mesh is ready.")] = False,
+    new_settings: Annotated[
+        bool, typer.Option("--new-settings", help="Drop the settings of the last start.")
+    ] = False,
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="NAME", help="Run only this service.", hidden=True)
     ] = None,
@@ -51,6 +54,7 @@ def up(
         bare=bare,
         detach=detach,
         only=tuple(only or ()),
+        new_settings=new_settings,
     )
     return start.run(wish, cli.data_dir)
 

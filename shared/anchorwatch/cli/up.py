@@ -13,10 +13,12 @@ from anchorwatch.core.errors import AnchorWatchError, BadInput
 from anchorwatch.mesh.files import DataDir
 from anchorwatch.mesh.launcher import Launcher
 from anchorwatch.mesh.lock import refuse_if_held
+from anchorwatch.mesh.mesh_settings import Resolved, resolve, shown
 from anchorwatch.mesh.start import StartOptions, supervise
 from anchorwatch.mesh.state import MeshFile, read_mesh
 from anchorwatch.packs import registry
 from anchorwatch.packs.port import Starter
+from anchorwatch.service.variables import describe_unknown, unknown_variables
 from anchorwatch.settings import Settings, load
 
 NO_STARTER = (("agent", "agents apply FILE"), ("session", "sessions create NAME --agent AGENT"))
@@ -37,6 +39,7 @@ class Wish:
     bare: bool
     detach: bool
     only: tuple[str, ...]
+    new_settings: bool = False
 
 
 def run(wish: Wish, data_dir: Path | None, programs: Mapping[str, tuple[str, ...]] | None = None) -> int:
@@ -45,13 +48,16 @@ def run(wish: Wish, data_dir: Path | None, programs: Mapping[str, tuple[str, ...
     Raises:
         AnchorWatchError: it cannot be started.
     """
-    settings = load(**({} if data_dir is None else {"data_dir": data_dir}))
+    given = load(**({} if data_dir is None else {"data_dir": data_dir}))
+    data = DataDir.at(given.data_dir)
+    resolved = resolve(data, given, forget=wish.new_settings)
+    settings = resolved.settings
     _check_model(settings)
-    data = DataDir.at(settings.data_dir)
     data.make()
     options = StartOptions(
         data=data,
         settings=settings,
+        kept=resolved.kept,
         nats_port=wish.nats_port,
         port=wish.port,
         counts=parse_counts(wish.scale),
@@ -61,7 +67,7 @@ def run(wish: Wish, data_dir: Path | None, programs: Mapping[str, tuple[str, ...
         version=version("anchorwatch"),
     )
     refuse_if_held(data)
-    print(f"Starting Anchor Watch on {data.root}", flush=True)
+    print("\n".join([f"Starting Anchor Watch on {data.root}", *_about_settings(resolved)]), flush=True)
     launcher = Launcher(lambda report: supervise(options, report), data.log("supervisor"), detach=wish.detach)
     return _follow(launcher, data, settings, wish)
 
@@ -79,6 +85,16 @@ def parse_counts(words: tuple[str, ...]) -> dict[str, int]:
             raise BadInput(f"--scale {word!r} is not NAME=N", hint="for example --scale executor=3")
         counts[name] = int(number)
     return counts
+
+
+def _about_settings(resolved: Resolved) -> list[str]:
+    """Lines about unknown variables, about settings that this shell does not set, and about changed settings."""
+    lines = [describe_unknown(*each) for each in unknown_variables().items()]
+    kept = (f"{name}={shown(name, resolved.kept.variables[name].value)}" for name in resolved.not_here)
+    if resolved.not_here:
+        lines.append(f"settings of the last start: {', '.join(kept)} (--new-settings drops them)")
+    lines += [f"changed setting: {change}" for change in resolved.changes]
+    return lines
 
 
 def _check_model(settings: Settings) -> None:

@@ -48,6 +48,10 @@ class DataDir:
         return self.root / "remembered.json"
 
     @property
+    def settings(self) -> Path:
+        return self.root / "settings.json"
+
+    @property
     def credentials(self) -> Path:
         return self.root / "credentials.json"
 

@@ -14,6 +14,7 @@ from anchorwatch.mesh.control import ControlServer, socket_path
 from anchorwatch.mesh.credentials import Credentials
 from anchorwatch.mesh.files import PRIVATE_UMASK, DataDir
 from anchorwatch.mesh.lock import Holder, acquire_lock
+from anchorwatch.mesh.mesh_settings import MeshSettings
 from anchorwatch.mesh.nats_server import LOOPBACK
 from anchorwatch.mesh.roster import Roster, check_count, default_services
 from anchorwatch.mesh.state import Report, SavedState, remove_mesh
@@ -28,11 +29,12 @@ from anchorwatch.topology.streams import journal_stream
 class StartOptions:
     """How to start a mesh. A port of None is the default, 0 is any free port. ``only``: run no other services.
 
-    ``programs`` as in `Roster`.
+    ``kept``: the settings that the data directory keeps for the next start. ``programs`` as in `Roster`.
     """
 
     data: DataDir
     settings: Settings
+    kept: MeshSettings
     nats_port: int | None = None
     port: int | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -70,7 +72,9 @@ def supervise(options: StartOptions, report: Report) -> int:
 
     async def run() -> int:
         # Created inside its event loop.
-        supervisor = Supervisor(roster, services, saved, report, log, lock, version=options.version)
+        supervisor = Supervisor(
+            roster, services, saved, report, log, lock, settings=options.kept, version=options.version
+        )
         return await supervisor.run(ControlServer(control_path, supervisor.answer))
 
     return asyncio.run(run())
@@ -121,6 +125,7 @@ def _prepare(options: StartOptions, report: Report) -> tuple[Roster, SavedState]
         port=http.port,
         host=settings.host or LOOPBACK,
         programs=options.programs,
+        inherited={**os.environ, **options.kept.environment},
     )
     return roster, saved
 

@@ -22,6 +22,7 @@ from anchorwatch.mesh.credentials import CLI, PUBLISHER, SERVICES
 from anchorwatch.mesh.files import last_reason, write_private
 from anchorwatch.mesh.lock import DataLock
 from anchorwatch.mesh.managed_process import ManagedProcess
+from anchorwatch.mesh.mesh_settings import MeshSettings
 from anchorwatch.mesh.process import Processes, adopt_orphans, children_of
 from anchorwatch.mesh.roster import NATS, Roster, check_count
 from anchorwatch.mesh.state import MeshFile, Report, SavedState, remove_mesh, write_mesh
@@ -62,6 +63,7 @@ class Supervisor:
         log: structlog.stdlib.BoundLogger,
         lock: DataLock,
         *,
+        settings: MeshSettings,
         version: str = "",
     ) -> None:
         self._lock = lock
@@ -69,6 +71,7 @@ class Supervisor:
         self._roster = roster
         self._services = tuple(services)
         self._saved = saved
+        self._settings = settings
         self._report = report
         self._log = log
         self._version = version
@@ -184,6 +187,8 @@ class Supervisor:
                         hint=f"see the logs in {self._roster.data.logs}",
                     ) from None
                 raise
+        # Only now: settings with which no service starts are not kept.
+        self._settings.save(self._roster.data)
         self._up = True
         self._update_mesh_file()
         self._report({"event": "ready"})

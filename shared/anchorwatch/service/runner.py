@@ -26,6 +26,7 @@ from anchorwatch.service.context import Identity, ServiceContext, WallClock, ide
 from anchorwatch.service.presence import Presence
 from anchorwatch.service.provisioning import ensure_topology
 from anchorwatch.service.readiness import Readiness
+from anchorwatch.service.variables import unknown_variables
 from anchorwatch.settings import Settings, load
 from anchorwatch.topology.streams import journal_stream
 
@@ -85,6 +86,8 @@ def main(service: str, run: Run | None = None) -> int:
         return error.exit_code
     log = logs.configure(settings, service=service, instance=identity.instance)
     gc.set_threshold(NEW_OBJECTS)
+    for name, meant in unknown_variables().items():
+        log.warning("variable.unknown", variable=name, similar=meant)
     try:
         failpoints.install(os.environ, log)
         with asyncio.Runner(loop_factory=new_event_loop) as runner:

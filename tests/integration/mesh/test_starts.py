@@ -51,6 +51,45 @@ def test_restart_keeps_addresses_and_credentials(mesh: SmallMesh) -> None:
     assert len(second.pids["executor"]) == 2
 
 
+def variables(mesh: SmallMesh, service: str) -> dict[str, str]:
+    """The environment of a process of the mesh."""
+    entries = Path(f"/proc/{mesh.pid(service)}/environ").read_bytes().decode().split("\0")
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+
+def test_restart_from_another_shell_keeps_the_model(mesh: SmallMesh) -> None:
+    mesh.environment = {
+        "ANCHORWATCH_MODEL": "openai",
+        "ANCHORWATCH_MODEL_NAME": "m-1",
+        "ANCHORWATCH_MODEL_KEY": "s3cret",
+    }
+    assert mesh.run("--detach").returncode == 0
+    running.stop(mesh.data)
+    mesh.environment = {"ANCHORWATCH_MODEL_NAME": "m-2", "ANCHORWATCH_MODEL_NAM": "m-3"}
+    second = mesh.run("--detach")
+    assert second.returncode == 0, second.stderr
+    planner, executor = variables(mesh, "planner"), variables(mesh, "executor")
+    assert (planner["ANCHORWATCH_MODEL"], planner["ANCHORWATCH_MODEL_NAME"]) == ("openai", "m-2")
+    assert planner["ANCHORWATCH_MODEL_KEY"] == "s3cret"
+    assert "ANCHORWATCH_MODEL_KEY" not in executor
+    assert "ANCHORWATCH_MODEL_NAM is set, but is not a setting; did you mean " in second.stdout
+    assert (
+        "settings of the last start: ANCHORWATCH_MODEL=openai, ANCHORWATCH_MODEL_KEY=********"
+        in second.stdout
+    )
+    assert "changed setting: ANCHORWATCH_MODEL_NAME: m-1 -> m-2" in second.stdout
+    assert "  model    m-2 at " in second.stdout
+
+
+def test_settings_of_a_failed_start_are_not_kept(mesh: SmallMesh) -> None:
+    assert mesh.run("--detach").returncode == 0
+    running.stop(mesh.data)
+    mesh.order("memory.refuse")
+    mesh.environment = {"ANCHORWATCH_LOG_LEVEL": "debug"}
+    assert mesh.run("--detach").returncode == 2
+    assert "LOG_LEVEL" not in mesh.data.settings.read_text()
+
+
 def test_service_that_does_not_start_ends_the_start(mesh: SmallMesh) -> None:
     mesh.order("memory.refuse")
     done = mesh.run("--detach")

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 from anchorwatch.cli.config import markdown_table
+from anchorwatch.mesh.files import DataDir
+from anchorwatch.mesh.mesh_settings import MeshSettings, Value
 from anchorwatch.settings import Settings, load, secret_names
 
 from tests.unit.cli.conftest import Run
@@ -57,7 +59,20 @@ def test_list_is_shown_as_it_is_written(run: Run, monkeypatch: pytest.MonkeyPatc
 
 def test_misspelt_variable_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANCHORWATCH_HARTBEAT_S", "9")
-    assert "ANCHORWATCH_HARTBEAT_S is set, but is not a setting" in run("config").out
+    monkeypatch.setenv("ANCHORWATCH_FLEET_PLACE", "a setting of a pack")
+    named = "ANCHORWATCH_HARTBEAT_S is set, but is not a setting; did you mean ANCHORWATCH_HEARTBEAT_S?"
+    assert run("config").out.splitlines()[-1] == named
+
+
+def test_setting_of_the_last_start_is_shown_as_such(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = DataDir.at(Path("d"))
+    data.make()
+    MeshSettings({"ANCHORWATCH_HEARTBEAT_S": Value("60"), "ANCHORWATCH_LEASE_S": Value("3")}).save(data)
+    monkeypatch.setenv("ANCHORWATCH_DATA_DIR", "d")
+    monkeypatch.setenv("ANCHORWATCH_LEASE_S", "9")
+    told = json.loads(run("config", "--json").out)["settings"]
+    assert (told["heartbeat_s"]["value"], told["heartbeat_s"]["source"]) == (60, "last start")
+    assert (told["lease_s"]["value"], told["lease_s"]["source"]) == (9, "environment")
 
 
 def test_secret_file_that_is_missing_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
