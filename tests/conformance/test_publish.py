@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from anchorwatch.bus.port import Bus, Disconnected, Expect, Message, StreamMissing, WrongLastSequence
 from anchorwatch.core.errors import TooLarge
+from anchorwatch.topology.streams import DEDUPE_WINDOW_S_MIN
 
 from tests.conformance.worlds import World
 
@@ -114,6 +115,15 @@ async def test_message_id_after_the_window_is_stored_again(world: World, bus: Bu
     await world.advance(1.5)
     again = await bus.publish(message)
     assert (again.duplicate, again.sequence) == (False, 2)
+    assert (await bus.stream_state(stream)).messages == 2
+
+
+async def test_smallest_dedupe_window_ends_within_200_ms(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus, dedupe_window_s=DEDUPE_WINDOW_S_MIN)
+    messages = [Message(world.subject(f"s.{name}"), b"1", message_id="1") for name in ("a", "b")]
+    assert not (await bus.publish(messages[0])).duplicate
+    await world.advance(0.2)
+    assert not (await bus.publish(messages[1])).duplicate
     assert (await bus.stream_state(stream)).messages == 2
 
 

@@ -64,6 +64,27 @@ SERVING = (
         "tests/sim/test_dead_letters_observer.py",
     ),
     one(
+        "a publisher can guess the id of a probe's event",
+        "services/observer/anchorwatch_observer/probing.py",
+        'return f"{change_id}{_SEAL_MARK}{proof.hex()[:_SEAL_CHARS]}"',
+        "return change_id",
+        "tests/sim/test_events.py::test_publisher_cannot_take_the_id_of_a_probes_event",
+    ),
+    one(
+        "the server's answer `duplicate` is believed",
+        "shared/anchorwatch/service/event_publisher.py",
+        "if not ack.duplicate:",
+        "if ack:",
+        "tests/unit/service/test_event_publisher.py",
+    ),
+    one(
+        "the server's dedupe window is again one of two minutes for all publishers",
+        "shared/anchorwatch/topology/streams.py",
+        "dedupe_window_s=DEDUPE_WINDOW_S_MIN",
+        "dedupe_window_s=DEDUPE_WINDOW_S",
+        "tests/sim/test_events.py::test_two_publishers_may_use_one_message_id",
+    ),
+    one(
         "one bad event blocks its batch",
         _ROUTING,
         "        except Exception:  # noqa: BLE001 - the caller then accepts each alone\n"

@@ -113,9 +113,7 @@ class Published(BaseModel):
 
     id: str
     sequence: int = Field(description="sequence in the stream EVENTS")
-    duplicate: bool = Field(
-        description="true: the stream had an event of this id already; this is its sequence"
-    )
+    duplicate: bool = Field(description="true: the same event was stored a moment ago; this is its sequence")
     kill_switches: list[KillSwitch] | None = Field(description=HOLDING)
 
 
@@ -148,7 +146,7 @@ async def trigger_turn(
     return receipt
 
 
-@router.post("/events", status_code=202)
+@router.post("/events", status_code=202, responses=CONFLICT)
 async def publish_event(body: NewEvent, parts: PartsDep, workspace: WorkspaceDep) -> Published:
     """Publish an event as ``aw.event.WORKSPACE.SOURCE.TYPE``. 202 follows the server's acknowledgement."""
     return await publish(parts, workspace, body)
@@ -294,7 +292,8 @@ async def publish(parts: Parts, workspace: str, new: NewEvent) -> Published:
     """Store the event as a CloudEvent 1.0 in JSON.
 
     Raises:
-        TooLarge. Unavailable: not confirmed; repeating it with the same id is safe.
+        IdempotencyConflict: its id is another event's. TooLarge.
+        Unavailable: not confirmed; repeating it with the same id is safe.
     """
     id_ = new.id or f"evt-{secrets.token_hex(12)}"
     content = {
@@ -313,11 +312,9 @@ async def publish(parts: Parts, workspace: str, new: NewEvent) -> Published:
             f"the event is {len(payload)} bytes, the limit is {EVENT_BYTES_MAX}",
             hint="send a reference to the data",
         )
-    # An event's id is unique within its source; a message id is unique within the stream.
-    message_id = f"{workspace}.{new.source}.{id_}"
-    subject = event_subject(workspace, new.source, new.type)
+    event = Message(event_subject(workspace, new.source, new.type), payload)
     reached(Edge.GATEWAY_EVENT_BEFORE)
-    ack = await parts.bus.publish(Message(subject, payload, message_id=message_id))
+    ack = await parts.events.publish(event)
     reached(Edge.GATEWAY_EVENT_AFTER)
     parts.counters.events.inc()
     return Published(

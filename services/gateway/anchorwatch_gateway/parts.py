@@ -21,6 +21,7 @@ from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.journal.switches import SwitchJournal
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import Clock, ServiceContext
+from anchorwatch.service.event_publisher import EventPublisher
 from anchorwatch.settings import Settings
 from anchorwatch.topology.subjects import RPC_MEMORY
 
@@ -98,6 +99,7 @@ class Parts:
     artifacts: ArtifactJournal
     paces: PaceJournal
     agents: AgentDirectory
+    events: EventPublisher
     memory: MemoryClient
     letters: DeadLetterIndex
     counters: Counters = field(default_factory=Counters)
@@ -141,6 +143,7 @@ async def assemble(context: ServiceContext) -> Parts:
         artifacts=ArtifactJournal(context.bus, committer, writer),
         paces=PaceJournal(context.bus, committer.stream, writer),
         agents=await AgentDirectory.open(context.bus),
+        events=EventPublisher(context.bus),
         memory=MemoryClient(context.bus),
         letters=DeadLetterIndex(context.bus),
     )

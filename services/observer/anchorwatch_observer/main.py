@@ -11,7 +11,7 @@ from anchorwatch.service.retries import DeadLetterRetrier
 from anchorwatch.service.runtimes import PackRuntimes
 
 from anchorwatch_observer.looking import Observations
-from anchorwatch_observer.probing import Prober
+from anchorwatch_observer.probing import ProbeIds, Prober
 from anchorwatch_observer.routing import SERVICE, Router
 
 
@@ -20,6 +20,7 @@ async def run(context: ServiceContext) -> None:
     agents = await AgentDirectory.open(context.bus)
     runtimes = PackRuntimes(context.bus)
     letters = DeadLetters(context)
+    ids = ProbeIds(context.bus)
     router = Router(context, agents, letters)
     retrier = DeadLetterRetrier(context, letters, router, SERVICE, f"dead-{SERVICE}")
     observations = Observations(context, agents, runtimes)
@@ -28,7 +29,7 @@ async def run(context: ServiceContext) -> None:
         async with asyncio.TaskGroup() as work:
             work.create_task(router.run(), name="router")
             work.create_task(retrier.run(), name="letters")
-            work.create_task(Prober(context, agents, runtimes, observations).run(), name="prober")
+            work.create_task(Prober(context, agents, runtimes, observations, ids).run(), name="prober")
     finally:
         await subscription.close()
         await runtimes.close()

@@ -21,13 +21,12 @@ from anchorwatch.journal.inputs import accept, accept_together
 from anchorwatch.journal.mapping import input_body
 from anchorwatch.service.agents import AgentDirectory, is_subscribed
 from anchorwatch.service.context import ServiceContext
+from anchorwatch.service.events import Event, read_event
 from anchorwatch.service.keepalive import ACK_WAIT_S
 from anchorwatch.service.letters import DeadLetters, address_of
 from anchorwatch.service.worker import BatchWorker, Malformed, Skip
 from anchorwatch.topology.streams import EVENTS
 from anchorwatch.topology.subjects import EVENT_ALL
-
-from anchorwatch_observer.events import Event, read_event
 
 BATCH = 64
 DATA_BYTES_MAX = 16 * 1024

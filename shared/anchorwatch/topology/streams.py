@@ -12,6 +12,8 @@ KIB = 1024
 RECORD_BYTES_MAX = 256 * KIB
 ANCHOR_BYTES_MAX = 16 * KIB
 DEDUPE_WINDOW_S = 120.0
+DEDUPE_WINDOW_S_MIN = 0.1
+"""The smallest window that the server accepts; it cannot be turned off."""
 EVENTS_AGE_MAX_S = 30 * 24 * 3600.0
 
 EVENTS = "EVENTS"
@@ -97,6 +99,9 @@ EVENTS_SPEC = StreamSpec(
     subjects=(subjects.EVENT_ALL,),
     message_bytes_max=RECORD_BYTES_MAX,
     age_max_s=EVENTS_AGE_MAX_S,
+    # The window is one for all publishers and workspaces: two that both count from 1 would lose events. The observer decides
+    # what the same event is, by its content (INV-109).
+    dedupe_window_s=DEDUPE_WINDOW_S_MIN,
 )
 # Schedules have their own stream: a user who may publish to such a stream can forge any subject of it.
 # A tick says "read the session"; of several pending ones the last suffices.

@@ -74,7 +74,7 @@ async def test_change_is_published_once_and_becomes_an_input(bus: Bus, sink: Sin
 
     await eventually(accepted)
     (event,) = await events(bus)
-    assert (event["id"], event["type"], event["priority"]) == ("dead-w-1", "thing.dead", "P0")
+    assert (event["source"], event["type"], event["priority"]) == ("/default/bench", "thing.dead", "P0")
     page = await bus.last("JOURNAL_0", [SessionSubjects(fleet).everything])
     record = decode(page.messages[0].payload)
     assert (record.body["priority"], record.body["data"]) == (0, {"name": "w-1"})

@@ -14,6 +14,7 @@ from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.errors import Unavailable
 from anchorwatch.core.names import SessionRef
 from anchorwatch.journal.inputs import input_id
+from anchorwatch.service.events import event_input_id
 from anchorwatch.topology import subjects
 
 from tests.sim.whole.services import Answer, Front, NoConnection
@@ -103,7 +104,7 @@ class People:
         """Publish an event through a gateway."""
         event = {"source": "world", "type": "thing.seen", "data": {"id": id_}, "id": id_, "priority": "P1"}
         await self.insist("POST", "/api/events", event)
-        self.wanted.events.append(input_id("ev", "cloudevent", "world", id_))
+        self.wanted.events.append(event_input_id("default", "world", "world", id_))
 
     async def publish(self, id_: str) -> None:
         """Publish an event as any NATS client may, perhaps twice, perhaps a large one."""

@@ -69,7 +69,7 @@ class Actor:
         }
         stored = await self._request(lambda api: api.post("/api/events", event, key=key))
         if is_subscribed(self.spec, f"{stimulus.source}.{stimulus.type}"):
-            self.acknowledged.event(stimulus.source, key)
+            self.acknowledged.event(self.ref.workspace, stimulus.source, key)
         return int(stored["sequence"])
 
     async def control(self, order: str) -> None:

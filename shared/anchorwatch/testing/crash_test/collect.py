@@ -11,9 +11,9 @@ from typing import Literal
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.tools import EffectClass
 from anchorwatch.journal.history import History
-from anchorwatch.journal.inputs import input_id
 from anchorwatch.packs.port import HasBooks
 from anchorwatch.packs.recording import Note, read_notes
+from anchorwatch.service.events import event_input_id
 from anchorwatch.testing.checks import Arrivals, Call, Evidence, at_rest
 from anchorwatch.testing.crash_test.receivers import CHANNELS
 from anchorwatch.testing.live import Follower, until
@@ -33,9 +33,9 @@ class Acknowledged:
     inputs: list[int] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
 
-    def event(self, source: str, id_: str) -> None:
+    def event(self, workspace: str, source: str, id_: str) -> None:
         """Add an event that the gateway stored and the session subscribes to."""
-        self.events.append(input_id("ev", "cloudevent", source, id_))
+        self.events.append(event_input_id(workspace, source, source, id_))
 
 
 async def rest(follower: Follower, acknowledged: Acknowledged, within_s: float = REST_S_MAX) -> History:

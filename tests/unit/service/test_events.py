@@ -9,7 +9,7 @@ import pytest
 from anchorwatch.bus.port import Stored
 from anchorwatch.codec import decode, encode
 from anchorwatch.core.records import Record
-from anchorwatch_observer.events import TEXT_CHARS_MAX, Event, read_event
+from anchorwatch.service.events import TEXT_CHARS_MAX, Event, read_event
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -91,7 +91,24 @@ def test_same_cloudevent_is_the_same_input() -> None:
 
 
 def test_cloudevents_of_two_sources_may_share_an_id() -> None:
-    assert read(CLOUD).input_id != read({**CLOUD, "source": "/other"}).input_id
+    subjects = [f"aw.event.{name}.instance.dead" for name in ("default.fleet", "default.other", "b.fleet")]
+    events = [read(CLOUD, subject) for subject in subjects]
+    ids = {each.input_id for each in (*events, read({**CLOUD, "source": "/other"}))}
+    assert len(ids) == 4
+    assert {each.event_id for each in events} == {"e1"}
+
+
+def test_type_is_not_part_of_an_events_identity() -> None:
+    other = read({**CLOUD, "type": "instance.hung"}, "aw.event.default.fleet.instance.hung")
+    assert other.input_id == read(CLOUD).input_id
+    assert other.body_sha256 != read(CLOUD).body_sha256
+
+
+def test_digest_is_of_the_content_not_of_the_bytes() -> None:
+    again = {name: CLOUD[name] for name in sorted(CLOUD)} | {"time": "2026-12-01T00:00:00Z"}
+    assert read(again).body_sha256 == read(CLOUD).body_sha256
+    for change in ({"data": {"id": "w-2"}}, {"priority": "P1"}):
+        assert read({**CLOUD, **change}).body_sha256 != read(CLOUD).body_sha256
 
 
 def test_message_id_identifies_an_event_that_is_not_a_cloudevent() -> None:

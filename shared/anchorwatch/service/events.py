@@ -1,6 +1,7 @@
 """Parses an event: a CloudEvent (structured JSON, or binary with ``ce-`` headers), plain JSON, or any bytes.
 
-The functions are pure and never raise.
+The identity of an event is (workspace, source, id), from its own content (INV-109). Nothing else makes two messages one
+event: neither the server's dedupe window, which is one for all publishers, nor equal data. The functions are pure.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 from urllib.parse import unquote
 
 from anchorwatch.bus.port import MESSAGE_ID_HEADER, Stored
+from anchorwatch.codec import canonical_json, sha256_hex
 from anchorwatch.codec.plain import plain
 from anchorwatch.core.errors import BadInput
 from anchorwatch.core.names import check_name
@@ -28,13 +29,15 @@ _CE = "ce-"
 class Event:
     """A parsed event.
 
-    ``name`` is ``<source>.<type…>``, which subscriptions match. ``input_id`` derives from the event's own id, so a redelivery is
-    the same input. ``body_sha256`` distinguishes a repeated event from another event with the same id.
+    ``name`` is ``<source>.<type…>``, which subscriptions match. ``event_id`` is its own id (empty: none). ``input_id`` derives
+    from its identity, so that an event sent again is the same input. ``body_sha256`` distinguishes that from another event
+    with the same id.
     """
 
     workspace: str
     source: str
     type: str
+    event_id: str
     input_id: str
     priority: Priority
     data: Any
@@ -63,16 +66,34 @@ def read_event(stored: Stored) -> Event | None:
     headers = {key.lower(): value for key, value in stored.headers.items()}
     data, attributes = _parse(stored.payload, headers)
     priority, note = _priority(attributes.get("priority"))
+    event_id, of_event = attributes.get("id"), attributes.get("source")
+    if not isinstance(event_id, str):
+        event_id = ""
+    type_ = ".".join(tokens[2:])
     return Event(
         workspace=workspace,
         source=source,
-        type=".".join(tokens[2:]),
-        input_id=_identity(stored, attributes),
+        type=type_,
+        event_id=event_id,
+        input_id=(
+            event_input_id(workspace, source, str(of_event or ""), event_id)
+            if event_id
+            else _message_input_id(stored)
+        ),
         priority=priority,
         data=data,
         note=note,
-        body_sha256=sha256(stored.subject.encode() + b"\0" + stored.payload).hexdigest(),
+        # Not the bytes, and not the time: who sends an event again may write both differently.
+        body_sha256=sha256_hex(canonical_json([type_, priority, note, data])),
     )
+
+
+def event_input_id(workspace: str, source: str, of_event: str, event_id: str) -> str:
+    """The input id of a CloudEvent. Its source is the one in its subject and, in it, its own attribute ``source``.
+
+    The server can limit a publisher to subjects, but not what it writes into an attribute.
+    """
+    return input_id("ev", "cloudevent", workspace, source, of_event, event_id)
 
 
 def _parse(payload: bytes, headers: Mapping[str, str]) -> tuple[Any, Mapping[str, Any]]:
@@ -99,13 +120,10 @@ def _content(payload: bytes) -> Any:  # noqa: ANN401 - JSON is of any type
         return text
 
 
-def _identity(stored: Stored, attributes: Mapping[str, Any]) -> str:
-    event_id, source = attributes.get("id"), attributes.get("source", "")
-    if isinstance(event_id, str) and event_id:
-        return input_id("ev", "cloudevent", str(source), event_id)
+def _message_input_id(stored: Stored) -> str:
     message_id = stored.headers.get(MESSAGE_ID_HEADER)
     if message_id:
-        # Independent publishers may use the same message ids on their own subjects.
+        # Its source is its subject: independent publishers may count from 1 on their own subjects.
         return input_id("ev", "message", stored.subject, message_id)
     # With the time: a recreated stream counts from 1 again.
     return input_id("ev", "sequence", str(stored.sequence), str(stored.time_ms))

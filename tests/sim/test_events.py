@@ -1,0 +1,98 @@
+"""An event that was accepted is seen: no publisher can take the place of another's event, or of a probe's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from anchorwatch.bus.port import Message
+from anchorwatch.codec import decode
+from anchorwatch.core.names import SessionRef
+from anchorwatch.core.records import Record
+from anchorwatch.service.agents import AgentDirectory
+from anchorwatch.testing.mesh import SimMesh
+from anchorwatch.topology.streams import journal_stream
+from anchorwatch.topology.subjects import SessionSubjects
+
+from tests.support.letters import mesh_test
+from tests.support.packs import Sink, bench_agent
+
+
+async def bound(mesh: SimMesh, tmp_path: Path, *workspaces: str) -> list[SessionRef]:
+    """A session in each workspace, which receives every event of `fleet` and `bench`."""
+    directory = await AgentDirectory.open(mesh.bus)
+    refs = [SessionRef(workspace, "keeper-1") for workspace in workspaces]
+    for ref in refs:
+        agent = bench_agent(tmp_path / "world", subscriptions=("fleet.>", "bench.>"))
+        await directory.apply(ref.workspace, agent)
+        await directory.bind(ref, "keeper")
+    return refs
+
+
+def cloudevent(source: str, id_: str, data: object) -> bytes:
+    return json.dumps({"specversion": "1.0", "id": id_, "source": source, "type": "t", "data": data}).encode()
+
+
+async def inputs(mesh: SimMesh, ref: SessionRef) -> list[Record]:
+    page = await mesh.bus.range(journal_stream(), SessionSubjects(ref).inputs, 1, limit=1_000)
+    return [decode(stored.payload) for stored in page.messages]
+
+
+async def data_of(mesh: SimMesh, ref: SessionRef) -> list[Any]:
+    return [record.body.get("data") for record in await inputs(mesh, ref)]
+
+
+def test_two_publishers_may_use_one_message_id(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("observer")
+        a, b = await bound(mesh, tmp_path, "a", "b")
+        for workspace in "ab":
+            subject = f"aw.event.{workspace}.fleet.disk"
+            await mesh.bus.publish(Message(subject, f'"{workspace}"'.encode(), message_id="1"))
+            await asyncio.sleep(0.2)
+        await asyncio.sleep(5)
+        assert (await data_of(mesh, a), await data_of(mesh, b)) == (["a"], ["b"])
+
+    mesh_test(body)
+
+
+def test_publisher_cannot_take_the_id_of_a_probes_event(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("observer")
+        sink = Sink(tmp_path / "world")
+        (ref,) = await bound(mesh, tmp_path, "default")
+        subject = "aw.event.default.bench.thing.dead"
+        guesses = (
+            b"{}",
+            cloudevent("/default/bench", "dead-w-1", None),
+            cloudevent("/default/bench", "dead-w-1~0", None),
+        )
+        for guess in guesses:
+            await mesh.bus.publish(Message(subject, guess, message_id=f"{subject}/dead-w-1"))
+            await asyncio.sleep(0.2)
+        sink.set_world(dead="w-1")
+        await asyncio.sleep(10)
+        assert {"name": "w-1"} in await data_of(mesh, ref)
+
+    mesh_test(body)
+
+
+def test_change_published_by_two_observers_is_one_input(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("observer", "observer")
+        sink = Sink(tmp_path / "world")
+        (ref,) = await bound(mesh, tmp_path, "default")
+        sink.set_world(dead="w-1")
+        for name in ("observer-1", "observer-2", "observer-1"):
+            await asyncio.sleep(20)
+            await mesh.processes[name].kill()
+            await mesh.processes[name].start()
+        await asyncio.sleep(20)
+        stored = (await mesh.bus.range("EVENTS", "aw.event.default.bench.>", 1)).messages
+        assert len(stored) >= 2, "each new leader publishes the changes that hold"
+        assert len({json.loads(each.payload)["id"] for each in stored}) == 1
+        assert await data_of(mesh, ref) == [{"name": "w-1"}]
+
+    mesh_test(body)
