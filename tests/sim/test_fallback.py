@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from anchorwatch.cli.doctor_models import examine
+from anchorwatch.cli.doctor_services import models as examine
 from anchorwatch.core.agents import RULES, AgentSpec
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.names import SessionRef

@@ -11,6 +11,7 @@ from anchorwatch.journal.deliveries import DeliveryJournal
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.letters import DeadLetters
 from anchorwatch.service.retries import DeadLetterRetrier
+from anchorwatch.topology.subjects import RPC_NOTIFIER
 
 from anchorwatch_notifier import routes
 from anchorwatch_notifier.channels import Channel, make_channel
@@ -32,6 +33,11 @@ async def run(
     letters = DeadLetters(context)
     journal = NoticeWorker(context, senders, letters)
     dead = NoticeWorker(context, senders, letters, LETTERS, read_letter_notice)
+
+    async def channels(_subject: str, _question: bytes) -> bytes:
+        return routes.described(known)
+
+    answering = await context.bus.subscribe(RPC_NOTIFIER.at(verb="channels"), channels, queue=SERVICE)
     try:
         async with asyncio.TaskGroup() as work:
             work.create_task(journal.run(), name="journal")
@@ -42,6 +48,7 @@ async def run(
                 )
                 work.create_task(retrier.run(), name=f"letters of {stream}")
     finally:
+        await answering.close()
         for sender in senders:
             await sender.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from pydantic import (
 )
 from standardwebhooks import Webhook
 
-from anchorwatch_notifier.notices import KINDS, Notice, NoticeKind
+from anchorwatch_notifier.notices import CRITICAL, KINDS, Notice, NoticeKind
 
 USUAL = tuple(kind for kind in KINDS if kind != "turn_ended")
 """The default notices of a channel: all but the end of a turn."""
@@ -54,6 +55,16 @@ class Route(BaseModel):
             raise ValueError("a channel of kind `webhook` needs a secret or a secret_file, to sign with")
         return self
 
+    @property
+    def tells_all_critical(self) -> bool:
+        """Whether every critical notice of the mesh reaches people by this channel. A log reaches no person by itself."""
+        return (
+            self.kind != "log"
+            and self.workspace is None
+            and self.session is None
+            and set(self.on) >= CRITICAL
+        )
+
     def wants(self, notice: Notice) -> bool:
         """Whether this channel gets the notice."""
         return (
@@ -71,6 +82,14 @@ class _File(BaseModel):
 
 
 LOG_ALONE = (Route(name="log", kind="log"),)
+
+
+def described(routes: Sequence[Route]) -> bytes:
+    """The answer to the request ``channels``: no address and no secret."""
+    rows = [
+        {"name": route.name, "kind": route.kind, "critical": route.tells_all_critical} for route in routes
+    ]
+    return json.dumps({"result": rows}).encode()
 
 
 def load(path: Path | None) -> Sequence[Route]:

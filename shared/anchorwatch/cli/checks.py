@@ -10,15 +10,15 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.settings import load
 
 NAMED_MAX = 5
-MARKS = {"passed": "ok    ", "failed": "FAILED", "note": "note  "}
+MARKS = {"passed": "ok     ", "failed": "FAILED ", "warning": "WARNING", "note": "note   "}
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at. A ``note`` is neither good nor bad."""
+    """The result of one check. A ``warning`` needs a person's attention, now or later; a ``note`` needs none."""
 
     name: str
-    state: Literal["passed", "failed", "note"]
+    state: Literal["passed", "failed", "warning", "note"]
     detail: str
     hint: str = ""
 
@@ -38,6 +38,11 @@ def passed(name: str, detail: str) -> Check:
 def failed(name: str, detail: str, hint: str = "") -> Check:
     """It is not, and this is the way out."""
     return Check(name, "failed", detail, hint)
+
+
+def warned(name: str, detail: str, hint: str = "") -> Check:
+    """It works, but a part of it was not looked at, is off, or is likely to be a mistake."""
+    return Check(name, "warning", detail, hint)
 
 
 def note(name: str, detail: str) -> Check:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorwatch.cli import doctor_bus, doctor_wakes, running
-from anchorwatch.cli.checks import Check, failed, note, passed
+from anchorwatch.cli.checks import Check, failed, note, passed, warned
 from anchorwatch.cli.render import local_time, many
 from anchorwatch.cli.target import bus_settings
 from anchorwatch.core.errors import AnchorWatchError
@@ -23,10 +23,12 @@ from anchorwatch.mesh import nats_server
 from anchorwatch.mesh.credentials import SYSTEM
 from anchorwatch.mesh.files import DataDir
 from anchorwatch.mesh.lock import lock_holder
+from anchorwatch.mesh.mesh_settings import resolve
 from anchorwatch.mesh.roster import SCALABLE
 from anchorwatch.models import catalog
 from anchorwatch.models import registry as models
-from anchorwatch.settings import Settings, load
+from anchorwatch.service.variables import describe_unknown, unknown_variables
+from anchorwatch.settings import PREFIX, Settings, load
 
 PYTHON_MIN = (3, 11)
 DISK_FREE_BYTES_MIN = 512 * 1024**2
@@ -41,24 +43,37 @@ def run(data_dir: Path | None, *, fix: bool, as_json: bool) -> int:
     """
     settings = load(**({} if data_dir is None else {"data_dir": data_dir}))
     data = DataDir.at(settings.data_dir)
-    checks = [*_machine(settings, data), *_mesh(settings, data, data_dir, fix=fix)]
-    bad = [check for check in checks if check.state == "failed"]
+    checks = [*_machine(data), *_mesh(settings, data, data_dir, fix=fix)]
+    bad, warnings = (sum(check.state == state for check in checks) for state in ("failed", "warning"))
     if as_json:
-        print(json.dumps({"ok": not bad, "checks": [check.as_json() for check in checks]}, indent=2))
+        shown = [check.as_json() for check in checks]
+        print(json.dumps({"ok": not bad, "warnings": warnings, "checks": shown}, indent=2))
     else:
         for check in checks:
             print(check.line())
-        print(f"{many(len(bad), 'check')} failed" if bad else "all checks passed")
+        print(verdict(bad, warnings))
     return 1 if bad else 0
 
 
-def _machine(settings: Settings, data: DataDir) -> Iterator[Check]:
+def verdict(bad: int, warnings: int) -> str:
+    """The last line. All is well only without a warning.
+
+    >>> verdict(0, 1)
+    'no check failed, 1 warning'
+    """
+    if not bad and not warnings:
+        return "all checks passed"
+    found = f"{many(bad, 'check')} failed" if bad else "no check failed"
+    return f"{found}, {many(warnings, 'warning')}" if warnings else found
+
+
+def _machine(data: DataDir) -> Iterator[Check]:
     """The checks that need no mesh."""
     yield _python()
     yield _binary()
     yield _private(data)
     yield _disk(data)
-    yield _attempt("model", lambda: _model(settings))
+    yield _variables()
 
 
 def _mesh(settings: Settings, data: DataDir, data_dir: Path | None, *, fix: bool) -> Iterator[Check]:
@@ -66,6 +81,7 @@ def _mesh(settings: Settings, data: DataDir, data_dir: Path | None, *, fix: bool
     if lock_holder(data) is not None:
         yield _attempt("mesh", lambda: _running(data))
     elif "nats_url" not in settings.model_fields_set:
+        yield _attempt("model", lambda: _model(resolve(data, settings).settings))
         yield failed("mesh", f"no mesh is running on {data.root}", "start it with `anchorwatch up`")
         return
     try:
@@ -120,7 +136,14 @@ def _disk(data: DataDir) -> Check:
     return passed("disk", text)
 
 
+def _variables() -> Check:
+    if unknown := unknown_variables():
+        return warned("variables", "; ".join(describe_unknown(*each) for each in unknown.items()))
+    return passed("variables", f"no unknown variable begins with {PREFIX}")
+
+
 def _model(settings: Settings) -> Check:
+    """The model that `up` would use from here. Planners report those of a running mesh."""
     models.check(settings)
     further = catalog.names(settings)
     more = f"; further models: {', '.join(further)}" if further else ""
@@ -148,8 +171,8 @@ def judge_mesh(status: dict[str, Any], data: DataDir) -> Check:
     ready = f"{len(status['processes'])} processes ready, since {local_time(status['started_at'])}"
     present = {each["service"] for each in status["processes"]}
     if missing := [service for service in SCALABLE if service not in present]:
-        words = ", ".join(f"no {service} (`anchorwatch scale {service} 1`)" for service in missing)
-        return note("mesh", f"{ready}; {words}: work of that kind waits")
+        words = ", ".join(f"no {service} (`anchorwatch scale {service} 1` starts one)" for service in missing)
+        return failed("mesh", f"{ready}; {words}: work of that kind waits")
     return passed("mesh", ready)
 
 

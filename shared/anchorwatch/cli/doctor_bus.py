@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from anchorwatch.bus.port import Bus, StreamMissing
-from anchorwatch.cli import doctor_journal, doctor_models, doctor_stuck, doctor_wakes
-from anchorwatch.cli.checks import Check, failed, note, passed
+from anchorwatch.cli import doctor_journal, doctor_services, doctor_stuck, doctor_wakes
+from anchorwatch.cli.checks import Check, failed, passed, warned
 from anchorwatch.cli.doctor_wakes import Neglected
 from anchorwatch.core.errors import AnchorWatchError, NotFound
 from anchorwatch.packs import registry
@@ -37,7 +37,7 @@ async def examine(mesh: Settings, system: Settings) -> tuple[list[Check], list[N
         return [*checks, failed("bus", error.message, error.hint)], []
     try:
         checks += [await _streams(bus), await _buckets(bus), *await _packs(bus)]
-        checks.append(await doctor_models.examine(bus, mesh.workspace))
+        checks += [await doctor_services.models(bus, mesh.workspace), await doctor_services.channels(bus)]
         checks += await doctor_journal.examine(bus)
         checks += await doctor_stuck.examine(bus)
         try:
@@ -148,7 +148,7 @@ async def _packs(bus: Bus) -> list[Check]:
         if isinstance(pack, HasHealth):
             health = await pack.health(bus)
             checks.append(
-                note(pack.name, "its system does not answer (expected if this mesh does not run it)")
+                warned(pack.name, "its system does not answer (expected if this mesh does not run it)")
                 if health is None
                 else passed(pack.name, health)
             )

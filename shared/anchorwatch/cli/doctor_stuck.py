@@ -1,6 +1,6 @@
-"""The doctor's checks of stopped work: dead letters, stalled turns, quarantined sessions, unknown effects and kill switches.
+"""The doctor's checks of stopped work: dead letters, stalled turns, quarantine, progress, unknown effects and kill switches.
 
-A check fails if only a person can resume the work. A kill switch is a person's own decision, so it is only noted.
+A check fails if only a person can resume the work. A kill switch is a person's own decision, so it is only a warning.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from anchorwatch.bus.port import Bus, Stored
-from anchorwatch.cli.checks import Check, as_verbs_take_it, failed, named, note, passed, session
+from anchorwatch.cli.checks import Check, as_verbs_take_it, failed, named, passed, session, warned
 from anchorwatch.codec import decode_anchor
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import AnchorWatchError, Damaged
 from anchorwatch.core.names import SessionRef
+from anchorwatch.core.session.pacing import NO_PROGRESS_RUNS
 from anchorwatch.journal.blocks import read_block
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.effects import EffectJournal
@@ -27,7 +28,10 @@ STALLED_MS_MAX = 15 * 60_000
 CLAIMED_MS_MAX = 2 * 3_600_000
 """The limit if the last record is a claim: the executor may still be running the command."""
 WRITER = "doctor:"
-LETTERS, SESSIONS, EFFECTS, SWITCHES = "dead letters", "sessions", "effects", "kill switches"
+OVER_BUDGET_RUNS = 2
+"""One turn over its budget may be followed by a smaller one; two in a row are not a chance."""
+LETTERS, SESSIONS, PROGRESS, EFFECTS = "dead letters", "sessions", "progress", "effects"
+SWITCHES = "kill switches"
 
 RunCheck = Callable[[Bus], Awaitable[Check]]
 
@@ -37,6 +41,7 @@ async def examine(bus: Bus) -> list[Check]:
     checks: dict[str, RunCheck] = {
         LETTERS: _letters,
         SESSIONS: _sessions,
+        PROGRESS: _progress,
         EFFECTS: _effects,
         SWITCHES: _switches,
     }
@@ -78,6 +83,43 @@ async def _sessions(bus: Bus) -> Check:
         named(stuck),
         "`anchorwatch show SESSION` shows the turn; `anchorwatch repair SESSION` repairs a quarantined session",
     )
+
+
+async def _progress(bus: Bus) -> Check:
+    """Check that turns reach something, and that no person has paused them."""
+    found, paused = [], []
+    view = await bus.bucket(ANCHORS_BUCKET)
+    for key in await view.keys():
+        ref = SessionRef(*key.split(".", 1))
+        try:
+            last = await last_anchor(bus, journal_stream(), ref)
+            anchor = None if last is None else decode_anchor(last.payload)[0]
+        except Damaged:
+            # The check of sessions reports it.
+            continue
+        if anchor is not None and (why := no_progress(anchor)):
+            found.append(f"{session(ref)}: {why}")
+        elif anchor is not None and anchor.status == "paused":
+            paused.append(session(ref))
+    if found:
+        return failed(PROGRESS, named(found), "`anchorwatch timeline SESSION` shows each turn and its reason")
+    if paused:
+        return warned(PROGRESS, f"paused: {named(paused)}", "`anchorwatch resume SESSION` resumes it")
+    return passed(PROGRESS, "no session is in an emergency, over its budget or without progress")
+
+
+def no_progress(anchor: Anchor) -> str:
+    """Why the turns of a session reach nothing; empty if they do. A pause ends no emergency."""
+    if anchor.status in ("quarantined", "deleted"):
+        return ""
+    outcome, runs = anchor.last_run_outcome, anchor.runs_without_progress
+    if outcome == "unresolved":
+        return f"turn {anchor.last_run_id} left it unresolved: {anchor.last_run_reason}"
+    if outcome == "over_budget" and runs >= OVER_BUDGET_RUNS:
+        return f"{runs} turns in a row without progress, the last over its budget: {anchor.last_run_reason}"
+    if runs >= NO_PROGRESS_RUNS:
+        return f"{runs} turns in a row without progress, the last {outcome}: {anchor.last_run_reason}"
+    return ""
 
 
 async def _why_stuck(bus: Bus, ref: SessionRef) -> str:
@@ -155,7 +197,8 @@ async def _switches(bus: Bus) -> Check:
     on = [
         f"{_said(each)}, by {each.by}" for each in await journal.all() if each.on and each.scope != MESH_SCOPE
     ]
-    return note(SWITCHES, named(on)) if on else passed(SWITCHES, "no switch is on")
+    hint = "`anchorwatch kill-switch off` turns one off; until then, nothing starts in its scope"
+    return warned(SWITCHES, named(on), hint) if on else passed(SWITCHES, "no switch is on")
 
 
 def _said(switch: Switch) -> str:

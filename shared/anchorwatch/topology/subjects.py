@@ -115,6 +115,7 @@ DEAD_LETTER = Subject("aw.dead.{workspace}.{service}.{id}")
 RPC_OBSERVE = Subject("aw.rpc.observe.{workspace}.{agent}")
 RPC_MEMORY = Subject("aw.rpc.memory.{verb}")
 RPC_PLANNER = Subject("aw.rpc.planner.{verb}")
+RPC_NOTIFIER = Subject("aw.rpc.notifier.{verb}")
 
 MEMORY_CONSUMER = "memory-"
 """Prefix of the consumers by which memory services follow the journal."""

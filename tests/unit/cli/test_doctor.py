@@ -5,9 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
-from anchorwatch.cli.doctor import judge_mesh
+from anchorwatch.cli.doctor import judge_mesh, verdict
 from anchorwatch.cli.doctor_bus import judge
 from anchorwatch.mesh.files import DataDir
+from anchorwatch.mesh.mesh_settings import MeshSettings, Value
 from anchorwatch.mesh.roster import SCALABLE
 
 from tests.unit.cli.conftest import Run
@@ -57,12 +58,12 @@ def services(*names: str, ready: bool = True) -> dict[str, object]:
     return {"processes": processes, "started_at": "2026-03-17T18:56:43+00:00"}
 
 
-def test_mesh_without_a_service_is_noted(tmp_path: Path) -> None:
+def test_service_without_a_process_fails_the_check(tmp_path: Path) -> None:
     data = DataDir(tmp_path)
     assert judge_mesh(services(*SCALABLE), data).state == "passed"
     check = judge_mesh(services("observer", "planner", "notifier"), data)
-    assert check.state == "note"
-    assert "no executor (`anchorwatch scale executor 1`)" in check.detail
+    assert check.state == "failed"
+    assert "no executor (`anchorwatch scale executor 1` starts one)" in check.detail
     assert judge_mesh(services(*SCALABLE, ready=False), data).state == "failed"
 
 
@@ -82,7 +83,7 @@ def test_readable_secrets_fail_the_check(run: Run) -> None:
     data.credentials.chmod(0o644)
     ran = run("doctor", "--data-dir", "d")
     assert (
-        f"FAILED  data directory: other users can read {data.credentials} (chmod go= {data.credentials})"
+        f"FAILED   data directory: other users can read {data.credentials} (chmod go= {data.credentials})"
         in ran.out
     )
     assert not os.access(data.root / "mesh.json", os.F_OK)
@@ -91,10 +92,37 @@ def test_readable_secrets_fail_the_check(run: Run) -> None:
 def test_llm_without_a_name_fails_the_check(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANCHORWATCH_MODEL", "openai")
     out = run("doctor").out
-    assert "FAILED  model: the model `openai` requires a model name" in out
+    assert "FAILED   model: the model `openai` requires a model name" in out
     assert "set ANCHORWATCH_MODEL_NAME" in out
     monkeypatch.setenv("ANCHORWATCH_MODEL_NAME", "gpt-x")
     monkeypatch.setenv("ANCHORWATCH_MODEL_KEY", "sk-s3cret")
     out = run("doctor").out
-    assert "ok      model: gpt-x at https://api.openai.com/v1, with a key" in out
+    assert "ok       model: gpt-x at https://api.openai.com/v1, with a key" in out
     assert "s3cret" not in out
+
+
+def test_doctor_judges_the_model_of_the_last_start(run: Run) -> None:
+    data = DataDir.at(Path("d"))
+    data.make()
+    kept = {"ANCHORWATCH_MODEL": "openai", "ANCHORWATCH_MODEL_NAME": "m-1"}
+    MeshSettings({name: Value(value) for name, value in kept.items()}).save(data)
+    assert (
+        "ok       model: m-1 at https://api.openai.com/v1, without a key"
+        in run("doctor", "--data-dir", "d").out
+    )
+
+
+def test_unknown_variable_is_a_warning(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANCHORWATCH_MODEL_NAM", "m")
+    ran = run("doctor")
+    assert (
+        "WARNING  variables: ANCHORWATCH_MODEL_NAM is set, but is not a setting; did you mean ANCHORWATCH_MODEL_NAME?"
+        in ran.out
+    )
+    assert ran.out.splitlines()[-1] == "1 check failed, 1 warning"
+
+
+def test_all_is_well_only_without_a_warning() -> None:
+    assert verdict(0, 0) == "all checks passed"
+    assert verdict(0, 2) == "no check failed, 2 warnings"
+    assert verdict(1, 0) == "1 check failed"
