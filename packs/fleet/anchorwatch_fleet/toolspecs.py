@@ -187,9 +187,11 @@ def _memory() -> tuple[ToolSpec, ...]:
         ),
         ToolSpec(
             name="read_result",
-            description="Read the whole of an output or message that is shown as an excerpt.",
+            description="Read the whole of an output, a message or your own words that are shown as an excerpt.",
             parameters=_object(
-                of=_text("the call, as its excerpt names it, or the artifact's id", TITLE_CHARS_MAX),
+                of=_text(
+                    "the text, as the header of its excerpt names it, or the artifact's id", TITLE_CHARS_MAX
+                ),
                 part={"type": "integer", "minimum": 1, "description": "which part, from 1"},
             ),
             example={"of": "15.2.1", "part": 1},

@@ -41,7 +41,7 @@ router = APIRouter(prefix="/api/sessions", tags=["sessions"])
 
 CONTEXT_TIMEOUT_S = 15.0
 
-InPrompt = Literal["whole", "skipped", "summary", "archived"]
+InPrompt = Literal["whole", "shortened", "skipped", "summary", "archived"]
 IN_PROMPT = "how the session's last request showed its turn"
 
 

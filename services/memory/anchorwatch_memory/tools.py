@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sqlite3
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -34,6 +35,10 @@ RECALLED_MAX = 10
 PART_CHARS = 2_000
 """Of one part of a result: an outcome and a prompt show it uncut."""
 _ID_CHARS = 20
+_SEQUENCE = re.compile(r"[0-9]{1,18}")
+_WORDS = re.compile(r"[0-9]{1,9}\.[0-9]{1,9}")
+_INPUT_TEXT = "SELECT text FROM wakes WHERE workspace = ? AND session = ? AND sequence = ?"
+_STEP_TEXT = "SELECT text FROM steps WHERE workspace = ? AND session = ? AND run_id = ? AND step = ?"
 
 
 class MemoryTools:
@@ -150,14 +155,24 @@ def _text(args: Mapping[str, Any], name: str, chars_max: int) -> str:
 async def read_result(
     projections: Projections, artifacts: ArtifactJournal, ref: SessionRef, name: str, part: int
 ) -> ToolResult:
-    """Part ``part`` (from 1) of the whole output that ``name`` names: a call RUN.STEP.N of this session, or an artifact's id.
+    """Part ``part`` (from 1) of the whole text that ``name`` names.
 
-    A prompt shows only the ends of a long output.
+    ``name``: of this session a call RUN.STEP.N, the model's words RUN.STEP or the sequence of an input, each as the header of an
+    excerpt names it; or an artifact's id.
 
     Raises:
-        ToolFailed: the call, the artifact or the part does not exist. Unavailable.
+        ToolFailed: the text or the part does not exist. Unavailable.
     """
-    text, artifact_id = await _call_output(projections, ref, name) if "." in name else ("", name)
+    name = name.strip()
+    handle = name.rpartition(" ")[2]
+    artifact_id = ""
+    if _SEQUENCE.fullmatch(handle):
+        text = await _found(projections, _INPUT_TEXT, (ref.workspace, ref.session, int(handle)), name)
+    elif _WORDS.fullmatch(handle):
+        run, step = map(int, handle.split("."))
+        text = await _found(projections, _STEP_TEXT, (ref.workspace, ref.session, run, step), name)
+    else:
+        text, artifact_id = await _call_output(projections, ref, handle) if "." in handle else ("", handle)
     if artifact_id:
         text = await _artifact(artifacts, ref, artifact_id)
     parts = max(1, math.ceil(len(text) / PART_CHARS))
@@ -168,6 +183,13 @@ async def read_result(
         f"[part {part} of {parts} of {name}]\n{text[start : start + PART_CHARS]}",
         {"part": part, "parts": parts},
     )
+
+
+async def _found(projections: Projections, sql: str, key: tuple[Any, ...], name: str) -> str:
+    row, _ = await projections.read(lambda db: db.execute(sql, key).fetchone())
+    if row is None:
+        raise ToolFailed(f"this session has no {name}", hint="an excerpt's header names its text")
+    return str(row[0])
 
 
 async def _call_output(projections: Projections, ref: SessionRef, name: str) -> tuple[str, str]:
@@ -200,5 +222,7 @@ async def _artifact(artifacts: ArtifactJournal, ref: SessionRef, name: str) -> s
     except AnchorWatchError as error:
         if error.retryable:
             raise
-        raise ToolFailed(error.message, hint="name a call as RUN.STEP.N, or an artifact by its id") from None
+        raise ToolFailed(
+            error.message, hint="name a text as the header of its excerpt does, or an artifact by its id"
+        ) from None
     return data.decode("utf-8", "replace")

@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 from anchorwatch.context import prompt, summarise
-from anchorwatch.context.ladder import Rung
+from anchorwatch.context.ladder import Rung, shortened_runs
 from anchorwatch.context.template import TEMPLATE
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.facts import Observation
@@ -30,7 +30,7 @@ from anchorwatch.service.context import Clock
 
 from anchorwatch_planner.runtimes import AgentRuntime, Bounds
 
-PAST_RUNGS = (Rung.WHOLE, Rung.FOLDED, Rung.OLD_OUTPUTS, Rung.PAST_OUTPUTS)
+PAST_RUNGS = (Rung.WHOLE, Rung.FOLDED, Rung.OLD_OUTPUTS, Rung.PAST_OUTPUTS, Rung.PAST_TEXTS)
 TURN_RUNGS = (Rung.EARLIER_STEPS, Rung.ALL_OUTPUTS, Rung.SHORT_SUMMARY)
 ROOM_SHARE = 0.6
 """The share of the budget below which a compaction brings the request, so that the next steps need none."""
@@ -62,11 +62,12 @@ class Fitted:
     @property
     def context(self) -> Mapping[str, Any]:
         """What is needed to rebuild the request from the state; recorded with the step."""
-        summary = self.state.summary
+        summary, shortened = self.state.summary, shortened_runs(self.state.history, self.rung)
         return {
             "template": TEMPLATE,
             "rung": self.rung.name.lower(),
             "read": [self.state.head, self.state.read_through],
+            **({"shortened": list(shortened)} if shortened else {}),
             **({"summary": summary.through_run} if summary else {}),
         }
 
@@ -167,9 +168,9 @@ class Fitter:
                 return fitted
             if not state.history or stuck >= NO_PROGRESS_MAX:
                 break
-            before = question.tokens(state, Rung.PAST_OUTPUTS)
+            before = question.tokens(state, PAST_RUNGS[-1])
             state = await self._compact(ref, state, question, before)
-            stuck = 0 if question.tokens(state, Rung.PAST_OUTPUTS) < before else stuck + 1
+            stuck = 0 if question.tokens(state, PAST_RUNGS[-1]) < before else stuck + 1
         fitted = _first_that_fits(question, state, TURN_RUNGS)
         if fitted is None:
             raise _too_large(question, state)
@@ -202,7 +203,7 @@ class Fitter:
         written = await self._written(ref, state, question, turns, before)
         shorter = written.state or summarise.without(state, turns, question.budget)
         assert shorter.summary is not None  # noqa: S101 - at least one turn went
-        tokens = (before, question.tokens(shorter, Rung.PAST_OUTPUTS))
+        tokens = (before, question.tokens(shorter, PAST_RUNGS[-1]))
         command = Compact(self._execution_id, shorter.summary, tokens, written.because, written.usage)
         self._log.info(
             "context.compacted", session=str(ref), tokens=tokens, source=shorter.summary.source,
@@ -236,7 +237,7 @@ class Fitter:
         if not isinstance(read, Summary):
             return _Written(because=f"the model's summary: {read}", usage=usage)
         shorter = summarised(state, read)
-        if question.tokens(shorter, Rung.PAST_OUTPUTS) >= before:
+        if question.tokens(shorter, PAST_RUNGS[-1]) >= before:
             return _Written(
                 because="the model's summary is not shorter than the turns it replaces", usage=usage
             )
@@ -262,7 +263,7 @@ def _turns_to_go(question: _Question, state: SessionState) -> int:
     choices = summarise.choices(state)
     room = question.budget * ROOM_SHARE
     for turns in choices:
-        if question.tokens(summarise.without(state, turns, question.budget), Rung.PAST_OUTPUTS) <= room:
+        if question.tokens(summarise.without(state, turns, question.budget), PAST_RUNGS[-1]) <= room:
             return turns
     return choices[-1]
 

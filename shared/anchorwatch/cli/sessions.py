@@ -52,8 +52,9 @@ def _wake(row: Row) -> str | None:
 def _what(row: Row) -> str:
     call = f" [{row['call']}]" if row.get("call") else ""
     why = f" - {row['why']}" if row.get("why") else ""
-    skipped = " [skipped in prompt]" if row.get("in_prompt") == "skipped" else ""
-    return f"{row['what']}{call}{why}{skipped}"
+    shown = row.get("in_prompt")
+    omitted = f" [{shown} in prompt]" if shown in ("skipped", "shortened") else ""
+    return f"{row['what']}{call}{why}{omitted}"
 
 
 def _details(row: Row, times: Times) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from anchorwatch.context.ladder import Rung, folded, is_cut, summary_shown
+from anchorwatch.context.ladder import Rung, folded, has_excerpt, summary_shown
 from anchorwatch.core.session.state import PastTurn, SessionState
 from anchorwatch.models.port import Chat, ModelRequest
 
@@ -68,7 +68,7 @@ def _parts(state: SessionState, request: ModelRequest, rung: Rung) -> Iterator[_
         yield _Part("summary", request.opening[1:], turns if whole else f"{turns}; its beginning")
     shown = folded(state.history, rung)
     for each, messages in zip(shown, request.past, strict=True):
-        yield _past(each, messages, cut=_cut_runs(state.history, rung))
+        yield _past(each, messages)
     turn = state.turn
     if turn is not None:
         yield _Part("wakes", request.now[:1])
@@ -78,12 +78,8 @@ def _parts(state: SessionState, request: ModelRequest, rung: Rung) -> Iterator[_
     yield _Part("observation and task", request.now[-1:])
 
 
-def _past(each: PastTurn | tuple[PastTurn, ...], messages: Sequence[Chat], *, cut: frozenset[int]) -> _Part:
+def _past(each: PastTurn | tuple[PastTurn, ...], messages: Sequence[Chat]) -> _Part:
     if isinstance(each, tuple):
         name = f"runs {each[0].run_id}–{each[-1].run_id}" if len(each) > 1 else f"run {each[0].run_id}"
         return _Part(name, messages, "all but this line: no actions")
-    return _Part(f"run {each.run_id}", messages, "the middle of long outputs" if each.run_id in cut else "")
-
-
-def _cut_runs(history: Sequence[PastTurn], rung: Rung) -> frozenset[int]:
-    return frozenset(turn.run_id for index, turn in enumerate(history) if is_cut(index, len(history), rung))
+    return _Part(f"run {each.run_id}", messages, "the middle of long texts" if has_excerpt(each) else "")

@@ -7,15 +7,19 @@ whole turns become a summary (`anchorwatch.context.summarise`), which is recorde
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import IntEnum
 
 from anchorwatch.core.memo import ByIdentity
-from anchorwatch.core.session.outputs import stand_in
+from anchorwatch.core.session.conversation import (
+    RECENT_TURNS,
+    with_excerpts,
+    with_short_calls,
+    with_short_outputs,
+)
+from anchorwatch.core.session.outputs import is_stand_in
 from anchorwatch.core.session.state import PastTurn, Step, Summary, Turn
 from anchorwatch.models.port import PAST_REMEMBERED
 
-RECENT_TURNS = 2
 OUTPUT_CHARS = 400
 """Approximate size of an excerpt of an output."""
 SHORT_SUMMARY_CHARS = 600
@@ -31,11 +35,13 @@ class Rung(IntEnum):
     """Outputs of earlier turns, except the newest one, become excerpts."""
     PAST_OUTPUTS = 3
     """Outputs of every earlier turn become excerpts."""
-    EARLIER_STEPS = 4
+    PAST_TEXTS = 4
+    """Long messages, and the model's long texts, of every earlier turn become excerpts."""
+    EARLIER_STEPS = 5
     """Outputs of this turn's steps before the last one become excerpts."""
-    ALL_OUTPUTS = 5
+    ALL_OUTPUTS = 6
     """Outputs of the last step become excerpts, too."""
-    SHORT_SUMMARY = 6
+    SHORT_SUMMARY = 7
     """Only the end of the summary is shown."""
 
 
@@ -54,7 +60,7 @@ def folded(history: tuple[PastTurn, ...], rung: Rung) -> tuple[PastTurn | tuple[
     old = len(history) - RECENT_TURNS
     for index, turn in enumerate(history):
         if index >= old or not is_no_op(turn):
-            shown.append(_cut_past(turn) if is_cut(index, len(history), rung) else turn)
+            shown.append(_past_shown(turn, index, len(history), rung))
         elif shown and isinstance(shown[-1], tuple):
             shown[-1] = (*shown[-1], turn)
         else:
@@ -79,27 +85,38 @@ def summary_shown(summary: Summary, rung: Rung) -> str:
     return f"…{summary.text[-SHORT_SUMMARY_CHARS:]}"
 
 
-def is_cut(index: int, turns: int, rung: Rung) -> bool:
-    """Whether long outputs of the ``index``-th of ``turns`` earlier turns become excerpts on ``rung``."""
-    if rung >= Rung.PAST_OUTPUTS:
-        return True
-    return rung >= Rung.OLD_OUTPUTS and index < turns - 1
+def shortened_runs(history: tuple[PastTurn, ...], rung: Rung) -> tuple[int, ...]:
+    """The runs that are shown with an excerpt in place of a long text, on ``rung``."""
+    shown = folded(history, rung)
+    return tuple(each.run_id for each in shown if isinstance(each, PastTurn) and has_excerpt(each))
+
+
+def _past_shown(turn: PastTurn, index: int, turns: int, rung: Rung) -> PastTurn:
+    if rung >= Rung.PAST_TEXTS:
+        return cut_past(turn)
+    if rung >= Rung.PAST_OUTPUTS or (rung >= Rung.OLD_OUTPUTS and index < turns - 1):
+        return _cut_outputs(turn)
+    return turn
 
 
 def cut(run_id: int, step: Step) -> Step:
     """The step with excerpts of its long outputs."""
-    return replace(
-        step,
-        calls=tuple(
-            replace(call, text=stand_in(call.text, f"{run_id}.{step.number}.{call.n}", OUTPUT_CHARS))
-            for call in step.calls
-        ),
-    )
+    return with_short_calls(run_id, step, OUTPUT_CHARS)
 
 
-def _cut_turn(turn: PastTurn) -> PastTurn:
-    return replace(turn, steps=tuple(cut(turn.run_id, step) for step in turn.steps))
+def _has_excerpt(turn: PastTurn) -> bool:
+    texts = [each.text for each in turn.inputs]
+    for step in turn.steps:
+        texts += [step.text, *(each.text for each in step.joined), *(call.text for call in step.calls)]
+    return any(map(is_stand_in, texts))
 
 
-# A past turn stays the same object, so its shorter form is rendered and counted once.
-_cut_past = ByIdentity(_cut_turn, PAST_REMEMBERED)
+# A past turn stays the same object, so its shorter forms are rendered and counted once.
+_cut_outputs: ByIdentity[PastTurn, PastTurn] = ByIdentity(
+    lambda turn: with_short_outputs(turn, OUTPUT_CHARS), PAST_REMEMBERED
+)
+cut_past: ByIdentity[PastTurn, PastTurn] = ByIdentity(
+    lambda turn: with_excerpts(_cut_outputs(turn)), PAST_REMEMBERED
+)
+has_excerpt: ByIdentity[PastTurn, bool] = ByIdentity(_has_excerpt, PAST_REMEMBERED)
+"""``cut_past``: a turn with excerpts of all its long texts. ``has_excerpt``: whether a turn has one."""

@@ -17,9 +17,9 @@ from anchorwatch.context.ladder import Rung, folded, steps_shown, summary_shown
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.memo import ByIdentity, OfEach
-from anchorwatch.core.session.outputs import stand_in
+from anchorwatch.core.session.outputs import call_handle, stand_in
 from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, Step, Summary, Turn
-from anchorwatch.core.session.wakes import SCHEDULE_SOURCE, shown, tally
+from anchorwatch.core.session.wakes import SCHEDULE_SOURCE, SHOWN_INPUTS_MAX, shown, tally
 from anchorwatch.core.times import iso
 from anchorwatch.core.tools import ToolSpec
 from anchorwatch.models.port import (
@@ -32,7 +32,6 @@ from anchorwatch.models.port import (
 )
 from anchorwatch.packs.port import Pack
 
-SHOWN_INPUTS_MAX = 20
 RESULT_CHARS_MAX = 8_000
 Chat = dict[str, Any]
 # Created once: creating an encoder takes longer than encoding a short value.
@@ -252,7 +251,7 @@ def call_label(run_id: int, step: int, n: int) -> str:
 
 
 def _result(run_id: int, step: int, call: Call) -> str:
-    text = stand_in(call.text, f"{run_id}.{step}.{call.n}", RESULT_CHARS_MAX)
+    text = stand_in(call.text, call_handle(run_id, step, call.n), RESULT_CHARS_MAX)
     return text if call.state == "succeeded" else f"{call.state.upper()}: {text}"
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from anchorwatch.context.ladder import cut
+from anchorwatch.context.ladder import cut_past
 from anchorwatch.context.prompt import past_messages
 from anchorwatch.context.template import quoted
 from anchorwatch.core.session.conversation import summarised
@@ -56,8 +55,8 @@ def request(state: SessionState, turns: int, budget: int, situation: Situation) 
 
 
 def _log(turn: PastTurn) -> str:
-    shorter = replace(turn, steps=tuple(cut(turn.run_id, step) for step in turn.steps))
-    return quoted("\n".join(line for message in past_messages(shorter) for line in _lines(message)))
+    messages = past_messages(cut_past(turn))
+    return quoted("\n".join(line for message in messages for line in _lines(message)))
 
 
 def _lines(message: Mapping[str, Any]) -> list[str]:

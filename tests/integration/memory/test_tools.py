@@ -15,6 +15,8 @@ from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.journal.artifacts import ArtifactJournal, Provenance
 from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.inputs import accept
+from anchorwatch.journal.mapping import input_body
 from anchorwatch.packs.port import ToolContext, ToolFailed
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import WallClock
@@ -143,8 +145,29 @@ async def test_output_cut_in_a_prompt_is_read_whole_in_parts(session: ScriptedSe
     )
     letter = await call(session, "read_result", of=kept.artifact_id, part=1)
     assert letter.text == f"[part 1 of 1 of {kept.artifact_id}]\nDear all"
-    for odd in ("9.9.9", "1.2", "nothing"):
+    for odd in ("9.9.9", "77.2", "nothing"):
         assert (await call(session, "read_result", of=odd, part=1)).state == "failed"
+
+
+async def test_text_of_an_excerpt_is_read_by_its_handle(session: ScriptedSession, bus: Bus) -> None:
+    order = "look after the fleet. " * 100 + "Never restart w-99."
+    receipt = await accept(
+        Committer(bus, "JOURNAL_0"),
+        session.ref,
+        "k-long",
+        input_body("message", 0, text=order),
+        at_ms=now_ms(),
+        writer="test",
+    )
+    await call(session, "recall", query="nothing")
+    for of in (f"input {receipt.sequence}", str(receipt.sequence)):
+        parts = [(await call(session, "read_result", of=of, part=part)).text for part in (1, 2)]
+        assert "".join(part.partition("\n")[2] for part in parts) == order
+    words = await call(session, "read_result", of="words 1.1", part=1)
+    assert words.state == "succeeded"
+    for odd in ("input 999999", "9" * 40, "words 77.1"):
+        missing = await call(session, "read_result", of=odd, part=1)
+        assert (missing.state, odd in missing.text or "artifact" in missing.text) == ("failed", True)
 
 
 async def test_invalid_query_is_answered_with_the_problem(session: ScriptedSession, bus: Bus) -> None:

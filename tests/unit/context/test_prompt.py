@@ -13,6 +13,7 @@ from anchorwatch.context.ladder import Rung
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, Step, Summary, Turn
+from anchorwatch.core.session.wakes import SHOWN_INPUTS_MAX
 from anchorwatch.models.request import prepare
 from anchorwatch.models.tokens import Counter, counter_for
 
@@ -112,7 +113,7 @@ def test_event_text_is_quoted_and_cannot_pose_as_instructions() -> None:
 def test_burst_says_how_many_there_were_and_shows_the_newest() -> None:
     wakes = build(state(inputs=tuple(event(n) for n in range(1, 5_001)))).messages[1]["content"]
     assert "5000 × event/fleet/instance.dead" in wakes
-    assert wakes.count("event fleet.instance.dead") == prompt.SHOWN_INPUTS_MAX
+    assert wakes.count("event fleet.instance.dead") == SHOWN_INPUTS_MAX
 
 
 def test_burst_of_many_kinds_is_shown_within_the_same_lines() -> None:
@@ -137,7 +138,7 @@ def test_messages_of_people_are_shown_in_any_burst() -> None:
     wakes = build(state(inputs=(said, *burst, wish))).messages[1]["content"]
     assert "a person wrote: stop at four instances" in wakes
     assert "a person requests a turn now: the invoice came" in wakes
-    assert wakes.count("\n- ") == prompt.SHOWN_INPUTS_MAX + 4  # and a count of all, and of each kind
+    assert wakes.count("\n- ") == SHOWN_INPUTS_MAX + 4  # and a count of all, and of each kind
 
 
 def test_older_summary_is_quoted_and_marked_as_data() -> None:

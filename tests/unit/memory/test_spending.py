@@ -109,6 +109,13 @@ def test_turn_that_the_prompt_shortens_is_marked(projected: Projected, book: Boo
     assert projected.ask("turn", turn="4")["in_prompt"] == "skipped"
 
 
+def test_turn_with_excerpts_in_the_prompt_is_marked(projected: Projected, book: Book) -> None:
+    for _ in range(4):
+        turn(book, head(book, {}), outcome="success")
+    turn(book, head(book, {}, context={"rung": "past_texts", "summary": 1, "shortened": [1, 2, 4]}))
+    assert marks(projected) == ["summary", "shortened", "whole", "shortened", "whole"]
+
+
 def test_archived_turn_is_marked_until_the_reset_is_undone(projected: Projected, book: Book) -> None:
     turn(book, head(book, {}))
     book.do(FLEET, Reset("p", book.now_ms, book.sequence))

@@ -1,7 +1,7 @@
-"""How the last request to the model showed each turn: whole, as one line, in a summary, or not at all after a reset.
+"""How the last request showed each turn: whole, with excerpts, as one line, in a summary, or not at all after a reset.
 
-The request is built from the session's state (`anchorwatch.context.ladder`). The marks follow from the rung and the summary
-that the session's last step recorded.
+The request is built from the session's state (`anchorwatch.context.ladder`). The marks follow from the rung, the
+summary and the shortened runs that the session's last step recorded.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import sqlite3
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from anchorwatch.context.ladder import RECENT_TURNS, Rung
+from anchorwatch.context.ladder import Rung
 from anchorwatch.core.records import Kind
+from anchorwatch.core.session.conversation import RECENT_TURNS
 
 from anchorwatch_memory.reads.pages import Row, select
 
-InPrompt = Literal["whole", "skipped", "summary", "archived"]
-"""``skipped``: a turn without actions, shown as one line. ``summary``: part of a summary. ``archived``: by a reset."""
+InPrompt = Literal["whole", "shortened", "skipped", "summary", "archived"]
+"""``shortened``: excerpts replace its long texts. ``skipped``: a turn without actions, shown as one line.
+``summary``: part of a summary. ``archived``: by a reset."""
 
 
 @dataclass(slots=True)
@@ -28,6 +30,7 @@ class PromptMarks:
     workspace: str
     session: str
     _last: tuple[int, Rung, int] = (0, Rung.WHOLE, 0)
+    _shortened: frozenset[int] = frozenset()
     _reset_at: int = 0
     _marks: dict[int, InPrompt] = field(default_factory=dict)
 
@@ -44,6 +47,7 @@ class PromptMarks:
             name = str(context.get("rung", "")).upper()
             rung = Rung[name] if name in Rung.__members__ else Rung.WHOLE
             self._last = (row["run_id"], rung, int(context.get("summary", 0)))
+            self._shortened = frozenset(context.get("shortened", ()))
         self._reset_at = self._last_reset()
 
     def _last_reset(self) -> int:
@@ -91,7 +95,9 @@ class PromptMarks:
             return "summary"
         old = run_id < last_run - RECENT_TURNS
         skipped = old and rung >= Rung.FOLDED and bool(turns) and turns[0]["outcome"] == "no_action"
-        return "skipped" if skipped and self._is_without_actions(run_id) else "whole"
+        if skipped and self._is_without_actions(run_id):
+            return "skipped"
+        return "shortened" if run_id in self._shortened else "whole"
 
     def _is_without_actions(self, run_id: int) -> bool:
         key = (self.workspace, self.session, run_id)

@@ -11,7 +11,7 @@ from anchorwatch.core.records import Kind
 from anchorwatch.core.session.conversation import (
     archive,
     bring_back,
-    clip,
+    past_output,
     past_turn,
     remember,
     revise,
@@ -269,8 +269,9 @@ def _settle(state: SessionState, event: OutcomeRecorded, sequence: int) -> Sessi
     turn = state.turn
     if turn is not None and turn.run_id == event.call.run:
         return state._replace(turn=replace(turn, steps=_settled(turn, event, sequence)))
-    shown = replace(event, text=clip(event.text), data={})
-    return revise(state, event.call.run, lambda past: _settled(past, shown, sequence))
+    call = event.call
+    shown = replace(event, text=past_output(event.text, call.run, call.step, call.n), data={})
+    return revise(state, call.run, lambda past: _settled(past, shown, sequence))
 
 
 def _settled(turn: Turn | PastTurn, event: OutcomeRecorded, sequence: int) -> tuple[Step, ...]:

@@ -1,5 +1,8 @@
 """The past turns that the conversation shows, the archives of resets, and the bounds of both.
 
+A turn that ends keeps what people wrote and what the model wrote word for word. Only the bounds of the whole
+conversation shorten them, and an excerpt says so.
+
 An archive is the part of the history that a reset hides. Archives and history share the bounds of one history, so undoing a
 reset shows what would be shown without it (ADR 10).
 """
@@ -8,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from operator import is_
 
 from anchorwatch.core.anchor import RunOutcome
 from anchorwatch.core.memo import OfEach
-from anchorwatch.core.session.outputs import stand_in
+from anchorwatch.core.session.outputs import call_handle, excerpt, input_handle, stand_in, words_handle
 from anchorwatch.core.session.state import (
     Archive,
     Input,
@@ -23,13 +27,19 @@ from anchorwatch.core.session.state import (
     Turn,
 )
 from anchorwatch.core.session.summary import after, from_records
-from anchorwatch.core.session.wakes import shown, tally
+from anchorwatch.core.session.wakes import SHOWN_INPUTS_MAX, shown, tally
 
 HISTORY_TURNS_MAX = 40
-HISTORY_CHARS_MAX = 96_000
-PAST_TEXT_CHARS_MAX = 1_200
+HISTORY_BYTES_MAX = 120 * 1024
+"""Texts of the conversation in UTF-8, with an allowance for each entry: a snapshot holds them beside two anchors."""
+ENTRY_BYTES = 160
 PAST_OUTPUT_CHARS_MAX = 4_000
-PAST_INPUTS_MAX = 10
+EXCERPT_CHARS = 1_200
+"""Approximate size of an excerpt of a message or of the model's words."""
+LAST_EXCERPTS_CHARS = (EXCERPT_CHARS, 300, 100)
+"""As above, in turn, for all texts of a turn that does not fit alone."""
+RECENT_TURNS = 2
+"""The newest turns. Their texts are shortened last."""
 WEIGHED = 2_048
 """Conversations whose turn weights are cached."""
 
@@ -40,15 +50,15 @@ def past_turn(turn: Turn, outcome: RunOutcome, reason: str, last: Step | None) -
     Messages to the turn that its model never saw become its inputs, so that the next turn sees them.
     """
     steps = turn.steps if last is None else (*turn.steps, last)
-    given = (*shown(turn.inputs, PAST_INPUTS_MAX), *_unshown(turn, last))
+    given = (*shown(turn.inputs, SHOWN_INPUTS_MAX), *_unshown(turn, last))
     return PastTurn(
         run_id=turn.run_id,
         outcome=outcome,
-        reason=clip(reason),
-        inputs=tuple(map(_clipped, given)),
-        skipped=max(0, len(turn.inputs) - PAST_INPUTS_MAX),
+        reason=reason,
+        inputs=given,
+        skipped=max(0, len(turn.inputs) - SHOWN_INPUTS_MAX),
         steps=tuple(_past_step(turn.run_id, step) for step in steps),
-        tally=tally(turn.inputs) if len(turn.inputs) > PAST_INPUTS_MAX else (),
+        tally=tally(turn.inputs) if len(turn.inputs) > SHOWN_INPUTS_MAX else (),
         refused=turn.refused,
         held_since=turn.held_since,
     )
@@ -99,13 +109,53 @@ def revise(state: SessionState, run_id: int, change: Callable[[PastTurn], tuple[
     return _bounded(state._replace(history=revised(state.history), archives=archives))
 
 
-def clip(text: str) -> str:
-    """The part of a text that the conversation shows after its turn has ended."""
-    return text if len(text) <= PAST_TEXT_CHARS_MAX else text[: PAST_TEXT_CHARS_MAX - 1] + "…"
+def past_output(text: str, run_id: int, step: int, n: int) -> str:
+    """A tool's output as the conversation shows it after its turn has ended."""
+    return stand_in(text, call_handle(run_id, step, n), PAST_OUTPUT_CHARS_MAX)
 
 
-def _clipped(given: Input) -> Input:
-    return given if len(given.text) <= PAST_TEXT_CHARS_MAX else replace(given, text=clip(given.text))
+def with_excerpts(past: PastTurn, chars_max: int = EXCERPT_CHARS) -> PastTurn:
+    """The turn with excerpts of its long messages and of its model's long texts; the same object if it has none."""
+    steps = tuple(
+        step
+        if len(step.text) <= chars_max and not _any_long(step.joined, chars_max)
+        else replace(
+            step,
+            text=excerpt(step.text, words_handle(past.run_id, step.number), chars_max),
+            joined=_inputs_cut(step.joined, chars_max),
+        )
+        for step in past.steps
+    )
+    if not _any_long(past.inputs, chars_max) and all(map(is_, steps, past.steps)):
+        return past
+    return replace(past, inputs=_inputs_cut(past.inputs, chars_max), steps=steps)
+
+
+def _any_long(inputs: Iterable[Input], chars_max: int) -> bool:
+    return any(len(each.text) > chars_max for each in inputs)
+
+
+def _inputs_cut(inputs: Iterable[Input], chars_max: int) -> tuple[Input, ...]:
+    return tuple(
+        replace(each, text=excerpt(each.text, input_handle(each.sequence), chars_max))
+        if len(each.text) > chars_max
+        else each
+        for each in inputs
+    )
+
+
+def with_short_outputs(past: PastTurn, chars_max: int) -> PastTurn:
+    """The turn with excerpts of its long outputs."""
+    return replace(past, steps=tuple(with_short_calls(past.run_id, step, chars_max) for step in past.steps))
+
+
+def with_short_calls(run_id: int, step: Step, chars_max: int) -> Step:
+    """The step with excerpts of its long outputs."""
+    calls = tuple(
+        replace(call, text=stand_in(call.text, call_handle(run_id, step.number, call.n), chars_max))
+        for call in step.calls
+    )
+    return replace(step, calls=calls)
 
 
 def _unshown(turn: Turn, last: Step | None) -> Iterable[Input]:
@@ -115,28 +165,25 @@ def _unshown(turn: Turn, last: Step | None) -> Iterable[Input]:
 
 def _past_step(run_id: int, step: Step) -> Step:
     calls = tuple(
-        replace(
-            call,
-            text=stand_in(call.text, f"{run_id}.{step.number}.{call.n}", PAST_OUTPUT_CHARS_MAX),
-            data={},
-        )
+        replace(call, text=past_output(call.text, run_id, step.number, call.n), data={})
         for call in step.calls
     )
     seen = step.observation and SeenObservation(step.observation.digest, step.observation.at_ms, "")
-    joined = tuple(map(_clipped, step.joined))
-    return Step(step.number, clip(step.text), calls, seen, joined)
+    return Step(step.number, step.text, calls, seen, step.joined)
 
 
 def _weigh(past: PastTurn) -> int:
-    texts = sum(len(each.text) + 80 for each in past.inputs)
-    steps = sum(
-        len(step.text)
-        + sum(len(each.text) + 80 for each in step.joined)
-        + sum(len(call.text) + len(str(call.args)) + 80 for call in step.calls)
-        for step in past.steps
-    )
-    kinds = sum(len(family) + 20 for family, _ in past.tally)
-    return texts + steps + kinds + len(past.reason)
+    """The bytes that a turn takes in a snapshot, nearly."""
+    texts = [each.text for each in past.inputs]
+    for step in past.steps:
+        texts += [step.text, *(each.text for each in step.joined)]
+        texts += [f"{call.text}{call.args}" for call in step.calls]
+    texts += [past.reason, *(family for family, _ in past.tally)]
+    return sum(_size(text) + ENTRY_BYTES for text in texts)
+
+
+def _size(text: str) -> int:
+    return len(text.encode(errors="surrogatepass"))
 
 
 # A past turn stays the same object, and is weighed at the end of each later one.
@@ -144,25 +191,54 @@ _weights = OfEach(_weigh, WEIGHED)
 
 
 def _bounded(state: SessionState) -> SessionState:
-    """The state with a conversation that fits into a snapshot; the oldest turns are dropped first.
+    """The state with a conversation that fits into a snapshot.
 
-    Each dropped turn leaves one line in the summary.
+    Older turns get excerpts of their long texts, and the oldest are dropped, before a recent one gets excerpts. Each dropped
+    turn leaves one line in the summary.
     """
     turns = (*(each for hidden in state.archives for each in hidden.turns), *state.history)
     weights = _weights(turns)
-    total = sum(weights) + sum(len(each.summary.text) for each in state.archives if each.summary)
-    gone = 0
-    while len(turns) - gone > 1 and (len(turns) - gone > HISTORY_TURNS_MAX or total > HISTORY_CHARS_MAX):
-        total -= weights[gone]
-        gone += 1
-    if not gone:
+    summaries = sum(_size(each.summary.text) for each in state.archives if each.summary)
+    if len(turns) <= HISTORY_TURNS_MAX and sum(weights) <= HISTORY_BYTES_MAX - summaries:
         return state
+    gone, fitted = _fitted(turns, weights, HISTORY_BYTES_MAX - summaries)
     archives: list[Archive] = []
     for hidden in state.archives:
-        going, gone = hidden.turns[:gone], max(0, gone - len(hidden.turns))
+        count = len(hidden.turns)
+        going, left, fitted = hidden.turns[:gone], fitted[min(gone, count) : count], fitted[count:]
+        gone = max(0, gone - count)
         # An archive without turns cannot be restored.
-        if len(going) < len(hidden.turns):
+        if left:
             told = from_records(hidden.summary, going) if going else hidden.summary
-            archives.append(replace(hidden, summary=told, turns=hidden.turns[len(going) :]))
+            archives.append(replace(hidden, summary=told, turns=left))
     summary = from_records(state.summary, state.history[:gone]) if gone else state.summary
-    return state._replace(summary=summary, history=state.history[gone:], archives=tuple(archives))
+    return state._replace(summary=summary, history=fitted[gone:], archives=tuple(archives))
+
+
+def _fitted(
+    turns: tuple[PastTurn, ...], weights: tuple[int, ...], bytes_max: int
+) -> tuple[int, tuple[PastTurn, ...]]:
+    """(how many of the oldest turns are dropped, all turns with the excerpts that the limit requires)."""
+    shown, sizes = list(turns), list(weights)
+
+    def shorten(index: int, past: PastTurn) -> None:
+        if past is not shown[index]:
+            shown[index], sizes[index] = past, _weigh(past)
+
+    old = max(0, len(turns) - RECENT_TURNS)
+    for index in range(old):
+        if sum(sizes) <= bytes_max:
+            break
+        shorten(index, with_excerpts(shown[index]))
+    gone = max(0, len(turns) - HISTORY_TURNS_MAX)
+    while gone < old and sum(sizes[gone:]) > bytes_max:
+        gone += 1
+    for chars_max in LAST_EXCERPTS_CHARS:
+        for index in range(gone, len(turns)):
+            if sum(sizes[gone:]) <= bytes_max:
+                return gone, tuple(shown)
+            shorter = with_excerpts(shown[index], chars_max)
+            shorten(index, with_short_outputs(shorter, chars_max))
+    while gone < len(turns) - 1 and sum(sizes[gone:]) > bytes_max:
+        gone += 1
+    return gone, tuple(shown)

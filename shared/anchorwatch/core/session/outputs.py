@@ -1,7 +1,8 @@
-"""Excerpts of long tool outputs: kind, size, beginning and end, and the handle of the whole output.
+"""Excerpts of long texts: kind, size, beginning and end, and the handle under which the whole text can be read.
 
 An excerpt starts with a header line such as ``[call 15.2.1: JSON object, 48,213 characters, cut]``. A shorter excerpt of an
-excerpt keeps that header.
+excerpt keeps that header. Handles: ``call RUN.STEP.N`` (a tool's output), ``words RUN.STEP`` (the model's own words) and
+``input SEQUENCE`` (an input, by its place in the journal).
 """
 
 from __future__ import annotations
@@ -13,23 +14,57 @@ from typing import Any
 
 LINE_CHARS_MAX = 200
 FIELDS_SHOWN_MAX = 12
-_HEADER = re.compile(r"\[call \d+\.\d+\.\d+: [^\n\]]{1,80}, cut\]")
+_HEADER = re.compile(r"\[(?:call \d+\.\d+\.\d+|words \d+\.\d+|input \d+): [^\n\]]{1,80}, cut\]")
 _GAP = "…"
 
 
-def stand_in(text: str, call: str, chars_max: int) -> str:
-    """``text`` if it has at most ``chars_max`` characters, else an excerpt of about that size.
+def stand_in(text: str, handle: str, chars_max: int) -> str:
+    """``text`` if it has at most ``chars_max`` characters, else an excerpt of about that size, by its structure.
 
-    ``call`` is the call's RUN.STEP.N. The header is never shortened, so an excerpt may exceed a very small ``chars_max``.
+    The header is never shortened, so an excerpt may exceed a very small ``chars_max``.
     """
     if len(text) <= chars_max:
         return text
     head, _, body = text.partition("\n")
-    if _HEADER.fullmatch(head):
+    if _is_header_of(head, handle):
         return _joined(head, _ends(body.splitlines(), chars_max - len(head)))
     kind, outline = _outline(text)
-    header = f"[call {call}: {kind}, {len(text):,} characters, cut]"
+    header = _header(handle, kind, text)
     return _joined(header, outline(chars_max - len(header)))
+
+
+def excerpt(text: str, handle: str, chars_max: int) -> str:
+    """As `stand_in`, for what a person or the model wrote: its beginning and its end, without regard to its structure."""
+    if len(text) <= chars_max:
+        return text
+    head, _, body = text.partition("\n")
+    if _is_header_of(head, handle):
+        return _joined(head, _middle_out(body, chars_max - len(head) - 1))
+    header = _header(handle, "text", text)
+    return _joined(header, _middle_out(text, chars_max - len(header) - 1))
+
+
+def _header(handle: str, kind: str, text: str) -> str:
+    return f"[{handle}: {kind}, {len(text):,} characters, cut]"
+
+
+def _is_header_of(line: str, handle: str) -> bool:
+    return line.startswith(f"[{handle}: ") and _HEADER.fullmatch(line) is not None
+
+
+def call_handle(run_id: int, step: int, n: int) -> str:
+    """The handle of a tool's output."""
+    return f"call {run_id}.{step}.{n}"
+
+
+def words_handle(run_id: int, step: int) -> str:
+    """The handle of the model's own words."""
+    return f"words {run_id}.{step}"
+
+
+def input_handle(sequence: int) -> str:
+    """The handle of an input."""
+    return f"input {sequence}"
 
 
 def is_stand_in(text: str) -> bool:

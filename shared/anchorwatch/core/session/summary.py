@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from anchorwatch.core.session.critical import CRITICAL
-from anchorwatch.core.session.state import PastTurn, Summary
+from anchorwatch.core.session.outputs import input_handle
+from anchorwatch.core.session.state import Input, PastTurn, Summary
 from anchorwatch.core.session.wakes import tally
 
 LINES_MAX = 60
@@ -86,7 +87,7 @@ def _line(turn: PastTurn) -> str:
         woken = ", ".join(f"{count} × {family}" for family, count in wakes)
         parts.append(f"woken by {woken}{more}")
     heard = (*turn.inputs, *(each for step in turn.steps for each in step.joined))
-    said = [" ".join(each.text.split())[:_SAID_CHARS_MAX] for each in heard if each.kind == "message"]
+    said = [_said(each) for each in heard if each.kind == "message"]
     if said:
         parts.append(f"a person wrote: {' / '.join(said)}")
     calls = Counter((call.tool, call.resource, call.state) for step in turn.steps for call in step.calls)
@@ -96,6 +97,13 @@ def _line(turn: PastTurn) -> str:
         parts.append(" ".join(turn.reason.split()))
     line = "; ".join(parts)
     return line if len(line) <= LINE_CHARS_MAX else f"{line[: LINE_CHARS_MAX - 1]}…"
+
+
+def _said(message: Input) -> str:
+    text = " ".join(message.text.split())
+    if len(text) <= _SAID_CHARS_MAX:
+        return text
+    return f"{text[: _SAID_CHARS_MAX - 1]}… [{input_handle(message.sequence)}]"
 
 
 def _call(tool: str, resource: str, state: str, count: int) -> str:

@@ -18,6 +18,8 @@ from anchorwatch.core.session.state import P0, P1, Input, SessionState
 from anchorwatch.core.times import from_iso
 
 FAMILIES_TOLD_MAX = 20
+SHOWN_INPUTS_MAX = 20
+"""Inputs of one turn that a prompt shows, and that the conversation keeps when the turn has ended."""
 FAMILY_CHARS_MAX = 80
 
 Disposition = Literal["ran", "coalesced", "expired", "superseded", "refused"]
