@@ -64,6 +64,13 @@ SERVING = (
         "tests/sim/test_dead_letters_observer.py",
     ),
     one(
+        "another event with a used id is dropped without a record",
+        _ROUTING,
+        "            await self._accept(ref, refused_input_id(event), refused, now_ms)",
+        "            del refused",
+        "tests/sim/test_events.py::test_another_event_with_a_used_id_is_listed_as_refused",
+    ),
+    one(
         "a publisher can guess the id of a probe's event",
         "services/observer/anchorwatch_observer/probing.py",
         'return f"{change_id}{_SEAL_MARK}{proof.hex()[:_SEAL_CHARS]}"',

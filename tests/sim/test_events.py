@@ -11,10 +11,12 @@ from anchorwatch.bus.port import Message
 from anchorwatch.codec import decode
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Record
+from anchorwatch.packs.port import Probed
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.streams import journal_stream
 from anchorwatch.topology.subjects import SessionSubjects
+from anchorwatch_observer.probing import ProbeIds, as_event
 
 from tests.support.letters import mesh_test
 from tests.support.packs import Sink, bench_agent
@@ -94,5 +96,46 @@ def test_change_published_by_two_observers_is_one_input(tmp_path: Path) -> None:
         assert len(stored) >= 2, "each new leader publishes the changes that hold"
         assert len({json.loads(each.payload)["id"] for each in stored}) == 1
         assert await data_of(mesh, ref) == [{"name": "w-1"}]
+
+    mesh_test(body)
+
+
+def test_another_event_with_a_used_id_is_listed_as_refused(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("observer")
+        (ref,) = await bound(mesh, tmp_path, "default")
+        same = {"specversion": "1.0", "id": "e1", "source": "/disk", "type": "disk", "data": {"n": 1}}
+        await mesh.bus.publish(Message("aw.event.default.fleet.disk", json.dumps(same).encode()))
+        await asyncio.sleep(130)
+        for type_, changed in (
+            ("disk", {"time": "later"}),
+            ("disk", {"data": {"n": 2}}),
+            ("fire", {}),
+            ("fire", {"time": "once more"}),
+        ):
+            payload = json.dumps({**same, "type": type_, **changed}).encode()
+            await mesh.bus.publish(Message(f"aw.event.default.fleet.{type_}", payload))
+        await asyncio.sleep(5)
+        found = [
+            (record.body["type"], record.body["data"]["n"], record.body.get("settled"))
+            for record in await inputs(mesh, ref)
+        ]
+        assert found == [("disk", 1, None), ("disk", 2, "refused"), ("fire", 1, "refused")]
+        assert "another event used its id before" in (await inputs(mesh, ref))[1].body["why"]
+
+    mesh_test(body)
+
+
+def test_newer_data_of_a_probes_change_is_not_a_refused_event(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("observer")
+        (ref,) = await bound(mesh, tmp_path, "default")
+        ids = ProbeIds(mesh.bus)
+        for n in (1, 2):
+            change = Probed("backlog-7", "fleet", "queue.backlog", "P1", {"backlog_s": n})
+            event_id = await ids.of("default", change)
+            await mesh.bus.publish(as_event("default", change, event_id, n))
+            await asyncio.sleep(1)
+        assert await data_of(mesh, ref) == [{"backlog_s": 1}]
 
     mesh_test(body)

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from anchorwatch.bus.port import Message
+from anchorwatch.bus.port import Message, Stored
 from anchorwatch.codec import canonical_json, decode, sha256_hex
 from anchorwatch.core.anchor import Status
-from anchorwatch.core.errors import IdempotencyConflict, TooLarge
+from anchorwatch.core.errors import Damaged, IdempotencyConflict, TooLarge
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session.critical import CRITICAL, critical_lines, is_critical
 from anchorwatch.core.times import iso
@@ -20,8 +20,10 @@ from anchorwatch.journal import inputs as journal
 from anchorwatch.journal.artifacts import Provenance
 from anchorwatch.journal.mapping import input_body
 from anchorwatch.journal.reading import newest
+from anchorwatch.service.event_publisher import id_conflict
+from anchorwatch.service.events import read_event
 from anchorwatch.topology.streams import RECORD_BYTES_MAX
-from anchorwatch.topology.subjects import SessionSubjects
+from anchorwatch.topology.subjects import INPUT, SessionSubjects
 from anchorwatch.topology.subjects import event as event_subject
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field, StringConstraints
@@ -313,6 +315,7 @@ async def publish(parts: Parts, workspace: str, new: NewEvent) -> Published:
             hint="send a reference to the data",
         )
     event = Message(event_subject(workspace, new.source, new.type), payload)
+    known = new.id is not None and await _was_routed(parts, workspace, id_, event)
     reached(Edge.GATEWAY_EVENT_BEFORE)
     ack = await parts.events.publish(event)
     reached(Edge.GATEWAY_EVENT_AFTER)
@@ -320,6 +323,28 @@ async def publish(parts: Parts, workspace: str, new: NewEvent) -> Published:
     return Published(
         id=id_,
         sequence=ack.sequence,
-        duplicate=ack.duplicate,
+        duplicate=ack.duplicate or known,
         kill_switches=await kill_switches.over_event(parts, workspace, f"{new.source}.{new.type}"),
     )
+
+
+async def _was_routed(parts: Parts, workspace: str, id_: str, event: Message) -> bool:
+    """Whether a session accepted the event before. The observer finds what this read misses (INV-110).
+
+    Raises:
+        IdempotencyConflict: a session accepted another event with its identity.
+    """
+    ours = read_event(Stored(event.subject, 0, 0, event.payload))
+    if ours is None:
+        return False
+    try:
+        page = await parts.bus.last(
+            parts.committer.stream, [INPUT.filter(workspace=workspace, input_id=ours.input_id)]
+        )
+        accepted = [decode(each.payload).body["body_sha256"] for each in page.messages]
+    except (TooLarge, Damaged):
+        return False
+    for first in accepted:
+        if first != ours.body_sha256:
+            raise id_conflict(id_, first)
+    return bool(accepted)

@@ -21,7 +21,7 @@ async def run(context: ServiceContext) -> None:
     runtimes = PackRuntimes(context.bus)
     letters = DeadLetters(context)
     ids = ProbeIds(context.bus)
-    router = Router(context, agents, letters)
+    router = Router(context, agents, letters, ids)
     retrier = DeadLetterRetrier(context, letters, router, SERVICE, f"dead-{SERVICE}")
     observations = Observations(context, agents, runtimes)
     subscription = await observations.listen()

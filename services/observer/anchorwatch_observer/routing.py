@@ -21,12 +21,14 @@ from anchorwatch.journal.inputs import accept, accept_together
 from anchorwatch.journal.mapping import input_body
 from anchorwatch.service.agents import AgentDirectory, is_subscribed
 from anchorwatch.service.context import ServiceContext
-from anchorwatch.service.events import Event, read_event
+from anchorwatch.service.events import Event, read_event, refused_input_id
 from anchorwatch.service.keepalive import ACK_WAIT_S
 from anchorwatch.service.letters import DeadLetters, address_of
 from anchorwatch.service.worker import BatchWorker, Malformed, Skip
 from anchorwatch.topology.streams import EVENTS
 from anchorwatch.topology.subjects import EVENT_ALL
+
+from anchorwatch_observer.probing import ProbeIds
 
 BATCH = 64
 DATA_BYTES_MAX = 16 * 1024
@@ -55,8 +57,11 @@ class Router(BatchWorker[Event]):
     ack_edge = Edge.OBSERVER_ACK_BEFORE
     retry_s_max = 1.0
 
-    def __init__(self, context: ServiceContext, agents: AgentDirectory, letters: DeadLetters) -> None:
+    def __init__(
+        self, context: ServiceContext, agents: AgentDirectory, letters: DeadLetters, ids: ProbeIds
+    ) -> None:
         super().__init__(context, CONSUMER, concurrency=BATCH, letters=letters)
+        self._ids = ids
         self._agents = agents
         self._writer = context.identity.execution_id
         self._committer = context.committer
@@ -141,11 +146,29 @@ class Router(BatchWorker[Event]):
             return
         for item, body in ready:
             with self._recording_error(ref, item):
-                reached(Edge.OBSERVER_INPUT_BEFORE)
-                await accept(
-                    self._committer, ref, item.event.input_id, body, at_ms=now_ms, writer=self._writer
-                )
-                reached(Edge.OBSERVER_INPUT_AFTER)
+                await self._accept_one(ref, item.event, body, now_ms)
+
+    async def _accept_one(self, ref: SessionRef, event: Event, body: Body, now_ms: int) -> None:
+        """Accept an event, or list it as refused if the session has another event with its identity (INV-110)."""
+        try:
+            await self._accept(ref, event.input_id, body, now_ms)
+        except IdempotencyConflict:
+            if await self._ids.is_ours(event):
+                # A probe published a change again, with newer data: the first one counts.
+                self.log.info("event.repeated", session=str(ref), input=event.input_id)
+                return
+            self.log.warning(
+                "event.refused", session=str(ref), input=event.input_id, reason="its id was used before"
+            )
+            self.counts["refused"] += 1
+            why = f"another event used its id before (input {event.input_id})"
+            refused = {**body, "settled": "refused", "why": why}
+            await self._accept(ref, refused_input_id(event), refused, now_ms)
+
+    async def _accept(self, ref: SessionRef, id_: str, body: Body, now_ms: int) -> None:
+        reached(Edge.OBSERVER_INPUT_BEFORE)
+        await accept(self._committer, ref, id_, body, at_ms=now_ms, writer=self._writer)
+        reached(Edge.OBSERVER_INPUT_AFTER)
 
     async def _accept_together(
         self, ref: SessionRef, ready: Sequence[tuple[_Item, Body]], now_ms: int
@@ -169,12 +192,6 @@ class Router(BatchWorker[Event]):
         """Record an event's error in its item: one event must not delay the others."""
         try:
             yield
-        except IdempotencyConflict:
-            self.log.warning(
-                "event.id_reused",
-                session=str(ref),
-                reason=f"another event has the id {item.event.input_id}; this one is ignored",
-            )
         except Exception as error:  # noqa: BLE001 - as above
             reason = error.message if isinstance(error, AnchorWatchError) else repr(error)[:200]
             self.log.warning("event.waits", session=str(ref), reason=reason)

@@ -120,6 +120,11 @@ def _content(payload: bytes) -> Any:  # noqa: ANN401 - JSON is of any type
         return text
 
 
+def refused_input_id(event: Event) -> str:
+    """The input id of an event that is refused, since another event has its identity."""
+    return input_id("ev", "refused", event.input_id, event.body_sha256)
+
+
 def _message_input_id(stored: Stored) -> str:
     message_id = stored.headers.get(MESSAGE_ID_HEADER)
     if message_id:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
-from anchorwatch.bus.port import ConsumerSpec
+from anchorwatch.bus.port import ConsumerSpec, Message
 
 from tests.integration.gateway.conftest import AGENT, House
 from tests.support.sessions import ScriptedSession
+from tests.support.waiting import eventually
 
 
 async def test_readiness_follows_memory(house: House) -> None:
@@ -82,6 +83,35 @@ async def test_event_is_stored_as_a_cloudevent(house: House) -> None:
         (await house.http.post("/api/events", json={**event, "id": None})).json()["id"] for _ in range(2)
     ]
     assert unnamed[0] != unnamed[1]
+
+
+async def test_another_event_with_a_used_id_is_a_conflict(house: House) -> None:
+    await house.http.put("/api/agents/keeper", json={**AGENT, "subscriptions": ["ops.>"]})
+    await house.make_session()
+    await house.services.start("observer")
+    event = {"source": "ops", "type": "disk", "data": {"free": 0}, "id": "e1"}
+    assert (await house.http.post("/api/events", json=event)).json()["duplicate"] is False
+
+    async def accepted() -> bool:
+        return await house.inputs_in_journal() == 1
+
+    await eventually(accepted)
+    again = await house.http.post("/api/events", json=event)
+    assert (again.status_code, again.json()["duplicate"]) == (202, True)
+    for change in ({"type": "fire"}, {"data": {"free": 1}}, {"priority": "P0"}):
+        refused = await house.http.post("/api/events", json=event | change)
+        assert (refused.status_code, refused.json()["code"]) == (409, "idempotency_conflict")
+        assert "'e1'" in refused.json()["message"]
+    # Published by other means, it reaches the observer, which cannot answer the publisher.
+    fire = {"specversion": "1.0", "id": "e1", "source": "ops", "data": {}}
+    await house.bus.publish(Message("aw.event.default.ops.fire", json.dumps(fire).encode()))
+
+    async def listed() -> bool:
+        return bool((await house.http.get("/api/sessions/fleet/wakes?disposition=refused")).json()["data"])
+
+    await eventually(listed)
+    (wake,) = (await house.http.get("/api/sessions/fleet/wakes?disposition=refused")).json()["data"]
+    assert "another event used its id before" in json.dumps(wake)
 
 
 async def test_invalid_or_oversized_event_is_refused(house: House) -> None:
