@@ -34,7 +34,14 @@ async def run(context: ServiceContext) -> None:
 
 
 async def run_on(context: ServiceContext, projections: Projections) -> None:
-    """As `run`, on these projections."""
+    """As `run`, on these projections. Closes them."""
+    try:
+        await _follow(context, projections)
+    finally:
+        await projections.close()
+
+
+async def _follow(context: ServiceContext, projections: Projections) -> None:
     letters = DeadLetters(context)
     faults = FaultReporter(context.bus, journal_stream(), projections, letters)
     follower = Follower(
@@ -62,7 +69,6 @@ async def run_on(context: ServiceContext, projections: Projections) -> None:
     finally:
         await subscription.close()
         await follower.close()
-        await projections.close()
 
 
 async def _pool(context: ServiceContext, projections: Projections, follower: Follower) -> PoolRunner:

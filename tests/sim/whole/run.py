@@ -240,6 +240,7 @@ def simulate(seed: int, log: structlog.stdlib.BoundLogger = SILENT) -> Report:
             _fill(report, scene, rested=rested)
         finally:
             await scene.mesh.close()
+            await scene.disk.projections.close()
 
     # Few turns fit into a run; so that snapshots matter, some runs take them often.
     often = random.Random(f"snapshots {seed}").choice((8, turn.SNAPSHOT_AGE))
