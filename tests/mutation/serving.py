@@ -11,9 +11,24 @@ _CLIENT = "shared/anchorwatch/bus/jetstream/client.py"
 _CLIENT_TESTS = "tests/unit/bus/test_client.py::"
 _STORE = "services/memory/anchorwatch_memory/store.py"
 _ROUTING = "services/observer/anchorwatch_observer/routing.py"
+_CLOUDEVENTS = "shared/anchorwatch/codec/cloudevents.py"
 _SCHEMA = "shared/anchorwatch/executor/schema.py"
 
 SERVING = (
+    one(
+        "an attribute of an event may begin a new line",
+        _CLOUDEVENTS,
+        "    if odd := _ODD.search(value):",
+        "    if odd := re.search(r'\\x00', value):",
+        "tests/unit/codec/test_cloudevents.py::test_invalid_event_is_refused_with_the_reason",
+    ),
+    one(
+        "a header of an event is decoded whatever its bytes are",
+        _CLOUDEVENTS,
+        'unquote(value, errors="strict")',
+        "unquote(value)",
+        "tests/unit/codec/test_cloudevents.py::test_odd_header_value_is_refused",
+    ),
     one(
         "the token check compares only the first eight characters",
         "services/gateway/anchorwatch_gateway/guard.py",

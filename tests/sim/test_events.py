@@ -108,10 +108,10 @@ def test_another_event_with_a_used_id_is_listed_as_refused(tmp_path: Path) -> No
         await mesh.bus.publish(Message("aw.event.default.fleet.disk", json.dumps(same).encode()))
         await asyncio.sleep(130)
         for type_, changed in (
-            ("disk", {"time": "later"}),
+            ("disk", {"time": "2026-03-17T10:00:00Z"}),
             ("disk", {"data": {"n": 2}}),
             ("fire", {}),
-            ("fire", {"time": "once more"}),
+            ("fire", {"time": "2026-03-17T11:00:00Z"}),
         ):
             payload = json.dumps({**same, "type": type_, **changed}).encode()
             await mesh.bus.publish(Message(f"aw.event.default.fleet.{type_}", payload))

@@ -16,6 +16,7 @@ from anchorwatch_gateway import (
     controls,
     dead_letters,
     errors,
+    events,
     inputs,
     journal,
     kill_switches,
@@ -80,6 +81,7 @@ def make(log: structlog.stdlib.BoundLogger) -> FastAPI:
     for module in (
         sessions,
         inputs,
+        events,
         turns,
         controls,
         kill_switches,

@@ -26,7 +26,10 @@ HEADER_BYTES_MAX = 16 * 1024
 DRAIN_BYTES_MAX = 8 * BODY_BYTES_MAX
 DRAIN_S_MAX = 2.0
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json"})
-ONCE_ONLY = (b"authorization", b"idempotency-key", b"content-length", b"anchorwatch-by")
+RAW_PATHS = ("/api/events",)
+"""Their bodies may be anything: the route reads them."""
+ONCE_ONLY = (b"authorization", b"idempotency-key", b"content-length", b"content-type", b"anchorwatch-by")
+ATTRIBUTE_PREFIX = b"ce-"
 
 JSON_DEPTH_MAX = 32
 INTEGER_MAX = 2**63 - 1
@@ -88,14 +91,14 @@ class Guard:
         if sum(len(name) + len(value) for name, value in headers) > HEADER_BYTES_MAX:
             raise HeadersTooLarge(f"the headers are larger than {HEADER_BYTES_MAX} bytes")
         names = [name for name, _ in headers]
-        for name in ONCE_ONLY:
-            if names.count(name) > 1:
+        for name in set(names):
+            if (name in ONCE_ONLY or name.startswith(ATTRIBUTE_PREFIX)) and names.count(name) > 1:
                 raise BadRequest(f"the header {name.decode()} occurs more than once")
         if scope["path"] not in OPEN_PATHS:
             self._authenticate(dict(headers))
             _note_caller(dict(headers))
         body = await incoming.read(dict(headers).get(b"content-length", b""))
-        if body and scope["method"] in ("POST", "PUT", "PATCH"):
+        if body and scope["method"] in ("POST", "PUT", "PATCH") and scope["path"] not in RAW_PATHS:
             scope.setdefault("state", {})["json"] = parse_json(body)
             scope["headers"] = _declared_json(headers)
         return body

@@ -1,17 +1,15 @@
-"""What is sent to sessions: messages, triggers, and events. Each is answered after the server acknowledged it."""
+"""What is sent to sessions: messages and triggers. Each is answered after the server acknowledged it."""
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from anchorwatch.bus.port import Message, Stored
 from anchorwatch.codec import canonical_json, decode, sha256_hex
 from anchorwatch.core.anchor import Status
-from anchorwatch.core.errors import Damaged, IdempotencyConflict, TooLarge
+from anchorwatch.core.errors import IdempotencyConflict, TooLarge
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session.critical import CRITICAL, critical_lines, is_critical
 from anchorwatch.core.times import iso
@@ -20,11 +18,7 @@ from anchorwatch.journal import inputs as journal
 from anchorwatch.journal.artifacts import Provenance
 from anchorwatch.journal.mapping import input_body
 from anchorwatch.journal.reading import newest
-from anchorwatch.service.event_publisher import id_conflict
-from anchorwatch.service.events import read_event
-from anchorwatch.topology.streams import RECORD_BYTES_MAX
-from anchorwatch.topology.subjects import INPUT, SessionSubjects
-from anchorwatch.topology.subjects import event as event_subject
+from anchorwatch.topology.subjects import SessionSubjects
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field, StringConstraints
 
@@ -34,18 +28,14 @@ from anchorwatch_gateway.guard import by
 from anchorwatch_gateway.kill_switches import KillSwitch
 from anchorwatch_gateway.parts import Parts
 from anchorwatch_gateway.requests import (
-    EVENT_ID_PATTERN,
-    EVENT_TYPE_PATTERN,
     KEY_HEADER,
     NOT_BLANK,
     PRIORITIES,
-    TOKEN_PATTERN,
     Body,
     Key,
     PartsDep,
     PriorityName,
     RefDep,
-    WorkspaceDep,
     sent_json,
 )
 from anchorwatch_gateway.sessions import deleted, find
@@ -58,8 +48,6 @@ OPENING_CHARS = 4_000
 CRITICAL_BYTES_MAX = 128 * 1024
 """The labelled lines after the opening, together: they must fit into one record, beside the opening."""
 CONTENT_BYTES_MAX = 1024 * 1024
-EVENT_BYTES_MAX = RECORD_BYTES_MAX - 8 * 1024
-"""Below the stream's limit: the record of an input holds the event, and headers are added."""
 HOLDING = "kill switches that are on and hold a session that this goes to; null: unknown"
 
 
@@ -94,31 +82,6 @@ class Receipt(BaseModel):
     )
 
 
-class NewEvent(Body):
-    """Something that happened outside."""
-
-    source: str = Field(pattern=TOKEN_PATTERN)
-    type: str = Field(
-        pattern=EVENT_TYPE_PATTERN, description="words separated by dots, such as instance.dead"
-    )
-    data: Any = None
-    priority: PriorityName = "P1"
-    id: str | None = Field(
-        None,
-        pattern=EVENT_ID_PATTERN,
-        description="the event's own id; with the same id it is the same event",
-    )
-
-
-class Published(BaseModel):
-    """Proof that an event was stored."""
-
-    id: str
-    sequence: int = Field(description="sequence in the stream EVENTS")
-    duplicate: bool = Field(description="true: the same event was stored a moment ago; this is its sequence")
-    kill_switches: list[KillSwitch] | None = Field(description=HOLDING)
-
-
 # ---------------------------------------------------------------- routes
 
 
@@ -146,12 +109,6 @@ async def trigger_turn(
     receipt = await _accept(parts, InputRequest(ref, key, sent_json(request)), "trigger", 0, reason)
     response.headers[KEY_HEADER] = receipt.idempotency_key
     return receipt
-
-
-@router.post("/events", status_code=202, responses=CONFLICT)
-async def publish_event(body: NewEvent, parts: PartsDep, workspace: WorkspaceDep) -> Published:
-    """Publish an event as ``aw.event.WORKSPACE.SOURCE.TYPE``. 202 follows the server's acknowledgement."""
-    return await publish(parts, workspace, body)
 
 
 # ---------------------------------------------------------------- inputs
@@ -285,66 +242,3 @@ def shorten(text: str) -> tuple[str, list[str]]:
             hint="every prompt holds these lines: label fewer or shorter ones, or send several messages",
         )
     return opening, labelled
-
-
-# ---------------------------------------------------------------- events
-
-
-async def publish(parts: Parts, workspace: str, new: NewEvent) -> Published:
-    """Store the event as a CloudEvent 1.0 in JSON.
-
-    Raises:
-        IdempotencyConflict: its id is another event's. TooLarge.
-        Unavailable: not confirmed; repeating it with the same id is safe.
-    """
-    id_ = new.id or f"evt-{secrets.token_hex(12)}"
-    content = {
-        "specversion": "1.0",
-        "id": id_,
-        "source": new.source,
-        "type": new.type,
-        "time": iso(parts.clock.now_ms()),
-        "datacontenttype": "application/json",
-        "priority": new.priority,
-        "data": new.data,
-    }
-    payload = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
-    if len(payload) > EVENT_BYTES_MAX:
-        raise TooLarge(
-            f"the event is {len(payload)} bytes, the limit is {EVENT_BYTES_MAX}",
-            hint="send a reference to the data",
-        )
-    event = Message(event_subject(workspace, new.source, new.type), payload)
-    known = new.id is not None and await _was_routed(parts, workspace, id_, event)
-    reached(Edge.GATEWAY_EVENT_BEFORE)
-    ack = await parts.events.publish(event)
-    reached(Edge.GATEWAY_EVENT_AFTER)
-    parts.counters.events.inc()
-    return Published(
-        id=id_,
-        sequence=ack.sequence,
-        duplicate=ack.duplicate or known,
-        kill_switches=await kill_switches.over_event(parts, workspace, f"{new.source}.{new.type}"),
-    )
-
-
-async def _was_routed(parts: Parts, workspace: str, id_: str, event: Message) -> bool:
-    """Whether a session accepted the event before. The observer finds what this read misses (INV-110).
-
-    Raises:
-        IdempotencyConflict: a session accepted another event with its identity.
-    """
-    ours = read_event(Stored(event.subject, 0, 0, event.payload))
-    if ours is None:
-        return False
-    try:
-        page = await parts.bus.last(
-            parts.committer.stream, [INPUT.filter(workspace=workspace, input_id=ours.input_id)]
-        )
-        accepted = [decode(each.payload).body["body_sha256"] for each in page.messages]
-    except (TooLarge, Damaged):
-        return False
-    for first in accepted:
-        if first != ours.body_sha256:
-            raise id_conflict(id_, first)
-    return bool(accepted)

@@ -261,6 +261,7 @@ class TimelineEntry(BaseModel):
     )
     facts_omitted: int = Field(0, description="the number of further facts")
     data: str = Field("", description="of an event: its data in one line")
+    attributes: str = Field("", description="of a CloudEvent: its attributes in one line")
     changes: dict[str, Change] = Field(
         default_factory=dict, description="of an order: the changed fields of the anchor"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 from collections import Counter
@@ -211,18 +212,23 @@ class Router(BatchWorker[Event]):
             source=event.source,
             type_=event.type,
             data=await self._data(ref, event, now_ms),
+            attributes=event.attributes,
             body_sha256=event.body_sha256,
         )
 
     async def _data(self, ref: SessionRef, event: Event, now_ms: int) -> Any:  # noqa: ANN401 - JSON is of any type
-        encoded = json.dumps(event.data, ensure_ascii=False).encode()
+        name, media_type = "event.json", "application/json"
+        if isinstance(event.data, bytes):
+            name, media_type, encoded = "event.bin", event.media_type, event.data
+            size = {"size_bytes": len(encoded), "media_type": media_type}
+            value: Any = {"base64": base64.b64encode(encoded).decode(), **size}
+        else:
+            encoded, value = json.dumps(event.data, ensure_ascii=False).encode(), event.data
         if len(encoded) <= DATA_BYTES_MAX:
-            return event.data
+            return value
         origin = Provenance(maker=event.input_id, acting_as=self._writer)
         reached(Edge.OBSERVER_ARTIFACT_BEFORE)
-        artifact = await self._artifacts.keep(
-            ref, "event.json", "application/json", encoded, origin, at_ms=now_ms
-        )
+        artifact = await self._artifacts.keep(ref, name, media_type, encoded, origin, at_ms=now_ms)
         reached(Edge.OBSERVER_ARTIFACT_AFTER)
         reference: Mapping[str, Any] = {"id": artifact.artifact_id, "size_bytes": artifact.size_bytes}
         return {"artifact": reference}

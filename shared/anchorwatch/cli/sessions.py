@@ -59,7 +59,7 @@ def _what(row: Row) -> str:
 
 def _details(row: Row, times: Times) -> list[str]:
     """The facts of a decision, the data of an event and the changes of an order, a line each."""
-    facts, data, changes = row.get("facts") or {}, row.get("data"), row.get("changes") or {}
+    facts, changes = row.get("facts") or {}, row.get("changes") or {}
     lines = []
     if facts:
         known = [
@@ -68,8 +68,7 @@ def _details(row: Row, times: Times) -> list[str]:
         ]
         omitted = row.get("facts_omitted")
         lines.append("facts: " + ", ".join([*known, f"{omitted} more"] if omitted else known))
-    if data:
-        lines.append(f"data: {data}")
+    lines += [f"{name}: {row[name]}" for name in ("data", "attributes") if row.get(name)]
     return [*lines, *_changes(changes, times)]
 
 

@@ -178,6 +178,7 @@ def input_body(  # noqa: PLR0913 - the fields of the record, by name
     source: str = "",
     type_: str = "",
     data: object = None,
+    attributes: Mapping[str, str | int] | None = None,
     body_sha256: str = "",
     by: str = "",
     expires_at_ms: int | None = None,
@@ -185,6 +186,8 @@ def input_body(  # noqa: PLR0913 - the fields of the record, by name
     why: str = "",
 ) -> dict[str, Any]:
     """The body of an ``in`` record. ``data`` is the event's own data (JSON); ``body_sha256`` binds the receipt to its request.
+
+    ``attributes``: those of a CloudEvent.
 
     ``settled``: the disposition that it has from the first, with ``why``; it waits for no turn.
     """
@@ -194,6 +197,7 @@ def input_body(  # noqa: PLR0913 - the fields of the record, by name
         "source": source,
         "type": type_,
         "data": data,
+        "attributes": dict(attributes) if attributes else None,
         "by": by,
         "expires_at_ms": expires_at_ms,
         "settled": settled,

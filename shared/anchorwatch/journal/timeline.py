@@ -37,7 +37,7 @@ class Entry:
     ``ids`` names what it is about. ``details`` is the evidence, bounded:
 
     - ``facts``: what a decision was made on, by name; None is unknown. ``facts_omitted``: the number beyond `FACTS_MAX`.
-    - ``data``: an event's data in one line.
+    - ``data``, ``attributes``: an event's data, and the attributes of a CloudEvent, in one line each.
     - ``changes``: what an order changed, ``{field: {"from", "to"}}``; without ``from`` the value before is unknown.
     """
 
@@ -125,7 +125,7 @@ def damaged(stored: Stored, why: str) -> Entry:
 def _details(record: Record, anchor: Anchor | None, before: Mapping[str, Any] | None) -> dict[str, Any]:
     body = record.body
     if record.kind == Kind.INPUT:
-        return {"data": brief(body["data"])} if body.get("data") is not None else {}
+        return {name: brief(body[name]) for name in ("data", "attributes") if body.get(name) is not None}
     if anchor is not None and record.kind in CONTROLS and record.kind != Kind.CREATED:
         return _changes(anchor, record, before)
     head = body.get("head" if record.kind == Kind.COMMAND else "step")

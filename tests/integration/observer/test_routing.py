@@ -189,3 +189,50 @@ async def test_event_storm_keeps_order_and_delays_no_other_session(
     published = [json.loads(each.payload) for each in stored.messages]
     of_fleet = [each for each in page.messages if ".fleet." in each.subject]
     assert [decode(each.payload).body["data"] for each in of_fleet] == published
+
+
+@pytest.mark.usefixtures("observer")
+async def test_cloudevent_keeps_attributes_and_decoded_data(bus: Bus, fleet: SessionRef) -> None:
+    attributes = {"specversion": "1.0", "id": "e1", "source": "/disks", "type": "disk.full"}
+    attributes |= {"subject": "disk/3", "traceparent": "00-4bf9-00f0-01"}
+    structured = Message(
+        SUBJECT,
+        json.dumps({**attributes, "data_base64": "aGVsbG8="}).encode(),
+        headers={"Content-Type": "application/cloudevents+json"},
+    )
+    headers = {f"ce-{name}": value for name, value in {**attributes, "id": "e2"}.items()}
+    binary = Message(SUBJECT, b"\xff\x00", headers={**headers, "ce-datacontenttype": "image/png"})
+    await bus.publish(structured)
+    await routed_through(bus, (await bus.publish(binary)).sequence)
+    first, second = await inputs(bus, fleet)
+    assert (first.body["data"], first.body["attributes"]) == ("hello", attributes)
+    assert first.body["text"].startswith("hello (CloudEvent attributes: {")
+    assert second.body["data"] == {"base64": "/wA=", "size_bytes": 2, "media_type": "image/png"}
+
+
+@pytest.mark.usefixtures("observer")
+async def test_large_bytes_become_an_artifact_as_they_are(bus: Bus, fleet: SessionRef) -> None:
+    data = bytes(range(256)) * 100
+    headers = {f"ce-{name}": "e1" for name in ("id", "source", "type")} | {"ce-specversion": "1.0"}
+    message = Message(SUBJECT, data, headers={**headers, "ce-datacontenttype": "image/png"})
+    await routed_through(bus, (await bus.publish(message)).sequence)
+    (record,) = await inputs(bus, fleet)
+    journal = ArtifactJournal(bus, Committer(bus, "JOURNAL_0"), "test")
+    kept, content = await journal.read(fleet, record.body["data"]["artifact"]["id"])
+    assert (kept.media_type, content) == ("image/png", data)
+
+
+async def test_declared_cloudevent_that_is_invalid_is_a_dead_letter(
+    bus: Bus, fleet: SessionRef, running: Running
+) -> None:
+    await running.start(run, make_context(bus, "observer", probe_interval_s=0.05, dead_letter_tries=1))
+    ack = await bus.publish(Message(SUBJECT, b"{}", headers={"ce-specversion": "1.0"}))
+    subject = f"aw.dead.default.observer.events-{ack.sequence}"
+
+    async def letter() -> Any:
+        page = await bus.last("DEAD", [subject])
+        return decode(page.messages[0].payload).body if page.messages else None
+
+    found = await eventually(letter, 30)
+    assert found["fault"]["text"] == "the attribute id is missing"
+    assert await inputs(bus, fleet) == []

@@ -20,7 +20,6 @@ OPEN_FIELDS = {
     "LetterDetail.content",
     "Anchor.facts",
     "CurrentAnchor.facts",
-    "NewEvent.data",
     "ToolCallItem.args",
 }
 """Fields with a content that only an agent, a pack or a publisher knows."""

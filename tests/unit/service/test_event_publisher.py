@@ -15,8 +15,9 @@ from anchorwatch.topology.streams import EVENTS, EVENTS_SPEC
 SUBJECT = "aw.event.default.fleet.disk"
 
 
-def event(id_: str = "e1", data: object = 1, time: str = "") -> Message:
-    content = {"specversion": "1.0", "id": id_, "source": "fleet", "type": "disk", "time": time, "data": data}
+def event(id_: str = "e1", data: object = 1, time: str = "10:00:00") -> Message:
+    content = {"specversion": "1.0", "id": id_, "source": "fleet", "type": "disk", "data": data}
+    content["time"] = f"2026-03-17T{time}Z"
     return Message(SUBJECT, json.dumps(content).encode())
 
 

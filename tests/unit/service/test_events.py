@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
 from typing import Any
 
 import pytest
 from anchorwatch.bus.port import Stored
 from anchorwatch.codec import decode, encode
+from anchorwatch.codec.cloudevents import NotACloudEvent
 from anchorwatch.core.records import Record
-from anchorwatch.service.events import TEXT_CHARS_MAX, Event, read_event
+from anchorwatch.service.events import ATTRIBUTES_CHARS_MAX, TEXT_CHARS_MAX, Event, read_event
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,14 +81,95 @@ def test_structured_cloudevent_gives_data_and_priority() -> None:
 
 
 def test_binary_cloudevent_gives_data_and_priority() -> None:
-    headers = {"ce-specversion": "1.0", "Ce-Id": "e%201", "ce-source": "/fleet", "ce-priority": "P2"}
+    headers = {
+        "ce-specversion": "1.0",
+        "Ce-Id": "e%201",
+        "ce-source": "/fleet",
+        "ce-type": "instance.dead",
+        "ce-priority": "P2",
+    }
     event = read_event(Stored(SUBJECT, 1, 1, b'{"id":"w-1"}', headers))
     assert event is not None
     assert (event.data, event.priority) == ({"id": "w-1"}, 2)
+    assert event.attributes["id"] == "e 1"
+
+
+def test_data_and_attributes_of_a_cloudevent_are_kept_and_shown() -> None:
+    extra = {"subject": "disk/3", "traceparent": "00-4bf9-00f0-01", "time": "2026-03-17T18:56:43Z"}
+    content = {**CLOUD, **extra, "type": "com.example.disk.full", "data_base64": "aGVsbG8="}
+    del content["data"]
+    event = read(content)
+    assert event.data == "hello"
+    assert event.attributes == {name: content[name] for name in content if name != "data_base64"}
+    shown = {"source": "/fleet", "type": "com.example.disk.full", "subject": "disk/3"}
+    text, _, attributes = event.text.partition(" (CloudEvent attributes: ")
+    assert text == "hello"
+    assert json.loads(attributes.removesuffix(")")) == {**shown, **extra}
+
+
+def test_attributes_that_the_name_shows_are_not_repeated() -> None:
+    for source in ("fleet", "/default/fleet"):
+        assert read({**CLOUD, "source": source}).text == '{"id":"w-1"}'
+
+
+def test_bytes_are_shown_in_short_and_kept_in_full() -> None:
+    data = bytes(range(128, 256))
+    content = {**CLOUD, "datacontenttype": "image/png", "data_base64": base64.b64encode(data).decode()}
+    del content["data"]
+    event = read(content)
+    assert event.data == data
+    assert event.text.startswith("128 bytes of image/png: 808182")
+    assert len(event.text) < 200
+
+
+def test_shown_attributes_are_bounded() -> None:
+    event = read({**CLOUD, **{f"x{n}": "y" * 500 for n in range(20)}})
+    assert len(event.text) < TEXT_CHARS_MAX + ATTRIBUTES_CHARS_MAX + 100
+    assert len(event.attributes) > 20
+
+
+@pytest.mark.parametrize(
+    ("headers", "payload", "reason"),
+    [
+        ({"Content-Type": "application/cloudevents+json"}, b"{", "not a JSON object"),
+        ({"Content-Type": "application/cloudevents+json"}, b"{}", "specversion is missing"),
+        ({"content-type": "application/cloudevents-batch+json"}, b"[]", "a batch on NATS"),
+        ({"content-type": "application/cloudevents+avro"}, b"Obj", "is not supported"),
+        ({"ce-specversion": "1.0"}, b"{}", "id is missing"),
+    ],
+)
+def test_declared_cloudevent_that_is_invalid_is_an_error(
+    headers: dict[str, str], payload: bytes, reason: str
+) -> None:
+    with pytest.raises(NotACloudEvent, match=reason):
+        read_event(Stored(SUBJECT, 1, 1, payload, headers))
+
+
+def test_json_that_resembles_a_cloudevent_is_shown_with_a_note() -> None:
+    event = read({"specversion": "1.0", "id": "e1", "priority": "P0"})
+    assert (event.priority, event.data["id"], event.attributes) == (0, "e1", {})
+    assert event.text.endswith("(not a valid CloudEvent: the attribute source is missing)")
+    again = read({"specversion": "1.0", "id": "e1", "priority": "P0"}, sequence=8)
+    assert (again.input_id, again.body_sha256) == (event.input_id, event.body_sha256)
+
+
+def test_media_type_of_nats_may_be_in_either_header() -> None:
+    headers = {f"ce-{name}": CLOUD[name] for name in ("specversion", "id", "source", "type")}
+    for declared in ({"ce-datacontenttype": "text/plain"}, {"Content-Type": "text/plain"}):
+        event = read_event(Stored(SUBJECT, 1, 1, b'{"a": 1}', headers | declared))
+        assert event is not None
+        assert (event.data, event.attributes["datacontenttype"]) == ('{"a": 1}', "text/plain")
 
 
 def test_same_cloudevent_is_the_same_input() -> None:
-    binary = read({"id": "w-1"}, sequence=9, ce_specversion="1.0", ce_id="e1", ce_source="/fleet")
+    binary = read(
+        {"id": "w-1"},
+        sequence=9,
+        ce_specversion="1.0",
+        ce_id="e1",
+        ce_source="/fleet",
+        ce_type="instance.dead",
+    )
     again = read(CLOUD, sequence=8, Nats_Msg_Id="m2")
     assert read(CLOUD, sequence=7, Nats_Msg_Id="m1").input_id == again.input_id == binary.input_id
 
@@ -135,12 +219,15 @@ def test_long_text_is_clipped_but_complete_in_the_data() -> None:
 
 @given(
     st.binary(max_size=300),
-    st.dictionaries(st.sampled_from(["ce-id", "ce-specversion", "Nats-Msg-Id"]), st.text()),
+    st.dictionaries(
+        st.sampled_from(["ce-id", "ce-specversion", "ce-type", "ce-source", "Nats-Msg-Id"]), st.text()
+    ),
 )
 def test_any_bytes_and_headers_give_a_recordable_event(payload: bytes, headers: dict[str, str]) -> None:
-    event = read_event(Stored(SUBJECT, 1, 1, payload, headers))
-    assert event is not None
-    encode(Record("input", 1, "w", {"data": event.data, "text": event.text}))
+    with contextlib.suppress(NotACloudEvent):
+        event = read_event(Stored(SUBJECT, 1, 1, payload, headers))
+        assert event is not None
+        encode(Record("input", 1, "w", {"data": event.data, "text": event.text}))
 
 
 @pytest.mark.parametrize(
