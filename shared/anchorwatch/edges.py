@@ -43,6 +43,8 @@ class Edge(StrEnum):
     PLANNER_ACQUIRE_AFTER = "planner.acquire.after"
     PLANNER_TAKEOVER_BEFORE = "planner.takeover.before"
     PLANNER_TAKEOVER_AFTER = "planner.takeover.after"
+    PLANNER_EMERGENCY_BEFORE = "planner.emergency.before"
+    PLANNER_EMERGENCY_AFTER = "planner.emergency.after"
     PLANNER_MODEL_BEFORE = "planner.model.before"
     PLANNER_MODEL_AFTER = "planner.model.after"
     PLANNER_COMPACTION_BEFORE = "planner.compaction.before"

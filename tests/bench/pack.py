@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.emergency import Sighting
 from anchorwatch.core.facts import Facts, Observation
 from anchorwatch.core.tools import EffectClass, Invariant, Risk, ToolSpec
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
@@ -100,9 +101,9 @@ class BenchPack:
     def reduce(self, facts: Facts, observation: Observation) -> dict[str, Any]:
         return {**facts, **observation.facts}
 
-    def emergency(self, facts: Facts) -> str | None:
+    def emergency(self, facts: Facts) -> Sighting:
         del facts
-        return None
+        return False
 
     def rules(self, situation: Situation) -> StepDecision:
         if situation.steps:

@@ -8,7 +8,31 @@ _CORRECTED = "shared/anchorwatch/models/corrected.py"
 _ASKING = "services/planner/anchorwatch_planner/step.py"
 _FRESHNESS = "services/planner/anchorwatch_planner/decision.py"
 
+_EMERGENCY = "shared/anchorwatch/core/emergency.py"
+
 MINDS = (
+    one(
+        "missing telemetry ends an emergency",
+        _EMERGENCY,
+        "    if seen is None:\n        return before\n",
+        "    if seen is None:\n        return None\n",
+        "tests/sim/test_emergency.py::test_missing_telemetry_keeps_an_emergency_open",
+    ),
+    one(
+        "an emergency is recorded at the end of its turn only",
+        _ASKING,
+        "        # Before a model is called: people hear of an emergency also if no model answers (INV-707).\n"
+        "        state = await self._note_emergency(ref, state, runtime, observation)\n",
+        "",
+        "tests/sim/test_emergency.py",
+    ),
+    one(
+        "the end of a turn ends an emergency without a word to people",
+        "shared/anchorwatch/core/session/decide.py",
+        "    return after if change_of(anchor.emergency, after) is None else anchor.emergency\n",
+        "    return after\n",
+        "tests/unit/core/test_emergency.py::test_end_of_a_turn_only_renews_an_emergency",
+    ),
     one(
         "a count that nothing has proved is trusted",
         _CORRECTED,

@@ -12,6 +12,7 @@ from anchorwatch.cli import doctor_journal
 from anchorwatch.cli.doctor_services import channels
 from anchorwatch.cli.doctor_stuck import examine, no_progress
 from anchorwatch.core.anchor import Anchor, RunOutcome
+from anchorwatch.core.emergency import OpenEmergency
 from anchorwatch.core.records import Kind
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.packs import registry
@@ -139,6 +140,14 @@ def test_turns_without_progress_fail_the_check(outcome: RunOutcome, runs: int, *
     )
     assert (no_progress(anchor) == "") == well
     assert no_progress(replace(anchor, status="deleted")) == ""
+
+
+def test_open_emergency_fails_the_check() -> None:
+    emergency = OpenEmergency(
+        "dead", "all are dead", "2026-01-01T00:00:00+00:00", "2026-01-01T00:01:00+00:00"
+    )
+    anchor = Anchor(workspace="w", session="s", agent="a@1", last_run_outcome="success", emergency=emergency)
+    assert no_progress(anchor).startswith("emergency: all are dead (since 2026-01-01T00:00:00")
 
 
 ROUTE = """

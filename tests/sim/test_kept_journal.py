@@ -74,6 +74,7 @@ def test_kept_sessions_fold_the_same_with_and_without_snapshot(tmp_path: Path) -
             ("fleet", 8, "idle"),
             ("by-hand", 2, "idle"),
             ("midway", 0, "active"),
+            ("alarmed", 1, "idle"),
             ("gone", 0, "deleted"),
             ("held", 0, "quarantined"),
         ):

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.emergency import Emergency, Sighting
 from anchorwatch.core.errors import BadInput, NotFound
-from anchorwatch.core.facts import Facts, Observation
+from anchorwatch.core.facts import UNKNOWN, Facts, Observation
 from anchorwatch.core.tools import EffectClass, Invariant, Risk, ToolSpec
 from anchorwatch.models.port import Situation, StepDecision
 from anchorwatch.packs.port import (
@@ -210,8 +211,11 @@ class BenchPack:
     def reduce(self, facts: Facts, observation: Observation) -> dict[str, Any]:
         return {**facts, **observation.facts}
 
-    def emergency(self, facts: Facts) -> str | None:
-        return "something is dead" if facts.get("dead") else None
+    def emergency(self, facts: Facts) -> Sighting:
+        dead = facts.get("dead")
+        if dead is UNKNOWN:
+            return UNKNOWN
+        return Emergency(f"{dead}-dead", f"{dead} is dead") if dead else False
 
     def rules(self, situation: Situation) -> StepDecision:
         return StepDecision(f"run {situation.run_id} looked")

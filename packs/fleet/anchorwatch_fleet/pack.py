@@ -15,6 +15,7 @@ from anchorwatch.packs import (
     NotFound,
     Observation,
     PackEnvironment,
+    Sighting,
     Situation,
     Starter,
     StepDecision,
@@ -54,7 +55,7 @@ class FleetPack:
     def reduce(self, facts: Facts, observation: Observation) -> dict[str, Any]:
         return policy.reduce(facts, observation)
 
-    def emergency(self, facts: Facts) -> str | None:
+    def emergency(self, facts: Facts) -> Sighting:
         return policy.emergency(facts)
 
     def rules(self, situation: Situation) -> StepDecision:

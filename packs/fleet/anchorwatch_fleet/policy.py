@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from anchorwatch.packs import UNKNOWN, Facts, Invariant, Observation
+from anchorwatch.packs import UNKNOWN, Emergency, Fact, Facts, Invariant, Observation, Sighting
+
+Truth = bool | None
+"""None is unknown."""
 
 ANCHOR_FACTS = (
     "fleet_capacity_ph",
@@ -62,13 +65,30 @@ def reduce(facts: Facts, observation: Observation) -> dict[str, Any]:
     return reduced
 
 
-def emergency(facts: Facts) -> str | None:
-    """The current emergency; None: none. Unknown demand is not an emergency, because no action follows from it."""
-    if facts.get("demand_queued") is not True:
-        return None
+def emergency(facts: Facts) -> Sighting:
+    """The emergency: tasks are queued, and no worker is running or loading. Unknown where a fact that decides it is unknown."""
+    dead = facts.get("workers_dead")
+    unserved = _any(dead, _all(_is_zero(facts.get("workers_alive")), _is_zero(facts.get("workers_loading"))))
+    shown = _all(facts.get("demand_queued"), unserved)
+    if not shown:
+        return shown
     tasks = facts.get("tasks_queued")
-    if facts.get("workers_dead") is True:
-        return f"all workers are dead while {tasks} tasks are queued"
-    if facts.get("workers_alive") == 0 and facts.get("workers_loading") == 0:
-        return f"no worker serves the {tasks} tasks that are queued"
-    return None
+    if dead:
+        return Emergency("workers-dead", f"all workers are dead while {tasks} tasks are queued")
+    return Emergency("no-workers", f"no worker serves the {tasks} tasks that are queued")
+
+
+def _is_zero(count: Fact) -> Truth:
+    return UNKNOWN if count is UNKNOWN else count == 0
+
+
+def _all(*parts: Fact) -> Truth:
+    """False if a part is known to be false; unknown if none is, and one is unknown."""
+    if any(part is not UNKNOWN and not part for part in parts):
+        return False
+    return UNKNOWN if UNKNOWN in parts else True
+
+
+def _any(*parts: Fact) -> Truth:
+    """True if a part is known to be true; unknown if none is, and one is unknown."""
+    return True if any(parts) else UNKNOWN if UNKNOWN in parts else False

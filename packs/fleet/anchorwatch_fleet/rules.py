@@ -57,6 +57,16 @@ class _Case:
     def asked(self, tool: str) -> bool:
         return any(call.name == tool for call in self.past)
 
+    @property
+    def summary(self) -> str:
+        """The fleet in one sentence, after the emergency, if there is one."""
+        seen, known = emergency(self.facts), self.situation.emergency
+        if seen:
+            return f"EMERGENCY when seen: {seen.what}. {summary(self.facts)}"
+        return (
+            f"EMERGENCY: {known}. {summary(self.facts)}" if known and seen is UNKNOWN else summary(self.facts)
+        )
+
 
 def rules(situation: Situation, config: FleetConfig) -> StepDecision:
     """The next step of the turn."""
@@ -67,7 +77,7 @@ def rules(situation: Situation, config: FleetConfig) -> StepDecision:
         decision = decide(case)
         if decision is not None:
             return decision
-    return StepDecision(text=f"Nothing to do. {summary(case.facts)}")
+    return StepDecision(text=f"Nothing to do. {case.summary}")
 
 
 # ---------------------------------------------------------------- what to do first
@@ -80,9 +90,11 @@ def _blind(case: _Case) -> StepDecision | None:
     if _time_to_tell(case):
         text = (
             f"Since {_minutes_blind(case):.0f} minutes this is not known: {', '.join(case.situation.observation.unknown)}. "
-            f"I start and stop nothing until it is known again. {summary(case.facts)}"
+            f"I start and stop nothing until it is known again. {case.summary}"
         )
-        return _notify("The fleet cannot be seen", text, "warning")
+        return _notify(
+            "The fleet cannot be seen", text, "critical" if case.situation.emergency else "warning"
+        )
     return _check(CHECK_WHILE_BLIND_MIN, "whether the silent source answers again")
 
 
@@ -105,7 +117,7 @@ def _time_to_tell(case: _Case) -> bool:
 
 def _emergency(case: _Case) -> StepDecision | None:
     """Tasks are queued, and no worker is running or loading."""
-    if emergency(case.facts) is None or case.room <= 0:
+    if not emergency(case.facts) or case.room <= 0:
         return None
     return _launch(min(case.useful, case.room), "emergency" if case.facts["workers_dead"] else "normal")
 
@@ -170,15 +182,15 @@ def _after(case: _Case) -> StepDecision:
     troubles = [call for call in changed if call.state != DONE]
     if troubles and not case.asked("notify_human"):
         worst = troubles[0]
-        text = f"{_told(worst)} I do not try again in this turn. {summary(case.facts)}"
-        severity = "critical" if emergency(case.facts) else "warning"
+        text = f"{_told(worst)} I do not try again in this turn. {case.summary}"
+        severity = "critical" if case.situation.emergency or emergency(case.facts) else "warning"
         return _notify(f"{worst.name} {_state(worst)}", text, severity)
     told_blind = not changed and case.asked("notify_human")
     if (changed or told_blind) and not case.asked("schedule_next_check"):
         if told_blind:
             return _check(CHECK_WHILE_BLIND_MIN, "whether the silent source answers again")
         return _check(CHECK_AFTER_CHANGE_MIN, "whether the fleet is as it should be")
-    return StepDecision(text=" ".join([*(_told(call) for call in case.past), summary(case.facts)]))
+    return StepDecision(text=" ".join([*(_told(call) for call in case.past), case.summary]))
 
 
 def _told(call: PastCall) -> str:
@@ -202,15 +214,13 @@ def _state(call: PastCall) -> str:
 
 def summary(facts: Mapping[str, Any]) -> str:
     """The fleet in one sentence, with unknown values marked."""
-    standing = emergency(facts)
-    head = f"EMERGENCY when seen: {standing}. " if standing else ""
 
     def say(name: str) -> str:
         value = facts.get(name)
         return "unknown" if value is None else str(value)
 
     return (
-        f"{head}{say('tasks_queued')} tasks queued, {say('workers_alive')} workers running, {say('workers_loading')} loading, "
+        f"{say('tasks_queued')} tasks queued, {say('workers_alive')} workers running, {say('workers_loading')} loading, "
         f"{say('fleet_capacity_ph')} proofs/h."
     )
 

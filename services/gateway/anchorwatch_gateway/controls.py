@@ -16,7 +16,16 @@ from anchorwatch.core.errors import NotFound
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState
-from anchorwatch.core.session.commands import CHECK_IN_MS, ClearWakes, Direct, Order, Reset, Steer, UndoReset
+from anchorwatch.core.session.commands import (
+    CHECK_IN_MS,
+    ClearWakes,
+    Direct,
+    EndEmergency,
+    Order,
+    Reset,
+    Steer,
+    UndoReset,
+)
 from anchorwatch.core.session.commands import Control as ControlOrder
 from anchorwatch.core.session.controls import DIRECTIVES_MAX
 from anchorwatch.core.session.preview import confirmed, preview
@@ -39,6 +48,7 @@ from anchorwatch_gateway.requests import (
     KEY_HEADER,
     NOT_BLANK,
     SEQUENCE_MAX,
+    Body,
     Key,
     PartsDep,
     Reason,
@@ -79,6 +89,12 @@ class ClearInputs(Reason):
     """The pending inputs to remove: those up to sequence ``through``; null: all that are pending now."""
 
     through: int | None = Field(None, ge=0, le=SEQUENCE_MAX)
+
+
+class EndOpenEmergency(Body):
+    """Why the emergency is over; it is recorded in the journal."""
+
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=NOT_BLANK)]
 
 
 class ConfirmReset(Reason):
@@ -356,6 +372,17 @@ async def undo_reset(order: ControlDep, body: Reason | None = None) -> Control:
         return UndoReset(given.by, given.at_ms, reason, given.control_id)
 
     return await order.carry_out("undo-reset", make)
+
+
+@router.post("/{session}/end-emergency")
+async def end_emergency(order: ControlDep, body: EndOpenEmergency) -> Control:
+    """End the open emergency. An observation that shows it raises it again."""
+
+    def make(state: SessionState, given: Given) -> Order:
+        del state
+        return EndEmergency(given.by, given.at_ms, body.reason, given.control_id)
+
+    return await order.carry_out("end-emergency", make)
 
 
 @router.post("/{session}/delete")

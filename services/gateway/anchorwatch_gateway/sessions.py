@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from anchorwatch.codec import decode_anchor
 from anchorwatch.core.agents import AgentSpec, Name
 from anchorwatch.core.anchor import Anchor, Pace, RunOutcome, Status
+from anchorwatch.core.emergency import OpenEmergency
 from anchorwatch.core.errors import Conflict, Fenced, NotFound, SessionDeleted, Unavailable
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
@@ -122,6 +123,9 @@ class SessionRow(BaseModel):
     last_run_outcome: RunOutcome | None
     last_run_reason: str
     runs_without_progress: int
+    emergency: OpenEmergency | None = Field(
+        description="open until an observation shows that it is over, or a person ends it"
+    )
     inputs_refused: int
     next_check_at: str | None
     pace: Pace | None = Field(description="its rate limit account; null: no limit")

@@ -11,7 +11,7 @@ import sqlite3
 from functools import cache
 from typing import Any
 
-VERSION = 7
+VERSION = 8
 
 TABLES = """
 CREATE TABLE progress (

@@ -19,12 +19,13 @@ import structlog
 from anchorwatch.context.digest import request_digest
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.anchor import PromptProof, RunOutcome
+from anchorwatch.core.emergency import Emergency, OpenEmergency, Sighting, change_of, observed
 from anchorwatch.core.errors import AnchorWatchError, Fenced, NotFound, Unavailable
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.apply import asked
-from anchorwatch.core.session.commands import CommitStep, EndTurn, PlannedCall
+from anchorwatch.core.session.commands import CommitStep, EndTurn, NoteEmergency, PlannedCall
 from anchorwatch.core.session.cycling import CIRCLES_MAX, circles
 from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.events import PlannerEvent, StepHead
@@ -215,11 +216,13 @@ class StepRunner:
         Raises:
             Fenced: another planner holds the session. Refused: it was paused. Unavailable.
         """
+        runtime = await self._runtime(ref, state)
+        observation = seen or await self.observe(ref, runtime.agent.name, state)
+        # Before a model is called: people hear of an emergency also if no model answers (INV-707).
+        state = await self._note_emergency(ref, state, runtime, observation)
         turn = state.turn
         if turn is None:
             raise Fenced("the turn has ended")
-        runtime = await self._runtime(ref, state)
-        observation = seen or await self.observe(ref, runtime.agent.name, state)
         if stop := self._at_a_bound(state, turn, runtime):
             return await self._end(ref, state, runtime, observation, *stop)
         try:
@@ -334,14 +337,37 @@ class StepRunner:
         )
         return head, planned
 
-    def _facts(self, state: SessionState, runtime: AgentRuntime, observation: Observation) -> dict[str, Any]:
-        """The anchor's facts after this observation; unchanged if the pack fails."""
+    def _assess(
+        self, state: SessionState, runtime: AgentRuntime, observation: Observation
+    ) -> tuple[dict[str, Any], Sighting]:
+        """The anchor's facts after this observation, and whether they show an emergency.
+
+        If the pack fails, the facts are unchanged, and show nothing.
+        """
         before = state.anchor.facts if state.anchor else {}
         try:
-            return runtime.pack.reduce(before, observation)
+            facts = runtime.pack.reduce(before, observation)
+            seen = runtime.pack.emergency(facts)
+            # A sighting of another form fails here, not in a write.
+            observed(None, seen, observation.at_ms)
         except Exception:  # noqa: BLE001 - as above
-            self._log.exception("pack.reduce_failed", pack=runtime.pack.name)
-            return dict(before)
+            self._log.exception("pack.assessment_failed", pack=runtime.pack.name)
+            return dict(before), None
+        return facts, seen
+
+    async def _note_emergency(
+        self, ref: SessionRef, state: SessionState, runtime: AgentRuntime, observation: Observation
+    ) -> SessionState:
+        """Record that this observation raises, changes or ends an emergency; the state is unchanged if it does not."""
+        _, seen = self._assess(state, runtime, observation)
+        before = state.anchor.emergency if state.anchor else None
+        change = change_of(before, observed(before, seen, observation.at_ms))
+        if change is None:
+            return state
+        what = seen.what if isinstance(seen, Emergency) else ""
+        self._log.warning("emergency.observed", session=str(ref), change=change, what=what)
+        command = NoteEmergency(self._execution_id, seen, observation.at_ms, self._clock.now_ms())
+        return await self._commit(ref, state, command)
 
     async def _finish(
         self,
@@ -355,11 +381,13 @@ class StepRunner:
         turn = state.turn
         if turn is None:
             raise Fenced("the turn has ended")
-        facts = self._facts(state, runtime, observation)
+        _, seen = self._assess(state, runtime, observation)
+        before = state.anchor.emergency if state.anchor else None
+        emergency = _described(seen, observed(before, seen, observation.at_ms))
         acting = frozenset(
             tool.name for tool in runtime.tools if tool.mutating and tool.risk is not Risk.NONE
         )
-        outcome, reason = judge(turn, runtime.pack.emergency(facts), acting)
+        outcome, reason = judge(turn, emergency, acting)
         count = circles(state, acting)
         if outcome == "success" and count >= CIRCLES_MAX:
             outcome, reason = (
@@ -378,8 +406,10 @@ class StepRunner:
         reason: str,
         head: StepHead | None = None,
     ) -> SessionState:
+        # The observation of a decision that was repeated is newer than that of the step.
+        state = await self._note_emergency(ref, state, runtime, observation)
         now_ms = self._clock.now_ms()
-        facts = self._facts(state, runtime, observation)
+        facts, seen = self._assess(state, runtime, observation)
         spent = asked(state, head).spent if head else state.spent
         warning = self._bounds.spending_of(runtime).warning(spent)
         command = EndTurn(
@@ -392,14 +422,16 @@ class StepRunner:
             prompt=head.prompt if head else None,
             at_ms=now_ms,
             warning=warning,
+            seen=seen,
+            seen_at_ms=observation.at_ms,
         )
         return await self._commit(ref, state, command)
 
     async def _commit(
-        self, ref: SessionRef, state: SessionState, command: CommitStep | EndTurn
+        self, ref: SessionRef, state: SessionState, command: CommitStep | NoteEmergency | EndTurn
     ) -> SessionState:
         """Commit. If a control wrote first and this process still holds the turn, decide again on the new state."""
-        edge = Edge.PLANNER_STEP_BEFORE if isinstance(command, CommitStep) else Edge.PLANNER_END_BEFORE
+        edge = _EDGES[type(command)]
         known, fenced = state, False
 
         async def load() -> SessionState:
@@ -411,7 +443,21 @@ class StepRunner:
             with around(edge):
                 return await self._sessions.append(ref, before, events, self._clock.now_ms())
 
-        return await Register(str(ref), load, append).change(lambda before: decide(before, command))
+        return await Register(str(ref), load, append).change(lambda before: decide(before, command) or None)
+
+
+_EDGES = {
+    CommitStep: Edge.PLANNER_STEP_BEFORE,
+    NoteEmergency: Edge.PLANNER_EMERGENCY_BEFORE,
+    EndTurn: Edge.PLANNER_END_BEFORE,
+}
+
+
+def _described(seen: Sighting, emergency: OpenEmergency | None) -> str | None:
+    """The open emergency, for the reason of an outcome."""
+    if emergency is None:
+        return None
+    return emergency.what if seen else f"{emergency.what}, as last seen at {emergency.last_seen_at}"
 
 
 def shortened(observation: Observation) -> Observation:

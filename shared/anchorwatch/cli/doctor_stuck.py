@@ -112,6 +112,8 @@ def no_progress(anchor: Anchor) -> str:
     """Why the turns of a session reach nothing; empty if they do. A pause ends no emergency."""
     if anchor.status in ("quarantined", "deleted"):
         return ""
+    if anchor.emergency is not None:
+        return f"emergency: {anchor.emergency}"
     outcome, runs = anchor.last_run_outcome, anchor.runs_without_progress
     if outcome == "unresolved":
         return f"turn {anchor.last_run_id} left it unresolved: {anchor.last_run_reason}"

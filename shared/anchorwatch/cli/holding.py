@@ -1,4 +1,4 @@
-"""What holds a session, as text."""
+"""What holds a session, and its open emergency, as text."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ NAMES = {
 def held(row: Mapping[str, Any]) -> str:
     """What holds a session, in one line; empty: nothing."""
     return "; ".join(map(_hold, row.get("held") or []))
+
+
+def emergency(row: Mapping[str, Any]) -> str:
+    """The open emergency of a session, in one line; empty: none."""
+    if not (found := row.get("emergency")):
+        return ""
+    since, seen = local_time(found["since"]), local_time(found["last_seen_at"])
+    return f"{found['what']} (since {since}, as last seen at {seen})"
 
 
 def blocked_by(value: Mapping[str, Any]) -> list[str]:

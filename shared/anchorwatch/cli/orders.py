@@ -169,6 +169,26 @@ def undo_reset(cli: Cli, session: Session, *, reason: Reason = "", key: Key = No
     _order(cli, session, "undo-reset", {"reason": reason}, key)
 
 
+# ------------------------------------------------------------ emergency
+
+
+@verb(APP, "end-emergency")
+def end_emergency(
+    cli: Cli,
+    session: Session,
+    *,
+    reason: Annotated[
+        str,
+        typer.Option(
+            "--reason", metavar="TEXT", help="Why it is over, recorded in the journal.", show_default=False
+        ),
+    ],
+    key: Key = None,
+) -> None:
+    """End the open emergency of a session that observations no longer show."""
+    _order(cli, session, "end-emergency", {"reason": reason}, key)
+
+
 def _effect_of_reset(effect: Row) -> list[str]:
     kept, discarded = effect["kept"], effect["disposed"]
     counts = (

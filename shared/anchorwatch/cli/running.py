@@ -68,7 +68,7 @@ def status(data: DataDir) -> dict[str, Any]:
 
 
 def attention(data: DataDir, state: dict[str, Any]) -> dict[str, Any]:
-    """What needs a person: open dead letters, and quarantined or held sessions with who and why.
+    """What needs a person: open dead letters and emergencies, and quarantined or held sessions with who and why.
 
     Null where it is unknown now. ``state``: as `status` gives it.
     """
@@ -78,6 +78,7 @@ def attention(data: DataDir, state: dict[str, Any]) -> dict[str, Any]:
         "dead_letters_open": None,
         "quarantined": None,
         "held": None,
+        "emergencies": None,
         "journal_lost": None,
     }
     mesh = read_mesh(data)
@@ -92,6 +93,11 @@ def attention(data: DataDir, state: dict[str, Any]) -> dict[str, Any]:
         sessions = api.pages("/api/sessions", SHOWN_MAX)
         damaged = [each for each in sessions if each["quarantine"]]
         found["quarantined"] = [{"session": each["name"], **each["quarantine"]} for each in damaged]
+        found["emergencies"] = [
+            {"session": each["name"], "emergency": each["emergency"]}
+            for each in sessions
+            if each["emergency"]
+        ]
         found["held"] = [
             {"session": each["name"], "held": kept}
             for each in sessions
@@ -102,7 +108,7 @@ def attention(data: DataDir, state: dict[str, Any]) -> dict[str, Any]:
 
 def status_text(state: dict[str, Any]) -> str:
     """The status, for people."""
-    from anchorwatch.cli.holding import held
+    from anchorwatch.cli.holding import emergency, held
     from anchorwatch.cli.render import local_time, one_line, table
 
     rows = [
@@ -128,6 +134,8 @@ def status_text(state: dict[str, Any]) -> str:
         head += f"\ndead letters: {state['dead_letters_open']} open; `anchorwatch dead-letters` lists them"
     for damaged in state.get("quarantined") or []:
         head += f"\nquarantined: {damaged['session']}: {one_line(damaged.get('reason', ''))}"
+    for each in state.get("emergencies") or []:
+        head += f"\nEMERGENCY: {each['session']}: {one_line(emergency(each))}"
     for each in state.get("held") or []:
         head += f"\nheld: {each['session']}: {one_line(held(each))}"
     return head + "\n" + table(["process", "state", "pid", "since", "restarts", "log"], rows)

@@ -96,6 +96,7 @@ SESSION_COLUMNS = (
     Column("last outcome", "last_run_outcome"),
     Column("last run", "last_run_timestamp"),
     Column("next check", "next_check_at"),
+    Column("emergency", holding.emergency),
     Column("held", holding.held),
 )
 TIMELINE_COLUMNS = (
@@ -145,7 +146,7 @@ def show(
     """Show a session with its anchor, or one call."""
     found = effects.find(cli.api, session) if "/" in session else cli.api.get(session_path(session))
     if "held" in found and not cli.as_json:
-        found = {**found, "held": holding.held(found) or None}
+        found = {**found, "held": holding.held(found) or None, "emergency": holding.emergency(found) or None}
     cli.fields(found)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from anchorwatch.context import template
 from anchorwatch.context.ladder import Rung, folded, steps_shown, summary_shown
 from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.emergency import OpenEmergency
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.memo import ByIdentity, OfEach
 from anchorwatch.core.session.outputs import call_handle, stand_in
@@ -60,7 +61,8 @@ def build(
         for step in steps_shown(state.turn, rung):
             now.extend(_step(state.turn.run_id, step))
     now += _meanwhile(said)
-    now.append({"role": "user", "content": _now(observation, critical)})
+    emergency = state.told.emergency if state.told else None
+    now.append({"role": "user", "content": _now(emergency, observation, critical)})
     return ModelRequest(
         now=tuple(now),
         tools=_tools(tools),
@@ -90,6 +92,7 @@ def situation(
         constraints=anchor.constraints if anchor else (),
         limits={**agent.limits.model_dump(), **agent.config},
         heartbeat_s=heartbeat_s,
+        emergency=anchor.emergency if anchor else None,
     )
 
 
@@ -259,12 +262,13 @@ def _past_call(call: Call) -> PastCall:
     return PastCall(call.tool, call.args, call.state, call.text, call.data)
 
 
-def _now(observation: Observation, critical: str) -> str:
+def _now(emergency: OpenEmergency | None, observation: Observation, critical: str) -> str:
     known: Mapping[str, Any] = {
         name: "unknown" if value is None else value for name, value in observation.facts.items()
     }
     return "\n".join(
         (
+            *_emergency(emergency),
             template.OBSERVATION.format(digest=observation.digest, at=iso(observation.at_ms)),
             _json(known),
             template.quoted(observation.text),
@@ -275,6 +279,13 @@ def _now(observation: Observation, critical: str) -> str:
             template.TASK,
         )
     )
+
+
+def _emergency(emergency: OpenEmergency | None) -> list[str]:
+    if emergency is None:
+        return []
+    since, at, what = emergency.since, emergency.last_seen_at, _json(emergency.what)
+    return [template.EMERGENCY.format(since=since, at=at, what=what)]
 
 
 # A past turn and an agent's tools stay the same objects, so their messages are rendered once.

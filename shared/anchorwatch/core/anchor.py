@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
+from anchorwatch.core.emergency import OpenEmergency
 from anchorwatch.core.errors import Damaged, TooLarge
 
 SCHEMA: Final = 1
@@ -86,6 +87,7 @@ class Anchor:
     last_run_outcome: RunOutcome | None = None
     last_run_reason: str = ""
     runs_without_progress: Count = 0
+    emergency: OpenEmergency | None = None
     inputs_through: Count = 0
     inputs_joined: tuple[int, ...] = ()
     inputs_refused: Count = 0

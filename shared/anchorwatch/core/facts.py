@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 Fact = bool | int | float | str | None
 """None is *unknown* (JSON null, CEL null)."""
 
-UNKNOWN: Fact = None
+UNKNOWN: Final = None
 Facts = Mapping[str, Fact]
 
 

@@ -39,6 +39,7 @@ class Kind(StrEnum):
     TAKEN_OVER = "taken_over"
     TURN_ENDED = "turn_ended"
     INPUTS_REFUSED = "inputs_refused"
+    EMERGENCY_OBSERVED = "emergency_observed"
     CANCELLED = "cancelled"
     PAUSED = "paused"
     RESUMED = "resumed"
@@ -48,6 +49,7 @@ class Kind(StrEnum):
     DIRECTIVES = "directives"
     STEERED = "steered"
     WAKES_CLEARED = "wakes_cleared"
+    EMERGENCY_ENDED = "emergency_ended"
     RESET = "reset"
     RESET_UNDONE = "reset_undone"
     # p.cmd

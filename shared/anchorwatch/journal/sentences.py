@@ -59,6 +59,10 @@ def of_anchor(anchor: Anchor, record: Record) -> tuple[str, str]:
             | Kind.INPUTS_REFUSED
         ):  # fmt: skip
             what = _order(record)
+        case Kind.EMERGENCY_OBSERVED:
+            what, why = f"emergency {clip(record.body['change'])}", clip(record.body["emergency"]["what"])
+        case Kind.EMERGENCY_ENDED:
+            what = f"emergency ended by a person: {clip(record.body['emergency']['what'])}"
         case _:
             what = f"anchor changed: {clip(record.kind)}"
     return what, why

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+from anchorwatch.core.emergency import OpenEmergency
 from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.core.facts import Facts, Observation
 
@@ -108,6 +109,7 @@ class Situation:
 
     ``wakes``: kinds and texts of the inputs that this turn took, such as {"kind": "event", "source", "type", "text"}.
     ``steps``: the calls of the earlier steps of this turn, a tuple for each step.
+    ``emergency``: the open one; the observation need not show it.
     """
 
     run_id: int
@@ -119,6 +121,7 @@ class Situation:
     constraints: Sequence[str]
     limits: Mapping[str, Any]
     heartbeat_s: float
+    emergency: OpenEmergency | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from anchorwatch.core.agents import AgentSpec
     from anchorwatch.core.bounds import within
+    from anchorwatch.core.emergency import Emergency, OpenEmergency, Sighting
     from anchorwatch.core.errors import AnchorWatchError, BadInput, Conflict, NotFound, Refused, Unavailable
     from anchorwatch.core.facts import UNKNOWN, Fact, Facts, Observation
     from anchorwatch.core.faults import place_of, problem_of
@@ -67,6 +68,7 @@ _MODULES = {
     ),
     "anchorwatch.core.agents": "AgentSpec",
     "anchorwatch.core.bounds": "within",
+    "anchorwatch.core.emergency": "Emergency OpenEmergency Sighting",
     "anchorwatch.core.errors": "AnchorWatchError BadInput Conflict NotFound Refused Unavailable",
     "anchorwatch.core.facts": "UNKNOWN Fact Facts Observation",
     "anchorwatch.core.faults": "place_of problem_of",
@@ -98,6 +100,7 @@ __all__ = [
     "ConsumerSpec",
     "Delivery",
     "EffectClass",
+    "Emergency",
     "Expect",
     "Fact",
     "Facts",
@@ -110,6 +113,7 @@ __all__ = [
     "NeverDone",
     "NotFound",
     "Observation",
+    "OpenEmergency",
     "OutcomeUnknown",
     "Pack",
     "PackEnvironment",
@@ -121,6 +125,7 @@ __all__ = [
     "Refused",
     "Risk",
     "Settings",
+    "Sighting",
     "Situation",
     "Starter",
     "StepDecision",

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from anchorwatch.bus.port import Bus
 from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.emergency import Sighting
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.facts import Facts, Observation
 from anchorwatch.core.names import CallId, SessionRef
@@ -151,7 +152,7 @@ class Pack(Protocol):
 
     The members that decide (docs/packs.md shows a whole pack):
 
-    >>> from anchorwatch.packs import EffectClass, ProposedCall, StepDecision, ToolSpec
+    >>> from anchorwatch.packs import UNKNOWN, EffectClass, Emergency, ProposedCall, StepDecision, ToolSpec
     >>> class Lamp:
     ...     name, version = "lamp", "1"
     ...
@@ -162,7 +163,9 @@ class Pack(Protocol):
     ...         return "lamp"
     ...
     ...     def emergency(self, facts):
-    ...         return "it is dark" if facts["lit"] is False else None
+    ...         if facts["lit"] is UNKNOWN:
+    ...             return UNKNOWN
+    ...         return Emergency("dark", "it is dark") if not facts["lit"] else False
     ...
     ...     def rules(self, situation):
     ...         if situation.observation.facts["lit"]:
@@ -170,7 +173,7 @@ class Pack(Protocol):
     ...         return StepDecision(calls=(ProposedCall("switch_on", {}),))
     >>> lamp = Lamp()
     >>> [tool.name for tool in lamp.tools(agent=None)], lamp.emergency({"lit": False})
-    (['switch_on'], 'it is dark')
+    (['switch_on'], Emergency(kind='dark', what='it is dark'))
     """
 
     @property
@@ -198,8 +201,11 @@ class Pack(Protocol):
         """The anchor's facts after an observation."""
         ...
 
-    def emergency(self, facts: Facts) -> str | None:
-        """The current emergency by these facts; None: none. A turn that does not act on it is `unresolved`."""
+    def emergency(self, facts: Facts) -> Sighting:
+        """The emergency that these facts show; False: there is none; `UNKNOWN` (None): they do not show it.
+
+        It stays open until facts show False, or a person ends it. A turn that does not act on it is `unresolved`.
+        """
         ...
 
     def rules(self, situation: Situation) -> StepDecision:

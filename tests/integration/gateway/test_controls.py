@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 from anchorwatch.core.effect.state import Claimed, Outcome, Owner, Released
+from anchorwatch.core.emergency import Emergency
+from anchorwatch.core.session.commands import NoteEmergency
+from anchorwatch.core.times import iso
 
 from tests.integration.gateway.conftest import House
-from tests.support.sessions import ScriptedSession
+from tests.support.sessions import PLANNER, ScriptedSession, now_ms
 
 
 async def ask(house: House, verb: str, body: Any = None, key: str | None = None, status: int = 200) -> Any:
@@ -120,6 +123,29 @@ async def test_directives_are_changed_word_for_word(house: House) -> None:
     missing = await ask(house, "constraints", {"change": "remove", "items": ["be careful"]}, status=404)
     assert "lists them" in missing["hint"]
     await ask(house, "objectives", {"change": "set", "items": ["x" * 2000]}, status=422)
+
+
+async def test_emergency_is_listed_until_a_person_ends_it(house: House) -> None:
+    await house.make_session()
+    session = scripted(house)
+    await session.acquire()
+    await session.do(NoteEmergency(PLANNER, Emergency("dead", "all are dead"), 5_000, now_ms()))
+    await session.end("unresolved")
+    (row,) = (await house.http.get("/api/sessions")).json()["data"]
+    opened = {"kind": "dead", "what": "all are dead", "since": iso(5_000), "last_seen_at": iso(5_000)}
+    assert row["emergency"] == opened
+    assert (await house.http.get("/api/sessions/fleet")).json()["emergency"] == opened
+    await ask(house, "end-emergency", {"reason": " "}, status=422)
+    told = await ask(house, "end-emergency", {"reason": "the rack is sold"}, key="k")
+    assert (told["kind"], told["more"]["emergency"]) == ("emergency_ended", opened)
+    assert (await anchor(house))["emergency"] is None
+    again = await ask(house, "end-emergency", {"reason": "the rack is sold"}, key="k")
+    assert again == {**told, "replayed": True}
+    assert (await ask(house, "end-emergency", {"reason": "again"}, status=409))["code"] == "refused"
+    entries = (await house.http.get("/api/sessions/fleet/timeline")).json()["data"]
+    texts = [(each["what"], each["why"]) for each in entries]
+    assert ("emergency raised", "all are dead") in texts
+    assert ("emergency ended by a person: all are dead", "the rack is sold") in texts
 
 
 async def test_reset_does_what_was_previewed_or_nothing(house: House) -> None:

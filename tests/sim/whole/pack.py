@@ -11,7 +11,8 @@ from hashlib import sha256
 from typing import Any
 
 from anchorwatch.core.agents import AgentSpec, Limits
-from anchorwatch.core.facts import Facts, Observation
+from anchorwatch.core.emergency import Emergency, Sighting
+from anchorwatch.core.facts import UNKNOWN, Facts, Observation
 from anchorwatch.core.session.pacing import Rate
 from anchorwatch.core.tools import EffectClass, Invariant, Risk, ToolSpec
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
@@ -122,9 +123,12 @@ class WorldPack:
     def reduce(self, facts: Facts, observation: Observation) -> dict[str, Any]:
         return {**facts, **observation.facts}
 
-    def emergency(self, facts: Facts) -> str | None:
-        del facts
-        return None
+    def emergency(self, facts: Facts) -> Sighting:
+        alarms = facts.get("alarms")
+        if not isinstance(alarms, int):
+            return UNKNOWN
+        # Every second alarm says that all is well again.
+        return Emergency(f"alarm-{alarms}", f"alarm {alarms} was raised") if alarms % 2 else False
 
     def rules(self, situation: Situation) -> StepDecision:
         step = len(situation.steps)

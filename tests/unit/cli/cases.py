@@ -24,7 +24,8 @@ ANCHOR: dict[str, Any] = {
     "facts": {"workers_dead": None, "demand_queued": True, "tasks_queued": 0}, "fences": [{"run": 15, "at": None}],
 }  # fmt: skip
 SESSION = {"name": "fleet", "agent": "keeper", "status": "idle", "run_count": 7, "last_run_outcome": "success",
-           "last_run_timestamp": AT, "next_check_at": AT, "held": [HOLD, LIMIT], "anchor": ANCHOR, "pending": 3}  # fmt: skip
+           "last_run_timestamp": AT, "next_check_at": AT, "held": [HOLD, LIMIT], "anchor": ANCHOR, "pending": 3,
+           "emergency": {"kind": "workers-dead", "what": "all workers are dead", "since": AT, "last_seen_at": AT}}  # fmt: skip
 RECEIPT = {"input_id": "in_1", "session": "fleet", "sequence": 41, "accepted_at": AT, "replayed": False,
            "session_status": "paused", "kill_switches": [KEEPER]}  # fmt: skip
 CONTROL: dict[str, Any] = {
@@ -168,6 +169,7 @@ CASES = (
                                                       "more": {"archived": {"turns": 3}, "superseded": {"count": 2}}},
                                f"GET {PATH}/anchor": ANCHOR}),
     Case("undo-reset fleet", {f"POST {PATH}/undo-reset": {**CONTROL, "kind": "reset_undone"}}),
+    Case("end-emergency fleet --reason sold", {f"POST {PATH}/end-emergency": {**CONTROL, "kind": "emergency_ended"}}),
     Case("kill-switch list", {"GET /api/kill-switches": page(KEEPER)}),
     Case("kill-switch on --agent keeper", {"POST /api/kill-switches": KEEPER}),
     Case("kill-switch off --workspace", {"POST /api/kill-switches": {**KEEPER, "on": False, "name": None}}),

@@ -11,9 +11,11 @@ from anchorwatch.context import prompt
 from anchorwatch.context.digest import request_bytes
 from anchorwatch.context.ladder import Rung
 from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.emergency import OpenEmergency
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, Step, Summary, Turn
 from anchorwatch.core.session.wakes import SHOWN_INPUTS_MAX
+from anchorwatch.core.times import iso
 from anchorwatch.models.request import prepare
 from anchorwatch.models.tokens import Counter, counter_for
 
@@ -69,6 +71,15 @@ def test_observation_and_task_come_last_and_unknown_is_named() -> None:
     assert '"tasks_queued": 59' in last
     assert "\n| i-1 running\n" in last
     assert last.index("i-1 running") < last.index("Be careful.") < last.index("TASK:")
+
+
+def test_open_emergency_is_shown_before_the_observation() -> None:
+    assert "EMERGENCY" not in build(state()).messages[-1]["content"]
+    emergency = OpenEmergency("workers-dead", "all workers\u2028are dead", iso(1_000), iso(2_000))
+    alarmed = state()._replace(told=replace(ANCHOR, emergency=emergency))
+    last = build(alarmed).messages[-1]["content"]
+    assert last.startswith(f"OPEN EMERGENCY since {iso(1_000)}, as last seen at {iso(2_000)}: ")
+    assert last.index("are dead") < last.index("OBSERVATION")
 
 
 def test_every_call_is_followed_by_its_result_and_by_no_other() -> None:

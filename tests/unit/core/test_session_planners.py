@@ -7,6 +7,7 @@ import json
 from typing import NamedTuple
 
 from anchorwatch.core.anchor import RunOutcome
+from anchorwatch.core.emergency import Emergency, Sighting
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
@@ -19,7 +20,9 @@ from anchorwatch.core.session.commands import (
     CommitStep,
     Control,
     Direct,
+    EndEmergency,
     EndTurn,
+    NoteEmergency,
     PlannedCall,
     Reset,
     Steer,
@@ -58,6 +61,7 @@ ORDERS: list[Command] = [
     Control(Kind.RESUMED, "person", 6),
     Direct("person", 6, "objectives", "set", ("more",)),
     UndoReset("person", 6),
+    EndEmergency("person", 6, "it is over"),
 ]
 
 
@@ -152,6 +156,14 @@ class Planners(RuleBasedStateMachine):
         joined = tuple(each.sequence for each in joining(known))
         head = StepHead(9, "", None, None, joined=joined) if with_head else None
         self.plan(who, EndTurn(who, outcome, "because", {"queued": True}, 9_000, head, None, 3_000))
+
+    @precondition(lambda self: self.truth.turn is not None)
+    @rule(
+        planner=MOSTLY_HOLDER, seen=st.sampled_from([Emergency("a", "a"), Emergency("b", "b"), False, None])
+    )
+    def note_emergency(self, planner: Planner, seen: Sighting) -> None:
+        who, _ = self.knows(planner)
+        self.plan(who, NoteEmergency(who, seen, 5, 6))
 
     @precondition(lambda self: self.truth.turn is None)
     @rule(planner=ANYBODY)

@@ -3,6 +3,7 @@ run ids have no gap, and what is decided is applied."""
 
 from __future__ import annotations
 
+from anchorwatch.core.emergency import Emergency, Sighting
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
@@ -12,6 +13,8 @@ from anchorwatch.core.session.commands import (
     CommitStep,
     Control,
     Direct,
+    EndEmergency,
+    NoteEmergency,
     RefuseInputs,
     Reset,
     Steer,
@@ -48,6 +51,9 @@ MOVES = st.sampled_from(
         "refuse",
         "reset",
         "undo",
+        "emergency",
+        "calm",
+        "over",
     ]
 )
 
@@ -111,6 +117,11 @@ def _move(story: Story, move: str) -> None:  # noqa: C901, PLR0912 - one arm for
             story.do(Reset("person", 6, story.sequence - 2))
         case "undo":
             story.do(UndoReset("person", 6))
+        case "emergency" | "calm":
+            seen: Sighting = Emergency("dead", "all are dead") if move == "emergency" else False
+            story.do(NoteEmergency(holder, seen, story.sequence, 6))
+        case "over":
+            story.do(EndEmergency("person", 6, "it is over"))
         case _:
             story.do(Direct("person", 6, "constraints", "set", ("never",)))
 

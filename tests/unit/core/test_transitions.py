@@ -43,6 +43,7 @@ def test_derived_sets_match_the_protocol() -> None:
             Kind.TAKEN_OVER,
             Kind.TURN_ENDED,
             Kind.INPUTS_REFUSED,
+            Kind.EMERGENCY_OBSERVED,
         }
         == CONTROLS
     )

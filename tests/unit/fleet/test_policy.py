@@ -6,6 +6,7 @@ import pytest
 from anchorwatch.cel import evaluate
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.policy import Question, judge
+from anchorwatch.packs import Emergency, Sighting
 from anchorwatch_fleet.policy import INVARIANTS, emergency, reduce
 
 from tests.unit.fleet.sights import NOW_MS, sight, worker, workers
@@ -65,17 +66,24 @@ def test_launching_stays_within_the_fleet_limit(
 @pytest.mark.parametrize(
     ("instances", "tasks", "expected"),
     [
-        (workers(exited=3), 59, "all workers are dead while 59 tasks are queued"),
-        (workers(), 59, "no worker serves the 59 tasks that are queued"),
-        (workers(loading=1, exited=3), 59, None),
-        (workers(running=1), 59, None),
-        (workers(exited=3), 0, None),
+        (
+            workers(exited=3),
+            59,
+            Emergency("workers-dead", "all workers are dead while 59 tasks are queued"),
+        ),
+        (workers(), 59, Emergency("no-workers", "no worker serves the 59 tasks that are queued")),
+        (workers(loading=1, exited=3), 59, False),
+        (workers(running=1), 59, False),
+        (workers(running=1), None, False),
+        (workers(exited=3), 0, False),
+        (None, 0, False),
         (workers(exited=3), None, None),
         (None, 59, None),
+        (None, None, None),
     ],
 )
-def test_emergency_holds_while_tasks_wait_without_service(
-    instances: list[Any] | None, tasks: int | None, expected: str | None
+def test_emergency_is_unknown_where_a_deciding_fact_is(
+    instances: list[Any] | None, tasks: int | None, expected: Sighting
 ) -> None:
     observation = sight(instances, tasks)
 

@@ -1,6 +1,6 @@
 """Requests to a session; `anchorwatch.core.session.decide` decides them.
 
-The first seven come from planners, the others from people (or from the mesh, where stated). ``by``: who requests it;
+The first eight come from planners, the others from people (or from the mesh, where stated). ``by``: who requests it;
 ``control_id``: the id of the order's receipt, empty without one.
 """
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from anchorwatch.core.anchor import Anchor, Pace, PromptProof, RunOutcome, Status
+from anchorwatch.core.emergency import Sighting
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.events import StepHead
@@ -97,8 +98,21 @@ class CommitStep:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteEmergency:
+    """Record that the observation at ``seen_at_ms`` raised, changed or ended an emergency."""
+
+    execution_id: str
+    seen: Sighting
+    seen_at_ms: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class EndTurn:
-    """End the turn. ``head``: its last step, if it had one. ``warning``: a further notice for people."""
+    """End the turn. ``head``: its last step, if it had one. ``warning``: a further notice for people.
+
+    ``seen``, ``seen_at_ms``: of its last observation, which renews an open emergency of the same kind.
+    """
 
     execution_id: str
     outcome: RunOutcome
@@ -109,6 +123,8 @@ class EndTurn:
     prompt: PromptProof | None
     at_ms: int
     warning: str = ""
+    seen: Sighting = None
+    seen_at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +217,16 @@ class UndoReset:
 
 
 @dataclass(frozen=True, slots=True)
+class EndEmergency:
+    """End the open emergency. An observation that shows it raises it again."""
+
+    by: str
+    at_ms: int
+    reason: str
+    control_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Repair:
     """Accept what was lost.
 
@@ -219,7 +245,18 @@ class Repair:
     more: Mapping[str, Any]
 
 
-Order = Control | Direct | Steer | ClearWakes | Reset | UndoReset
+Order = Control | Direct | Steer | ClearWakes | Reset | UndoReset | EndEmergency
 """Changes of an existing session that people order."""
 
-Command = Create | Acquire | RefuseInputs | TakeOver | CommitStep | EndTurn | Compact | Order | Repair
+Command = (
+    Create
+    | Acquire
+    | RefuseInputs
+    | TakeOver
+    | CommitStep
+    | NoteEmergency
+    | EndTurn
+    | Compact
+    | Order
+    | Repair
+)

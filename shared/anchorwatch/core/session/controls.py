@@ -6,7 +6,7 @@ consumed. An order for a turn names that turn and changes nothing after it has e
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, assert_never
 
 from anchorwatch.core.anchor import Anchor
@@ -19,7 +19,16 @@ from anchorwatch.core.errors import (
     TurnNotActive,
 )
 from anchorwatch.core.records import Kind
-from anchorwatch.core.session.commands import ClearWakes, Control, Direct, Order, Reset, Steer, UndoReset
+from anchorwatch.core.session.commands import (
+    ClearWakes,
+    Control,
+    Direct,
+    EndEmergency,
+    Order,
+    Reset,
+    Steer,
+    UndoReset,
+)
 from anchorwatch.core.session.events import AnchorChanged
 from anchorwatch.core.session.state import SessionState
 from anchorwatch.core.session.transitions import changed
@@ -55,6 +64,8 @@ def carry_out(state: SessionState, anchor: Anchor, order: Order) -> AnchorChange
             return _reset(state, anchor, order)
         case UndoReset():
             return _undo_reset(state, anchor, order)
+        case EndEmergency():
+            return _end_emergency(anchor, order)
         case _:
             assert_never(order)
 
@@ -78,7 +89,7 @@ def _control(state: SessionState, anchor: Anchor, order: Control) -> AnchorChang
             _check_running(anchor, order.turn_id)
             after = check_again(_ended(state, anchor, order), order.at_ms, order.check_in_ms)
         case Kind.DELETED:
-            after = replace(_ended(state, anchor, order), next_check_at=None)
+            after = replace(_ended(state, anchor, order), next_check_at=None, emergency=None)
         case _:
             raise Refused(f"{order.kind!r} is not a control order")
     return _changed(order.kind, order, after, order.reason)
@@ -194,3 +205,12 @@ def _undo_reset(state: SessionState, anchor: Anchor, order: UndoReset) -> Anchor
         )
     last = state.archives[-1]
     return _changed(Kind.RESET_UNDONE, order, anchor, order.reason, reset=last.reset, turns=len(last.turns))
+
+
+def _end_emergency(anchor: Anchor, order: EndEmergency) -> AnchorChanged:
+    if anchor.emergency is None:
+        raise Refused(
+            "the session has no open emergency", hint=f"`anchorwatch show {anchor.session}` shows it"
+        )
+    after = replace(changed(anchor, Kind.EMERGENCY_ENDED), emergency=None)
+    return _changed(Kind.EMERGENCY_ENDED, order, after, order.reason, emergency=asdict(anchor.emergency))

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import assert_never
 
 from anchorwatch.core.anchor import Anchor, TurnMark
 from anchorwatch.core.effect.intent import intent_key
+from anchorwatch.core.emergency import OpenEmergency, change_of, observed
 from anchorwatch.core.errors import Fenced, NotFound, Refused, SessionDeleted
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
@@ -25,7 +26,9 @@ from anchorwatch.core.session.commands import (
     Control,
     Create,
     Direct,
+    EndEmergency,
     EndTurn,
+    NoteEmergency,
     PlannedCall,
     RefuseInputs,
     Repair,
@@ -71,14 +74,9 @@ def decide(state: SessionState, command: Command) -> Sequence[PlannerEvent]:
             return [_take_over(anchor, command)]
         case RefuseInputs():
             return [_refuse(anchor, command)]
-        case CommitStep():
-            return _commit_step(state, _held(state, anchor, command.execution_id), anchor, command)
-        case EndTurn():
-            return [_end(state, anchor, _held(state, anchor, command.execution_id), command)]
-        case Compact():
-            _held(state, anchor, command.execution_id)
-            return [_compact(state, command)]
-        case Control() | Direct() | Steer() | ClearWakes() | Reset() | UndoReset():
+        case CommitStep() | NoteEmergency() | Compact() | EndTurn():
+            return _in_turn(state, anchor, _held(state, anchor, command.execution_id), command)
+        case Control() | Direct() | Steer() | ClearWakes() | Reset() | UndoReset() | EndEmergency():
             return [carry_out(state, anchor, command)]
         case _:
             assert_never(command)
@@ -163,6 +161,22 @@ def _take_over(anchor: Anchor, command: TakeOver) -> AnchorChanged:
     )
 
 
+def _in_turn(
+    state: SessionState, anchor: Anchor, turn: Turn, command: CommitStep | NoteEmergency | Compact | EndTurn
+) -> Sequence[PlannerEvent]:
+    match command:
+        case CommitStep():
+            return _commit_step(state, turn, anchor, command)
+        case NoteEmergency():
+            return _note_emergency(anchor, command)
+        case Compact():
+            return [_compact(state, command)]
+        case EndTurn():
+            return [_end(state, anchor, turn, command)]
+        case _:
+            assert_never(command)
+
+
 def _commit_step(
     state: SessionState, turn: Turn, anchor: Anchor, command: CommitStep
 ) -> Sequence[PlannerEvent]:
@@ -238,6 +252,25 @@ def _compact(state: SessionState, command: Compact) -> Compacted:
     return Compacted(command.summary, command.tokens, command.because, command.usage, state.snapshot_sequence)
 
 
+def _note_emergency(anchor: Anchor, command: NoteEmergency) -> Sequence[AnchorChanged]:
+    before = anchor.emergency
+    after = observed(before, command.seen, command.seen_at_ms)
+    change = change_of(before, after)
+    if change is None:
+        return []
+    shown = after or before
+    assert shown is not None  # noqa: S101 - one of them changed
+    return [
+        AnchorChanged(
+            Kind.EMERGENCY_OBSERVED,
+            replace(changed(anchor, Kind.EMERGENCY_OBSERVED), emergency=after),
+            command.at_ms,
+            by=command.execution_id,
+            more={"change": change, "emergency": asdict(shown)},
+        )
+    ]
+
+
 def _end(state: SessionState, anchor: Anchor, turn: Turn, command: EndTurn) -> AnchorChanged:
     if not turn.settled:
         raise Refused("the turn has commands without an outcome")
@@ -256,6 +289,7 @@ def _end(state: SessionState, anchor: Anchor, turn: Turn, command: EndTurn) -> A
         facts=dict(command.facts),
         next_check_at=iso(command.next_check_at_ms),
         prompt=command.prompt or anchor.prompt,
+        emergency=_renewed(anchor, command),
     )
     return AnchorChanged(
         Kind.TURN_ENDED,
@@ -266,6 +300,12 @@ def _end(state: SessionState, anchor: Anchor, turn: Turn, command: EndTurn) -> A
         head=command.head,
         more={"warning": command.warning} if command.warning else {},
     )
+
+
+def _renewed(anchor: Anchor, command: EndTurn) -> OpenEmergency | None:
+    """The open emergency with its last sighting. Only its own record raises, changes or ends one: people are notified of it."""
+    after = observed(anchor.emergency, command.seen, command.seen_at_ms)
+    return after if change_of(anchor.emergency, after) is None else anchor.emergency
 
 
 def repair(state: SessionState, command: Repair) -> AnchorChanged:

@@ -11,8 +11,8 @@ _NO_EFFECT = frozenset({"failed", "refused", "rejected", "withdrawn"})
 def judge(turn: Turn, emergency: str | None, acting_tools: frozenset[str]) -> tuple[RunOutcome, str]:
     """The outcome of a turn that the model has ended, and why.
 
-    ``emergency``: the current one by the last observation (None: none). ``acting_tools``: tools that
-    change the world outside; only these count as having done something about an emergency.
+    ``emergency``: the open one, as text (None: none). ``acting_tools``: tools that change the world outside; only these count
+    as having done something about an emergency.
     """
     calls = [call for step in turn.steps for call in step.calls]
     acted = [call for call in calls if call.tool in acting_tools]

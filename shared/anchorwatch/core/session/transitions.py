@@ -67,6 +67,7 @@ TRANSITIONS: Final[Mapping[Kind, Transition]] = {
     Kind.TAKEN_OVER: Transition(ACTIVE, to="active", generation=1),
     Kind.TURN_ENDED: Transition(ACTIVE, to="idle", fence=True, ends_turn=True),
     Kind.INPUTS_REFUSED: Transition(IDLE | PAUSED),
+    Kind.EMERGENCY_OBSERVED: Transition(ACTIVE),
     Kind.CANCELLED: Transition(
         ACTIVE | PAUSED, to=To.REST, generation=1, fence=True, ends_turn=True, control=True
     ),
@@ -79,6 +80,7 @@ TRANSITIONS: Final[Mapping[Kind, Transition]] = {
     Kind.DIRECTIVES: Transition(LIVING, control=True),
     Kind.STEERED: Transition(ACTIVE | PAUSED, control=True),
     Kind.WAKES_CLEARED: Transition(LIVING, control=True),
+    Kind.EMERGENCY_ENDED: Transition(LIVING, control=True),
     Kind.RESET: Transition(LIVING, to=To.REST, generation=1, fence=True, ends_turn=True, control=True),
     Kind.RESET_UNDONE: Transition(LIVING, control=True),
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from anchorwatch.core.anchor import Anchor
+from anchorwatch.core.emergency import change_of
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.transitions import TRANSITIONS
 from anchorwatch.journal.history import AnchorRecord, History
@@ -19,6 +20,7 @@ def check_anchors(evidence: Evidence) -> Iterator[Violation]:
         yield from _generation(before, after)
         yield from _decreased(before, after)
         yield from _turn(before, after)
+        yield from _emergency(before, after)
 
 
 def _chain(history: History) -> Iterator[Violation]:
@@ -71,6 +73,24 @@ def _turn(before: AnchorRecord, after: AnchorRecord) -> Iterator[Violation]:
         )
     if after.kind == Kind.TAKEN_OVER and _turn_identity(old) != _turn_identity(new):
         yield Violation("lost", f"the takeover at {after.sequence} changed the turn")
+
+
+_MAY_CHANGE_EMERGENCY = {
+    Kind.EMERGENCY_OBSERVED,
+    Kind.EMERGENCY_ENDED,
+    Kind.DELETED,
+    Kind.QUARANTINED,
+    Kind.REPAIRED,
+}
+
+
+def _emergency(before: AnchorRecord, after: AnchorRecord) -> Iterator[Violation]:
+    """An emergency is raised, changed and ended by records of their own, once each: people are notified of these."""
+    change = change_of(before.anchor.emergency, after.anchor.emergency)
+    if change is not None and after.kind not in _MAY_CHANGE_EMERGENCY:
+        yield Violation("lost", f"the emergency is {change} at {after.sequence} ({after.kind})")
+    if after.kind == Kind.EMERGENCY_OBSERVED and change is None:
+        yield Violation("duplicated", f"the emergency is unchanged at {after.sequence}")
 
 
 def _turn_identity(anchor: Anchor) -> object:
