@@ -158,6 +158,14 @@ class SessionUsage(BaseModel):
     days: list[DaySpending]
 
 
+class Words(BaseModel):
+    """What the model said last."""
+
+    run_id: int
+    at: str
+    text: str
+
+
 class SessionDetail(SessionRow):
     """A session with its anchor."""
 
@@ -165,6 +173,7 @@ class SessionDetail(SessionRow):
     effects: dict[str, int] = Field(description="number of effects by state")
     damaged_records: int
     usage: SessionUsage
+    last_words: Words | None = Field(description="null: the model has said nothing yet")
     anchor: Anchor
 
 

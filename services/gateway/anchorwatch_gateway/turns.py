@@ -10,13 +10,14 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session.state import InputKind
 from anchorwatch.core.session.wakes import Disposition
 from anchorwatch.topology.subjects import RPC_PLANNER
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, StringConstraints
 
 from anchorwatch_gateway.outputs import Effect
 from anchorwatch_gateway.parts import Parts, ask
 from anchorwatch_gateway.requests import (
+    SEQUENCE_MAX,
     TOKEN_PATTERN,
     AtLeast,
     Body,
@@ -35,7 +36,7 @@ from anchorwatch_gateway.requests import (
     respond,
     respond_page,
 )
-from anchorwatch_gateway.sessions import delay_wakes
+from anchorwatch_gateway.sessions import Words, delay_wakes
 
 router = APIRouter(prefix="/api/sessions", tags=["sessions"])
 
@@ -91,8 +92,8 @@ class Generation(BaseModel):
     at: str
 
 
-class Turn(BaseModel):
-    """A turn in a list."""
+class PlainTurn(BaseModel):
+    """A turn."""
 
     turn_id: str
     run_id: int
@@ -107,6 +108,11 @@ class Turn(BaseModel):
     woken_by: int = Field(description="journal sequence of the message that started it; 0: a sweep did")
     inputs_through: int
     generations: list[Generation]
+
+
+class Turn(PlainTurn):
+    """A turn in a list."""
+
     in_prompt: InPrompt = Field(description=IN_PROMPT)
     steps_count: int
     inputs_count: int
@@ -162,6 +168,13 @@ class TurnDetail(Turn):
     steps: list[Step]
 
 
+class HandledInput(Wake):
+    """An input or order, the turn that handled it, and that turn's last words."""
+
+    turn: PlainTurn | None = Field(description="null: none has handled it")
+    answer: Words | None = Field(description="null: nothing was said; while the turn runs, its words so far")
+
+
 class _Item(BaseModel):
     id: str
     role: Literal["user", "assistant", "system", "tool"]
@@ -182,6 +195,7 @@ class MessageItem(_Item):
     text: str
     input_id: str = Field("", description="of an accepted input")
     kind: str = Field("", description="of an accepted input: its kind")
+    by: str = Field("", description="who sent it; absent: the model said it")
 
 
 class ToolCallItem(_Item):
@@ -262,6 +276,9 @@ class TimelineEntry(BaseModel):
     facts_omitted: int = Field(0, description="the number of further facts")
     data: str = Field("", description="of an event: its data in one line")
     attributes: str = Field("", description="of a CloudEvent: its attributes in one line")
+    said: str = Field(
+        "", description="of the end of a turn: the model's last words, 1,000 characters at most"
+    )
     changes: dict[str, Change] = Field(
         default_factory=dict, description="of an order: the changed fields of the anchor"
     )
@@ -395,6 +412,25 @@ async def list_items(
 ) -> JSONResponse:
     """List the conversation: messages, tool calls and results, observations, notes."""
     return await respond_page(parts, "items", window, {**_of(ref), "type": type, "turn": turn})
+
+
+@router.get("/{session}/conversation", responses=answers(Page[MessageItem]))
+async def list_conversation(
+    parts: PartsDep, ref: RefDep, window: WindowDep, turn: TurnFilter = None
+) -> JSONResponse:
+    """List what people wrote and what the model said, whole."""
+    return await respond_page(parts, "items", window, {**_of(ref), "type": "message", "turn": turn})
+
+
+@router.get("/{session}/inputs/{sequence}", responses=answers(HandledInput))
+async def get_input(
+    parts: PartsDep,
+    ref: RefDep,
+    sequence: Annotated[int, Path(ge=1, le=SEQUENCE_MAX, description="journal sequence of its receipt")],
+    at_least: AtLeast = None,
+) -> JSONResponse:
+    """Show the outcome of an input, and the answer of its turn."""
+    return respond(await read(parts, "input", {**_of(ref), "sequence": sequence}, at_least))
 
 
 @router.get("/{session}/timeline", responses=answers(Page[TimelineEntry]))

@@ -41,6 +41,7 @@ class QueryHandler:
             "turn": turns.turn,
             "items": lists.items,
             "timeline": lists.timeline,
+            "input": turns.of_input,
             "wakes": lambda db, params: lists.wakes(db, params, windows),
             "effects": lists.effects,
             "deliveries": lists.deliveries,

@@ -24,6 +24,7 @@ from anchorwatch.topology.subjects import Register, parse_register
 
 NoticeKind = Literal[
     "turn_ended",
+    "answer",
     "turn_failed",
     "turn_unresolved",
     "over_budget",
@@ -199,8 +200,14 @@ def _turn_ended(register: Register, stored: Stored, anchor: Anchor, record: Reco
         kinds.append("budget_warning")
         severity = "warning" if severity == "info" else severity
         text = f"{warning}; {text}"
+    data: dict[str, Any] = {"run": anchor.last_run_id, "outcome": outcome, "agent": anchor.agent}
+    if said := str(record.body.get("step", {}).get("text", "")).strip():
+        data["said"] = _clip(said)
+        text = f"{said}\n({text})"
+    if answers := record.body.get("answers"):
+        data["answers"] = list(answers)
+        kinds.append("answer")
     kinds.append("turn_ended")
-    data = {"run": anchor.last_run_id, "outcome": outcome, "agent": anchor.agent}
     return _notice(register, stored, record, tuple(kinds), severity, title, text, data)
 
 

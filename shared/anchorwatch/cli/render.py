@@ -141,6 +141,12 @@ class Output:
             print(_cut(" ".join(line.splitlines()), LINE_CHARS_MAX), flush=True)
 
     @staticmethod
+    def text(text: str) -> None:
+        """Print a text whole and indented, so that none of its lines looks like one of ours."""
+        for line in text.splitlines() or [""]:
+            print(f"{INDENT}{line}".rstrip(), flush=True)
+
+    @staticmethod
     def json(value: Any) -> None:  # noqa: ANN401 - any JSON value
         """Print JSON, indented."""
         json.dump(value, sys.stdout, ensure_ascii=False, indent=2, default=str)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import time
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +18,7 @@ from anchorwatch.cli.verb import (
     Iso,
     Key,
     Limit,
+    OfTurn,
     Reason,
     Session,
     Text,
@@ -26,10 +28,12 @@ from anchorwatch.cli.verb import (
     session_path,
     verb,
 )
-from anchorwatch.core.errors import Unavailable
+from anchorwatch.core.errors import Refused, Unavailable
 from anchorwatch.core.names import check_name
 
 TAIL_RECORDS = 10
+ANSWER_S_MAX = 120.0
+ANSWER_POLL_S = 0.5
 _INCARNATION = re.compile(r":[0-9a-f]{32}$")
 """Which start of an instance it was: for programs. People know the instance by its name."""
 _UNNAMED = {"control": "order", "canary": "canary turn after a reset"}
@@ -52,9 +56,12 @@ def _wake(row: Row) -> str | None:
 def _what(row: Row) -> str:
     call = f" [{row['call']}]" if row.get("call") else ""
     why = f" - {row['why']}" if row.get("why") else ""
+    return f"{row['what']}{call}{why}{_omitted(row)}"
+
+
+def _omitted(row: Row) -> str:
     shown = row.get("in_prompt")
-    omitted = f" [{shown} in prompt]" if shown in ("skipped", "shortened") else ""
-    return f"{row['what']}{call}{why}{omitted}"
+    return f" [{shown} in prompt]" if shown in ("skipped", "shortened") else ""
 
 
 def _details(row: Row, times: Times) -> list[str]:
@@ -68,7 +75,7 @@ def _details(row: Row, times: Times) -> list[str]:
         ]
         omitted = row.get("facts_omitted")
         lines.append("facts: " + ", ".join([*known, f"{omitted} more"] if omitted else known))
-    lines += [f"{name}: {row[name]}" for name in ("data", "attributes") if row.get(name)]
+    lines += [f"{name}: {row[name]}" for name in ("data", "attributes", "said") if row.get(name)]
     return [*lines, *_changes(changes, times)]
 
 
@@ -183,9 +190,7 @@ def timeline(
     cli: Cli,
     session: Session,
     *,
-    turn: Annotated[
-        str | None, typer.Option("--turn", metavar="TURN", help="Only this turn: its id or run number.")
-    ] = None,
+    turn: OfTurn = None,
     limit: Limit = 100,
     utc: Utc = False,
     iso: Iso = False,
@@ -266,11 +271,80 @@ def say(
     priority: Annotated[
         str, typer.Option("--priority", metavar="P", help="P0: turn now; P1: soon; P2: at the next check.")
     ] = "P0",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the answer, and print it.")] = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="With --wait: wait at most so long.", min=1)
+    ] = ANSWER_S_MAX,
     key: Key = None,
 ) -> None:
     """Send a message to a session."""
     body = {"content": read_text(text), "priority": priority}
-    _receipt(cli, cli.api.post(session_path(session, "inputs"), body, key=key))
+    receipt = cli.api.post(session_path(session, "inputs"), body, key=key)
+    if not wait:
+        _receipt(cli, receipt)
+        return
+    if not cli.as_json:
+        _receipt(cli, receipt)
+    if blocked := holding.blocked_by(receipt):
+        raise Refused(f"the message is queued, and {blocked[0]}", hint=_later(session))
+    handled = _handled(cli, session, receipt["sequence"], timeout)
+    if cli.as_json:
+        cli.json({**receipt, "handled": handled})
+        return
+    turn, answer = handled["turn"], handled["answer"]
+    cli.lines(
+        f"turn {turn['run_id']} ended: {turn['outcome']} - {turn['reason']}"
+        if turn
+        else f"{handled['disposition']}: {handled['reason']}"
+    )
+    if answer:
+        cli.text(answer["text"])
+
+
+def _handled(cli: Cli, session: str, sequence: int, timeout_s: float) -> Row:
+    """The input at ``sequence`` once the turn that took it has ended, or none will take it.
+
+    Raises:
+        Unavailable: neither happened in time.
+    """
+    until = time.monotonic() + timeout_s
+    while True:
+        found: Row = cli.api.get(session_path(session, "inputs", str(sequence)), at_least=sequence)
+        turn = found["turn"]
+        if turn["ended_at"] is not None if turn else found["disposition"] != "pending":
+            return found
+        if time.monotonic() >= until:
+            raise Unavailable(f"no answer within {timeout_s:g} s", hint=_later(session))
+        time.sleep(ANSWER_POLL_S)
+
+
+def _later(session: str) -> str:
+    return f"`anchorwatch conversation {session}` shows the answer once there is one"
+
+
+@verb(APP)
+def conversation(
+    cli: Cli,
+    session: Session,
+    *,
+    turn: OfTurn = None,
+    limit: Limit = 20,
+    utc: Utc = False,
+    iso: Iso = False,
+) -> None:
+    """Show what people wrote and what the agent said, whole, newest last."""
+    found = cli.api.pages(session_path(session, "conversation"), limit, newest=True, turn=turn)
+    if cli.as_json:
+        cli.json(found)
+        return
+    if not found:
+        cli.lines("no messages")
+    times = Times(utc, iso)
+    for each in found:
+        who = each.get("by") or ("a person" if each["role"] == "user" else "agent")
+        run = f"run {each['run_id']}" if each["run_id"] is not None else "queued"
+        cli.lines(f"{times.of(each['at'])}  {run}  {who}:{_omitted(each)}")
+        cli.text(each["text"])
 
 
 @verb(APP)

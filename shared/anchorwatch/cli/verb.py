@@ -59,6 +59,9 @@ Limit = Annotated[
 ]
 Session = Annotated[str, typer.Argument(metavar="SESSION", help="Name of the session.", show_default=False)]
 OfSession = Annotated[str | None, typer.Option("--session", metavar="SESSION", help="Only this session.")]
+OfTurn = Annotated[
+    str | None, typer.Option("--turn", metavar="TURN", help="Only this turn: its id or run number.")
+]
 OfState = Annotated[str | None, typer.Option("--state", metavar="STATE", help="Only this state.")]
 Text = Annotated[
     str, typer.Argument(metavar="TEXT", help="The text; - reads standard input.", show_default=False)

@@ -26,6 +26,7 @@ DAMAGED = "damaged"
 FACTS_MAX = 32
 """Facts in one entry."""
 FACT_CHARS_MAX = 80
+SAID_CHARS_MAX = 1_000
 CHANGES = ("agent", "status", "objectives", "constraints", "next_check_at")
 """The fields of the anchor whose change by an order an entry shows."""
 
@@ -38,6 +39,7 @@ class Entry:
 
     - ``facts``: what a decision was made on, by name; None is unknown. ``facts_omitted``: the number beyond `FACTS_MAX`.
     - ``data``, ``attributes``: an event's data, and the attributes of a CloudEvent, in one line each.
+    - ``said``: of the end of a turn, the model's last words; the conversation has the whole of them.
     - ``changes``: what an order changed, ``{field: {"from", "to"}}``; without ``from`` the value before is unknown.
     """
 
@@ -129,8 +131,12 @@ def _details(record: Record, anchor: Anchor | None, before: Mapping[str, Any] | 
     if anchor is not None and record.kind in CONTROLS and record.kind != Kind.CREATED:
         return _changes(anchor, record, before)
     head = body.get("head" if record.kind == Kind.COMMAND else "step")
-    seen = head.get("observation") if isinstance(head, Mapping) else None
-    return _facts(seen["facts"]) if isinstance(seen, Mapping) and seen.get("facts") else {}
+    if not isinstance(head, Mapping):
+        return {}
+    seen, text = head.get("observation"), head.get("text")
+    said = {"said": clip(text, SAID_CHARS_MAX)} if text and record.kind == Kind.TURN_ENDED else {}
+    facts = _facts(seen["facts"]) if isinstance(seen, Mapping) and seen.get("facts") else {}
+    return {**said, **facts}
 
 
 def _facts(facts: Mapping[str, Any]) -> dict[str, Any]:

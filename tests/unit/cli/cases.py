@@ -92,6 +92,7 @@ TIMELINE = [
         "who": f"planner-1:{'0a' * 16}",
         "what": "turn 2 ended: success",
         "why": "done",
+        "said": "w-7 is well.",
     },
     {
         "sequence": 8,
@@ -114,6 +115,11 @@ CHANGE = {"sequence": 3, "kind": "acquired", "at": AT, "by": "planner-1", "reaso
           "changes": {"run_id": {"from": 0, "to": 1}, "objectives": {"from": [], "to": ["no loss"]}}}  # fmt: skip
 DELIVERY = {"delivery_id": "d-1", "session": "fleet", "channel": "log", "state": "sent", "claims": 1, "last_at": AT,
             "title": "turn ended"}  # fmt: skip
+CONVERSATION: list[dict[str, Any]] = [
+    {"at": AT, "role": "assistant", "run_id": 15, "text": "w-7 is well.\nIt runs since noon."},
+    {"at": AT, "role": "user", "run_id": 15, "by": "ada", "text": "is w-7 well?", "in_prompt": "shortened"},
+    {"at": AT, "role": "user", "run_id": None, "text": "and w-8?"},
+]  # fmt: skip
 AGENT = {
     "name": "keeper",
     "version": 3,
@@ -149,6 +155,7 @@ CASES = (
     Case("wakes clear fleet", {f"POST {PATH}/wakes/clear": {**CONTROL, "kind": "wakes_cleared",
                                                             "more": {"superseded": {"count": 4}}}}),
     Case("say fleet hello", {f"POST {PATH}/inputs": RECEIPT}),
+    Case("conversation fleet", {f"GET {PATH}/conversation": page(*CONVERSATION)}),
     Case("trigger fleet --reason smoke", {f"POST {PATH}/trigger": {**RECEIPT, "session_status": "quarantined"}}),
     Case("pause fleet --reason rain", {f"POST {PATH}/pause": {**CONTROL, "replayed": True}}),
     Case("resume fleet", {f"POST {PATH}/resume": {**CONTROL, "kind": "resumed", "kill_switches": [KEEPER]}}),

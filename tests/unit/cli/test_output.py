@@ -104,7 +104,7 @@ def rows(answer: Any) -> list[Any]:
 
 
 def newest_last(case: Case) -> bool:
-    return case.words.startswith(("timeline", "deliveries", "dead-letters list"))
+    return case.words.startswith(("timeline", "conversation", "deliveries", "dead-letters list"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.words)
@@ -113,7 +113,13 @@ def test_hostile_values_stay_text_within_their_line(run: Run, remote: Gateway, c
     done = ran(run, remote, case, hostile=True)
     assert done.code == case.code
     assert is_safe(done.out)
-    if case.words not in ("anchor fleet", "context fleet --full", "show fleet", "constraint list fleet"):
+    if case.words not in (
+        "anchor fleet",
+        "context fleet --full",
+        "show fleet",
+        "constraint list fleet",
+        "conversation fleet",
+    ):
         assert done.out.count("\n") == lines
 
 

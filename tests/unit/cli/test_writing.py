@@ -314,3 +314,46 @@ def test_deleting_a_deleted_session_requests_no_confirmation(run: Run, remote: G
     assert ran.code == 5
     assert "was deleted" in ran.err
     assert "?" not in ran.err
+
+
+TURN = {"run_id": 15, "outcome": "success", "reason": "look succeeded", "ended_at": None}
+HANDLED: dict[str, Any] = {"disposition": "ran", "reason": "", "turn": None, "answer": None}
+ENDED = {**HANDLED, "turn": {**TURN, "ended_at": "2026-03-17T18:57:00+00:00"}}
+
+
+def test_say_waits_for_the_answer_and_prints_it_whole(run: Run, remote: Gateway) -> None:
+    remote.answer("POST /api/sessions/fleet/inputs", (202, RECEIPT))
+    words = "w-7 is well.\nIt runs since noon. " + "x" * 3_000
+    remote.answer(
+        "GET /api/sessions/fleet/inputs/41",
+        (200, {**HANDLED, "disposition": "pending"}),
+        (200, {**HANDLED, "turn": TURN}),
+        (200, {**ENDED, "answer": {"text": f"{words}\x1b[2J"}}),
+    )
+    ran = run("say", "fleet", "is w-7 well?", "--wait")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines() == [
+        "accepted by fleet as in_1 (journal sequence 41)",
+        "turn 15 ended: success - look succeeded",
+        "  w-7 is well.",
+        f"  It runs since noon. {'x' * 3_000}\\u001b[2J",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("receipt", "handled", "code", "words"),
+    [
+        ({"session_status": "paused"}, {}, 5, "queued, and the session is paused"),
+        ({}, {"disposition": "pending"}, 3, "no answer within 1 s"),
+        ({}, {"disposition": "superseded", "reason": "reset"}, 0, "superseded: reset"),
+    ],
+)
+def test_say_does_not_wait_for_an_answer_that_cannot_come(
+    run: Run, remote: Gateway, receipt: Any, handled: Any, code: int, words: str
+) -> None:
+    remote.answer("POST /api/sessions/fleet/inputs", (202, {**RECEIPT, **receipt}))
+    remote.answer("GET /api/sessions/fleet/inputs/41", (200, {**HANDLED, **handled}))
+    ran = run("say", "fleet", "hello", "--wait", "--timeout", "1")
+    assert ran.code == code
+    assert words in ran.out + ran.err
+    assert ("conversation fleet" in ran.err) == (code != 0)

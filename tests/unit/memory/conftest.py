@@ -25,6 +25,7 @@ QUESTIONS: dict[str, Question] = {
     "turn": turns.turn,
     "items": lists.items,
     "timeline": lists.timeline,
+    "input": turns.of_input,
     "wakes": lambda db, params: lists.wakes(db, params, WINDOWS),
     "effects": lists.effects,
     "deliveries": lists.deliveries,

@@ -171,7 +171,7 @@ def test_end_of_a_turn_shows_the_facts_of_its_last_step() -> None:
     end = EndTurn(WRITER, "no_action", "nothing to do", {}, book.now_ms, head_on(FACTS), None, book.now_ms)
     entry = entry_of(book.do(FLEET, end))
     assert (entry.what, entry.why) == ("turn 1 ended: no_action", "nothing to do")
-    assert entry.details == {"facts": FACTS}
+    assert entry.details == {"said": "5 tasks, no worker", "facts": FACTS}
 
 
 def test_decision_names_the_model_that_answered() -> None:

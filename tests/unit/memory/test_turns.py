@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+from anchorwatch.codec import decode_anchor
 from anchorwatch.core.effect.state import Owner
+from anchorwatch.core.errors import NotFound
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.commands import CommitStep, Control, Direct, TakeOver
@@ -222,3 +225,38 @@ def test_notification_is_claimed_then_has_a_result(projected: Projected, book: B
         "notification to ops: sending",
         "notification to ops: unknown",
     ]
+
+
+def test_answer_of_a_turn_is_found_by_its_message(projected: Projected, book: Book) -> None:
+    question = book.say(FLEET, "k-1", "is w-7 well?", by="ada").sequence
+    assert projected.ask("input", sequence=question)["turn"] is None
+    book.acquire(FLEET, "turn_a")
+    (call,) = book.step(FLEET, "look", text="I look")
+    running = projected.ask("input", sequence=question)
+    assert (running["turn"]["status"], running["answer"]["text"]) == ("waiting", "I look")
+    book.done(FLEET, call, "look")
+    end = book.end(FLEET, text="w-7 is well.\nIt runs since noon.")
+    handled = projected.ask("input", sequence=question)
+    assert (handled["disposition"], handled["turn"]["outcome"]) == ("ran", "success")
+    assert handled["answer"]["text"] == "w-7 is well.\nIt runs since noon."
+    assert projected.ask("session")["last_words"]["text"] == handled["answer"]["text"]
+    assert decode_anchor(end.payload)[1].body["answers"] == [question]
+    said = [(each["role"], each.get("by"), each["text"]) for each in projected.list("items", type="message")]
+    assert said == [
+        ("user", "ada", "is w-7 well?"),
+        ("assistant", None, "I look"),
+        ("assistant", None, handled["answer"]["text"]),
+    ]
+    assert projected.list("timeline")[-1]["said"] == "w-7 is well. It runs since noon."
+    with pytest.raises(NotFound, match="no input at sequence 999"):
+        projected.ask("input", sequence=999)
+
+
+def test_turn_without_a_request_or_words_answers_nothing(projected: Projected, book: Book) -> None:
+    assert projected.ask("session")["last_words"] is None
+    book.say(FLEET, "e-1", kind="event", priority=1)
+    for text in ("All is well.", ""):
+        book.acquire(FLEET, f"turn_{len(text)}")
+        end = book.end(FLEET, text=text)
+        assert "answers" not in decode_anchor(end.payload)[1].body
+        book.say(FLEET, "k-2", "hello")

@@ -219,3 +219,20 @@ def test_consumer_receives_effects_with_a_notice_only(event: EffectEvent, *, rec
 @pytest.mark.parametrize("subject", [AT.log, AT.command("p"), AT.input("i"), AT.control(), AT.sent("d")])
 def test_consumer_receives_no_other_register(subject: str) -> None:
     assert not is_received(subject)
+
+
+def test_end_of_a_turn_says_the_words_and_whom_they_answer() -> None:
+    fields: dict[str, Any] = {
+        "last_run_id": 3,
+        "last_run_outcome": "success",
+        "last_run_reason": "launch succeeded",
+        "step": {"text": "w-7 is well."},
+    }
+    notice = read_notice(anchor_record(Kind.TURN_ENDED, **fields, answers=[7]))
+    assert notice is not None
+    assert (notice.kinds, notice.severity) == (("answer", "turn_ended"), "info")
+    assert notice.text == "w-7 is well.\n(launch succeeded)"
+    assert (notice.data["said"], notice.data["answers"]) == ("w-7 is well.", [7])
+    quiet = read_notice(anchor_record(Kind.TURN_ENDED, **fields))
+    assert quiet is not None
+    assert quiet.kinds == ("turn_ended",)

@@ -98,7 +98,8 @@ def _anchor(db: sqlite3.Connection, opened: Opened, anchor: Anchor) -> None:
     elif record.kind == Kind.INPUTS_REFUSED:
         wakes.dispose(db, anchor, "refused", str(record.body.get("reason", "")))
     elif record.kind == Kind.STEERED and anchor.turn is not None:
-        message = items.Item("message", "user", {"kind": "message", "text": record.body["text"]})
+        content = {"kind": "message", "text": record.body["text"], "by": str(record.body.get("by", ""))}
+        message = items.Item("message", "user", content)
         items.add(db, opened, [message], items.Place(anchor.run_id, anchor.turn.id, None))
     db.execute(
         "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"

@@ -52,6 +52,7 @@ def accept(db: sqlite3.Connection, opened: Opened) -> None:
     if accepted.source:
         content |= {"source": accepted.source, "event_type": accepted.type}
     if accepted.kind == "message":
+        content["by"] = str(opened.record.body.get("by") or opened.record.writer)
         items.add(db, opened, [items.Item("message", "user", content)])
     else:
         items.add(db, opened, [items.Item("note", "system", content)])

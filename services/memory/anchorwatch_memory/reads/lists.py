@@ -63,7 +63,21 @@ def session(db: sqlite3.Connection, params: Params) -> Result:
     ).fetchone()[0]
     more = {"pending_inputs": pending, "effects": dict(effects), "damaged_records": damaged}
     usage = show.usage_of_session(db, *key)
-    return {**show.session(row), **more, "usage": usage, "anchor": json.loads(row["anchor"])}
+    words = {"last_words": last_words(db, (*key, None))}
+    return {**show.session(row), **more, "usage": usage, **words, "anchor": json.loads(row["anchor"])}
+
+
+def last_words(db: sqlite3.Connection, key: tuple[str, str, int | None]) -> dict[str, Any] | None:
+    """The model's last words in a session or, with a run number, in that run; None: it said nothing."""
+    rows = select(
+        db,
+        "SELECT run_id, at_ms, text FROM steps WHERE workspace = ?1 AND session = ?2 AND text != ''"
+        " AND (?3 IS NULL OR run_id = ?3) ORDER BY run_id DESC, step DESC LIMIT 1",
+        key,
+    )
+    if not rows:
+        return None
+    return {"run_id": rows[0]["run_id"], "at": iso(rows[0]["at_ms"]), "text": rows[0]["text"]}
 
 
 def session_row(db: sqlite3.Connection, params: Params) -> Row:

@@ -7,8 +7,10 @@ import sqlite3
 from collections import Counter
 from typing import Any
 
+from anchorwatch.core.errors import NotFound
+
 from anchorwatch_memory.reads import show
-from anchorwatch_memory.reads.lists import Result, in_session, run_of, session_row
+from anchorwatch_memory.reads.lists import Result, in_session, last_words, run_of, session_row
 from anchorwatch_memory.reads.pages import Listing, Row, Where, fit, page, read_window, select
 from anchorwatch_memory.reads.params import TURN_STATUSES, Params, one_of, required
 from anchorwatch_memory.reads.prompt_marks import PromptMarks
@@ -50,6 +52,33 @@ def turn(db: sqlite3.Connection, params: Params) -> Result:
     mark = PromptMarks(db, session["workspace"], session["session"]).mark(row)
     whole = {**show.turn(row), **mark, **_sums(db, row), "inputs": inputs, "steps": steps}
     return fit(whole)[0]
+
+
+def of_input(db: sqlite3.Connection, params: Params) -> Result:
+    """An input or order by its sequence, its disposition, and the last words of the turn that handled it.
+
+    Raises:
+        NotFound: the session or the input does not exist.
+    """
+    session, sequence = session_row(db, params), params.get("sequence")
+    key = (session["workspace"], session["session"])
+    rows = select(
+        db, "SELECT * FROM wakes WHERE workspace = ? AND session = ? AND sequence = ?", (*key, sequence)
+    )
+    if not rows:
+        raise NotFound(
+            f"session {session['session']} has no input at sequence {sequence}",
+            hint=f"`anchorwatch wakes {session['session']}` lists them",
+        )
+    run_id = rows[0]["run_id"]
+    turn_rows = _of_run(db, "turns", (*key, run_id)) if run_id is not None else []
+    return fit(
+        {
+            **show.wake(rows[0]),
+            "turn": show.turn(turn_rows[0]) if turn_rows else None,
+            "answer": last_words(db, (*key, run_id)) if turn_rows else None,
+        }
+    )[0]
 
 
 def _sums(db: sqlite3.Connection, row: Row) -> dict[str, Any]:

@@ -46,12 +46,16 @@ from anchorwatch.core.session.events import (
     StepDecided,
     StepHead,
 )
+from anchorwatch.core.session.joining import named
 from anchorwatch.core.session.quarantine import repaired
 from anchorwatch.core.session.state import SessionState, Turn, Unsettled
 from anchorwatch.core.session.transitions import changed
 from anchorwatch.core.session.turn_end import end_turn, refuse_inputs, refused_summary
 from anchorwatch.core.session.woken import woken
 from anchorwatch.core.times import iso
+
+ANSWERED_MAX = 20
+"""Requests that the end of a turn names."""
 
 
 def decide(state: SessionState, command: Command) -> Sequence[PlannerEvent]:
@@ -277,6 +281,7 @@ def _end(state: SessionState, anchor: Anchor, turn: Turn, command: EndTurn) -> A
     if command.head is not None:
         _check_shown(state, turn, command.head)
     joined = command.head.joined if command.head else ()
+    answers = _answers(state, turn, command.head)
     after = replace(
         end_turn(
             state,
@@ -298,7 +303,10 @@ def _end(state: SessionState, anchor: Anchor, turn: Turn, command: EndTurn) -> A
         reason=command.reason,
         by=command.execution_id,
         head=command.head,
-        more={"warning": command.warning} if command.warning else {},
+        more={
+            **({"warning": command.warning} if command.warning else {}),
+            **({"answers": answers} if answers else {}),
+        },
     )
 
 
@@ -306,6 +314,15 @@ def _renewed(anchor: Anchor, command: EndTurn) -> OpenEmergency | None:
     """The open emergency with its last sighting. Only its own record raises, changes or ends one: people are notified of it."""
     after = observed(anchor.emergency, command.seen, command.seen_at_ms)
     return after if change_of(anchor.emergency, after) is None else anchor.emergency
+
+
+def _answers(state: SessionState, turn: Turn, head: StepHead | None) -> list[int]:
+    """The sequences of the newest requests of people to the turn that its last words answer."""
+    if head is None or not head.text.strip():
+        return []
+    joined = (*(each for step in turn.steps for each in step.joined), *named(state, head.joined))
+    asked = (each.sequence for each in (*turn.inputs, *joined) if each.kind in ("message", "trigger"))
+    return sorted(set(asked))[-ANSWERED_MAX:]
 
 
 def repair(state: SessionState, command: Repair) -> AnchorChanged:
