@@ -5,6 +5,8 @@ ARGS ?=
 # Tests wait for servers and processes more than they compute: a few at once, also on two cores.
 WORKERS ?= 3
 BIN := .venv/bin
+# Each test process imports the product: without cached bytecode it compiles it first.
+export PYTHONDONTWRITEBYTECODE :=
 QUICK := tests/unit tests/conformance tests/sim tests/packaging
 
 MEMBERS := pyproject.toml packs/fleet/pyproject.toml

@@ -127,7 +127,7 @@ _ORDER = (
         "shared/anchorwatch/service/worker.py",
         "        result: Result = Done()\n        if error is not None:\n",
         "        result: Result = Done()\n        if False:\n",
-        "tests/sim/test_dead_letters_observer.py::test_retried_letter_is_done_when_possible_and_else_reopens",
+        "tests/sim/test_dead_letters.py::test_retried_letter_reopens_and_is_done_once_repaired",
     ),
 )
 

@@ -76,7 +76,7 @@ SERVING = (
         _ROUTING,
         "            item.error = error\n\n    async def _try_body",
         "            pass\n\n    async def _try_body",
-        "tests/sim/test_dead_letters_observer.py",
+        "tests/sim/test_dead_letters.py::test_poison_is_shown_and_a_thousand_later_items_pass[observer]",
     ),
     one(
         "another event with a used id is dropped without a record",
@@ -112,7 +112,7 @@ SERVING = (
         "        except Exception:  # noqa: BLE001 - the caller then accepts each alone\n"
         "            return False\n",
         "        except ZeroDivisionError:\n            return False\n",
-        "tests/sim/test_dead_letters_observer.py",
+        "tests/sim/test_dead_letters.py::test_defect_in_one_of_several_events_ends_no_observer",
     ),
     one(
         "a publish loses its fence on the way",

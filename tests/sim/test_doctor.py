@@ -15,18 +15,17 @@ from anchorwatch.core.anchor import Anchor, RunOutcome
 from anchorwatch.core.emergency import OpenEmergency
 from anchorwatch.core.records import Kind
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
-from anchorwatch.packs import registry
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.subjects import SessionSubjects
 
-from tests.sim.test_dead_letters_planner import MissingPack, open_letter
+from tests.sim.poison import session_without_pack
 from tests.sim.test_kill_switch import turn
 from tests.sim.test_planner import agent, mesh_test, once
 from tests.sim.test_quarantine import SETTINGS, quarantined
 from tests.sim.test_resolutions import FRESH_MS, settle
 from tests.support.letters import in_state
 from tests.support.letters import mesh_test as poisoned_mesh_test
-from tests.support.packs import Sink, bench_agent
+from tests.support.packs import Sink
 
 WELL = dict.fromkeys(("dead letters", "sessions", "progress", "effects", "kill switches"), "passed")
 
@@ -40,15 +39,9 @@ async def detail(mesh: SimMesh, name: str) -> str:
 
 
 def test_open_dead_letter_fails_the_check(tmp_path: Path) -> None:
-    pack = MissingPack()
-    registry.register(pack)
-
     async def body(mesh: SimMesh) -> None:
-        await mesh.open("executor")
-        ref = await mesh.session("s", bench_agent(tmp_path, pack="missing", heartbeat_s=3600))
-        pack.missing = True
-        await mesh.add("planner")
-        await open_letter(mesh)
+        ref, pack = await session_without_pack(mesh, tmp_path)
+        await mesh.until(in_state(mesh.bus, "open"), within_s=400)
         assert (await states(mesh))["dead letters"] == "failed"
         assert "planner-s: unknown pack 'missing'" in await detail(mesh, "dead letters")
         pack.missing = False
