@@ -199,6 +199,7 @@ class Settings(BaseSettings):
     )
     port: int = Field(8420, ge=0, le=65535, description="the gateway's port; 0: any free one")
     host: str = Field("127.0.0.1", description="the address that the gateway listens on")
+    metrics_open: bool = Field(default=False, description="serve `/metrics` without the token")
     notify: Path | None = Field(None, description="a TOML file of notification channels; none: the log only")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="lowest level of log entries"

@@ -8,7 +8,6 @@ from typing import Any
 import structlog
 from fastapi import Depends, FastAPI, Request, Security
 from fastapi.routing import APIRoute
-from fastapi.security import HTTPBearer
 from starlette.types import ASGIApp
 
 from anchorwatch_gateway import (
@@ -29,6 +28,7 @@ from anchorwatch_gateway import (
 from anchorwatch_gateway.errors import BadRequest
 from anchorwatch_gateway.guard import Guard
 from anchorwatch_gateway.parts import Parts
+from anchorwatch_gateway.requests import TOKEN
 
 ABOUT = """Paths below `/api` need `Authorization: Bearer TOKEN`; `Anchorwatch-By` may name the caller.
 Lists are pages `{data, next}`. Errors are `{code, message, hint}`.
@@ -41,12 +41,8 @@ TAGS = [
     {"name": "outputs", "description": "Effects, notifications, artifacts and memories."},
     {"name": "dead letters", "description": "Messages that a service cannot handle."},
     {"name": "agents", "description": "Agent definitions, and the models that agents call."},
-    {"name": "operations", "description": "Health and metrics; no token needed."},
+    {"name": "operations", "description": "Health, without a token, and metrics."},
 ]
-# Described here, enforced by the guard.
-TOKEN = HTTPBearer(
-    auto_error=False, scheme_name="token", description="`anchorwatch credentials api` prints the token."
-)
 
 
 def build(parts: Parts) -> ASGIApp:
@@ -61,7 +57,13 @@ def build(parts: Parts) -> ASGIApp:
 def guarded(app: FastAPI, parts: Parts) -> ASGIApp:
     """The application with these parts, inside its guard. Raises as `build`."""
     app.state.parts = parts
-    return Guard(app, parts.token, parts.counters.count_request, parts.log)
+    return Guard(
+        app,
+        parts.token,
+        parts.counters.count_request,
+        parts.log,
+        metrics_open=parts.settings.metrics_open,
+    )
 
 
 def make(log: structlog.stdlib.BoundLogger) -> FastAPI:

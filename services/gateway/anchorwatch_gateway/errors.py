@@ -45,6 +45,13 @@ class HeadersTooLarge(BadRequest):
     http_status = 431
 
 
+class RequestTooSlow(BadRequest):
+    """The request did not arrive in time."""
+
+    code = "request_too_slow"
+    http_status = 408
+
+
 class Problem(BaseModel):
     """An error. ``code`` is stable; ``hint`` says what to do."""
 
@@ -76,6 +83,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"model": Problem, "description": "The request cannot be read"},
     401: {"model": Problem, "description": "The bearer token is missing or wrong"},
     404: {"model": Problem, "description": "Not found"},
+    408: {"model": Problem, "description": "The body did not arrive in time"},
     413: {"model": Problem, "description": "Larger than the limit"},
     422: {"model": ValidationProblem, "description": "Invalid input"},
     431: {"model": Problem, "description": "The headers are larger than the limit"},

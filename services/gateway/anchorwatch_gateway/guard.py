@@ -19,13 +19,16 @@ import structlog
 from anchorwatch.core.errors import AnchorWatchError, BadInput, TooLarge
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from anchorwatch_gateway.errors import BadRequest, HeadersTooLarge, Unauthorized, from_error
+from anchorwatch_gateway.errors import BadRequest, HeadersTooLarge, RequestTooSlow, Unauthorized, from_error
 
 BODY_BYTES_MAX = 1024 * 1024
 HEADER_BYTES_MAX = 16 * 1024
 DRAIN_BYTES_MAX = 8 * BODY_BYTES_MAX
 DRAIN_S_MAX = 2.0
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json"})
+BODY_S_MAX = 30.0
+"""How long the body of a request may take."""
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
+METRICS_PATH = "/metrics"
 RAW_PATHS = ("/api/events",)
 """Their bodies may be anything: the route reads them."""
 ONCE_ONLY = (b"authorization", b"idempotency-key", b"content-length", b"content-type", b"anchorwatch-by")
@@ -57,9 +60,16 @@ class Guard:
     """The application inside its guard."""
 
     def __init__(
-        self, app: ASGIApp, token: str, on_answer: OnAnswer, log: structlog.stdlib.BoundLogger
+        self,
+        app: ASGIApp,
+        token: str,
+        on_answer: OnAnswer,
+        log: structlog.stdlib.BoundLogger,
+        *,
+        metrics_open: bool = False,
     ) -> None:
         self._app = app
+        self._open_paths = OPEN_PATHS | {METRICS_PATH} if metrics_open else OPEN_PATHS
         self._expected = f"Bearer {token}".encode()
         self._on_answer = on_answer
         self._log = log
@@ -94,7 +104,12 @@ class Guard:
         for name in set(names):
             if (name in ONCE_ONLY or name.startswith(ATTRIBUTE_PREFIX)) and names.count(name) > 1:
                 raise BadRequest(f"the header {name.decode()} occurs more than once")
-        if scope["path"] not in OPEN_PATHS:
+        if b"content-length" in names and b"transfer-encoding" in names:
+            # A proxy that believes the other one of the two would see other requests than this server.
+            raise BadRequest(
+                "the request has both Content-Length and Transfer-Encoding", hint="send one of them"
+            )
+        if scope["path"] not in self._open_paths:
             self._authenticate(dict(headers))
             _note_caller(dict(headers))
         body = await incoming.read(dict(headers).get(b"content-length", b""))
@@ -137,17 +152,21 @@ class _Incoming:
         """The whole body.
 
         Raises:
-            TooLarge: it exceeds the limit, or declares to. BadRequest: it ended early.
+            TooLarge: it exceeds the limit, or declares to. BadRequest: it ended early. RequestTooSlow.
         """
         if declared.isdigit() and int(declared[:20]) > BODY_BYTES_MAX:
             raise _too_large()
         chunks, size = [], 0
-        while not self.whole:
-            chunk = await self._next()
-            size += len(chunk)
-            if size > BODY_BYTES_MAX:
-                raise _too_large()
-            chunks.append(chunk)
+        try:
+            async with asyncio.timeout(BODY_S_MAX):
+                while not self.whole:
+                    chunk = await self._next()
+                    size += len(chunk)
+                    if size > BODY_BYTES_MAX:
+                        raise _too_large()
+                    chunks.append(chunk)
+        except TimeoutError:
+            raise RequestTooSlow(f"the body did not arrive within {BODY_S_MAX:g} s") from None
         return b"".join(chunks)
 
     async def drain(self) -> None:

@@ -16,6 +16,7 @@ from anchorwatch.service.context import ServiceContext
 from starlette.types import ASGIApp
 
 from anchorwatch_gateway.app import build
+from anchorwatch_gateway.connections import BoundedConnection
 from anchorwatch_gateway.guard import HEADER_BYTES_MAX
 from anchorwatch_gateway.parts import assemble
 
@@ -92,7 +93,7 @@ async def serve(app: ASGIApp, listener: socket.socket, stopping: asyncio.Event, 
         lifespan="off",
         server_header=False,
         h11_max_incomplete_event_size=2 * HEADER_BYTES_MAX,
-        http="h11",
+        http=BoundedConnection,
         ws="none",
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=DRAIN_S,

@@ -1,4 +1,4 @@
-"""For operators: liveness, readiness, and metrics. These paths need no token."""
+"""For operators: liveness and readiness, which need no token, and metrics."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Literal
 from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.journal.switches import SCOPES
 from anchorwatch.topology.streams import STREAMS
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Response, Security
 from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 from pydantic import BaseModel, Field
 
 from anchorwatch_gateway import dead_letters
+from anchorwatch_gateway.errors import PROBLEMS
 from anchorwatch_gateway.parts import Parts
-from anchorwatch_gateway.requests import PartsDep
+from anchorwatch_gateway.requests import TOKEN, PartsDep
 
 router = APIRouter(tags=["operations"])
 
@@ -53,10 +54,14 @@ async def readyz(parts: PartsDep, response: Response) -> Readiness:
 @router.get(
     "/metrics",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {}}, "description": "Prometheus text format"}},
+    dependencies=[Security(TOKEN)],
+    responses={
+        200: {"content": {"text/plain": {}}, "description": "Prometheus text format"},
+        401: PROBLEMS[401],
+    },
 )
 async def metrics(parts: PartsDep) -> Response:
-    """Return metrics for Prometheus."""
+    """Return metrics for Prometheus. Needs the token unless `ANCHORWATCH_METRICS_OPEN` is set."""
     await refresh(parts)
     return Response(generate_latest(parts.counters.registry), media_type=CONTENT_TYPE_LATEST)
 

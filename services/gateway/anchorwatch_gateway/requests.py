@@ -14,6 +14,7 @@ from anchorwatch.core.errors import Unavailable
 from anchorwatch.core.names import SessionRef, check_name
 from fastapi import Depends, Header, Path, Query, Request
 from fastapi.responses import JSONResponse
+from fastapi.security import HTTPBearer
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from anchorwatch_gateway.parts import Answer, Parts
@@ -44,6 +45,11 @@ FORMS = {
 """What each pattern allows, in words."""
 
 T = TypeVar("T")
+
+# Described here, enforced by the guard.
+TOKEN = HTTPBearer(
+    auto_error=False, scheme_name="token", description="`anchorwatch credentials api` prints the token."
+)
 
 # ---------------------------------------------------------------- parameters
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import httpx2
 import pytest
 from anchorwatch.core.errors import BadSettings
@@ -9,7 +11,7 @@ from anchorwatch.core.errors import BadSettings
 from tests.integration.gateway.conftest import TOKEN, House
 from tests.support.in_process import Services
 
-OPEN = ("/healthz", "/readyz", "/metrics", "/openapi.json")
+OPEN = ("/healthz", "/readyz", "/openapi.json")
 
 
 async def test_every_api_path_needs_the_token(house: House) -> None:
@@ -55,6 +57,15 @@ async def test_unknown_path_has_the_error_shape(house: House) -> None:
 async def test_oversized_headers_are_refused(house: House) -> None:
     answer = await house.http.get("/api/sessions", headers={"X-Large": "x" * 17_000})
     assert (answer.status_code, answer.json()["code"]) == (431, "headers_too_large")
+
+
+async def test_metrics_need_no_token_where_they_are_opened(services: Services) -> None:
+    await services.start("memory")
+    await services.start("gateway", port=0, token=TOKEN, metrics_open=True)
+    url = json.loads((services.directory / "gateway.json").read_text())["url"]
+    async with httpx2.AsyncClient(base_url=url) as stranger:
+        assert (await stranger.get("/metrics")).status_code == 200
+        assert (await stranger.get("/api/sessions")).status_code == 401
 
 
 async def test_gateway_without_token_does_not_start(services: Services) -> None:

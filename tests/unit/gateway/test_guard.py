@@ -174,11 +174,30 @@ async def test_exception_without_an_answer_reaches_the_server() -> None:
 
 
 async def test_open_paths_need_no_token() -> None:
-    for path in ("/healthz", "/readyz", "/metrics", "/openapi.json"):
+    for path in ("/healthz", "/readyz", "/openapi.json"):
         exchange = Exchange()
         await exchange.send(method="GET", path=path, headers=[])
         assert exchange.status == 200
-    for path in ("/docs", "/healthz/", "//healthz", "/api/../healthz", "/HEALTHZ"):
+    for path in ("/docs", "/metrics", "/healthz/", "//healthz", "/api/../healthz", "/HEALTHZ"):
         exchange = Exchange()
         await exchange.send(method="GET", path=path, headers=[])
         assert exchange.status == 401
+
+
+async def test_two_kinds_of_body_length_are_refused_and_close() -> None:
+    """A proxy that believes one and a server that believes the other see different requests."""
+    exchange = Exchange()
+    both = [*MINE, (b"content-length", b"2"), (b"transfer-encoding", b"chunked")]
+    answer = await exchange.send(b"{}", headers=both)
+    assert (exchange.status, answer["code"]) == (400, "bad_request")
+    assert (b"connection", b"close") in exchange.sent[0]["headers"]
+    assert exchange.inside.scopes == []
+
+
+async def test_body_that_does_not_arrive_in_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anchorwatch_gateway.guard.BODY_S_MAX", 0.02)
+    monkeypatch.setattr("anchorwatch_gateway.guard.DRAIN_S_MAX", 0.02)
+    exchange = Exchange()
+    answer = await exchange.send(b'{"a"', ends=False)
+    assert (exchange.status, answer["code"]) == (408, "request_too_slow")
+    assert exchange.inside.scopes == []
