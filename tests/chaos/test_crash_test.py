@@ -75,8 +75,23 @@ def test_pack_that_keeps_its_guarantees_passes(tmp_path: Path) -> None:
     assert told["kills"] >= len(told["edges"]["reached"]) > 40
     assert told["seeds"][0]["turns"] > 6, "its exercises are not all swallowed by one turn"
     assert told["worst"] is None
+    assert {each["tool"]: each["interrupted"] > 0 for each in told["tools"]} == {
+        "look": False, "set": True, "build": True, "fire": True,
+    }  # fmt: skip
+    assert told["not_checked"] == ["look (read): it was never called"]
     assert (tmp_path / "world" / "effects.jsonl").exists()
     assert list((tmp_path / TMP).iterdir()) == [], "its own directory is gone"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_agent_that_may_do_nothing_fails_the_test(tmp_path: Path) -> None:
+    file = agent_file(tmp_path, "told")
+    granted = 'grants = ["look", "set", "build", "fire"]'
+    file.write_text(file.read_text().replace(granted, "grants = []"))
+    ran = crash_test(tmp_path, "--agent", str(file), "--seeds", "1")
+    assert ran.returncode == 1, ran.stderr + ran.stdout
+    assert "FAILED: effects were started: expected 1 or more; seen: 0" in ran.stdout
 
 
 @pytest.mark.slow

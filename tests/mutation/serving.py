@@ -177,4 +177,11 @@ SERVING = (
         "now = here",
         "tests/unit/mesh/test_mesh_settings.py::test_another_shell_starts_with_the_same_settings",
     ),
+    one(
+        "a crash test without a death in a call passes",
+        "shared/anchorwatch/testing/crash_test/tried.py",
+        "ok=bool(classes) and not idle,",
+        "ok=True,",
+        "tests/unit/testing/test_tried.py::test_crash_test_that_tried_too_little_fails[no-death-in-a-call]",
+    ),
 )

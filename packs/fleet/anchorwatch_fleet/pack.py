@@ -78,17 +78,21 @@ class FleetPack:
         return f"the yard answers: {status['facts']['instances_live']} live instances"
 
     async def exercise(self, environment: PackEnvironment, number: int) -> Sequence[Stimulus]:
-        """Queue a few small jobs, and kill the oldest running worker."""
+        """Queue a few small jobs; kill the oldest running worker, let it hang, or leave it alone, in turn.
+
+        A worker that hangs is noticed only after some seconds, so the next exercise leaves it alone.
+        """
         bus = environment.bus
         await cli.add_jobs(
             bus, EXERCISE_JOBS, size="small", batch=f"exercise-{environment.agent.name}-{number}"
         )
         told = await cli.status(bus)
         running = [each["id"] for each in told["instances"] or () if each["state"] == "running"]
-        if running:
+        how = ("hang", "", "kill")[number % 3]
+        if running and how:
             # The yard or the worker may have died meanwhile.
             with contextlib.suppress(Unavailable, NotFound):
-                await cli.kill(bus, running[0])
+                await cli.kill(bus, running[0], how)
         return (Stimulus(f"{EXERCISE_JOBS} small jobs were queued"),)
 
     async def connect(self, environment: PackEnvironment) -> FleetRuntime:

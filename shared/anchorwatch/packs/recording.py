@@ -2,12 +2,16 @@
 
 The variable ``ANCHORWATCH_RECORD_CALLS`` names the file; without it nothing is recorded. It is not a setting, so no file can set
 it by mistake. A line is on disk before the call runs, so every started call of a killed process is recorded.
+
+The variable ``ANCHORWATCH_KILL_IN_CALLS`` names a directory: the process that first carries out a call of a tool kills itself
+before anything learns of it, and leaves a file with the tool's name there. Without the directory, no process kills itself.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +21,7 @@ from anchorwatch.core.facts import Observation
 from anchorwatch.packs.port import PackRuntime, Probed, Reconciled, ToolContext, ToolFailed, ToolResult
 
 VARIABLE = "ANCHORWATCH_RECORD_CALLS"
+KILL_VARIABLE = "ANCHORWATCH_KILL_IN_CALLS"
 
 Moment = Literal["begun", "returned", "failed", "raised", "done", "not_done", "unknown"]
 """Of a run: begun, and how it ended. Of a question to the provider: what it said."""
@@ -37,7 +42,8 @@ class Note:
 def recorded(runtime: PackRuntime, environment: Mapping[str, str]) -> PackRuntime:
     """The runtime, with its calls recorded if the environment requests it."""
     path = environment.get(VARIABLE, "")
-    return Recording(runtime, Path(path)) if path else runtime
+    deaths = environment.get(KILL_VARIABLE, "")
+    return Recording(runtime, Path(path), Path(deaths) if deaths else None) if path else runtime
 
 
 def read_notes(path: Path) -> list[Note]:
@@ -53,11 +59,12 @@ def read_notes(path: Path) -> list[Note]:
 
 
 class Recording:
-    """A runtime that records its calls."""
+    """A runtime that records its calls. ``deaths``: the directory in which it marks the tools in whose call it died."""
 
-    def __init__(self, runtime: PackRuntime, path: Path) -> None:
+    def __init__(self, runtime: PackRuntime, path: Path, deaths: Path | None = None) -> None:
         self._runtime = runtime
         self._path = path
+        self._deaths = deaths
 
     async def observe(self) -> Observation:
         return await self._runtime.observe()
@@ -73,8 +80,10 @@ class Recording:
             self._note("failed", tool, context)
             raise
         except BaseException:
+            self._die_once(tool)
             self._note("raised", tool, context)
             raise
+        self._die_once(tool)
         self._note("returned", tool, context)
         return result
 
@@ -85,6 +94,16 @@ class Recording:
 
     async def close(self) -> None:
         await self._runtime.close()
+
+    def _die_once(self, tool: str) -> None:
+        """Kill this process in the first call of a tool, of all processes."""
+        if self._deaths is None:
+            return
+        try:
+            os.close(os.open(self._deaths / tool, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        except (FileExistsError, FileNotFoundError):
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def _note(self, moment: Moment, tool: str, context: ToolContext) -> None:
         note = Note(moment, tool, context.effect_key, str(context.ref), str(context.call), os.getpid())

@@ -21,6 +21,7 @@ _OTHERS = (
     READY_FD,
     failpoints.VARIABLE,
     recording.VARIABLE,
+    recording.KILL_VARIABLE,
     *(f"{PREFIX}{name}" for name in ("TRACEBACK", "TEST_", "SIM_", "CHAOS_", "TAG")),
 )
 

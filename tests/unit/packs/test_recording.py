@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import multiprocessing
 import os
+import shutil
+import signal
 from pathlib import Path
 
 import pytest
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.packs.port import OutcomeUnknown, ToolContext, ToolFailed
-from anchorwatch.packs.recording import VARIABLE, read_notes, recorded
+from anchorwatch.packs.recording import KILL_VARIABLE, VARIABLE, read_notes, recorded
 
 from tests.support.packs import BenchRuntime, Sink, bench_agent
 
@@ -48,3 +52,29 @@ def test_nothing_is_wrapped_unless_the_environment_says_so(tmp_path: Path) -> No
     runtime = BenchRuntime(Sink(tmp_path), honour=True)
     assert recorded(runtime, {}) is runtime
     assert read_notes(tmp_path / "none") == []
+
+
+def fire(tmp_path: Path, mode: str) -> None:
+    environment = {VARIABLE: str(tmp_path / "calls"), KILL_VARIABLE: str(tmp_path / "deaths")}
+    runtime = recorded(BenchRuntime(Sink(tmp_path), honour=True), environment)
+    asyncio.run(runtime.run("fire", {"item": "x", "mode": mode}, context(tmp_path)))
+
+
+def test_process_dies_once_in_the_first_call_of_a_tool(tmp_path: Path) -> None:
+    file, deaths = tmp_path / "calls", tmp_path / "deaths"
+    deaths.mkdir()
+
+    def call(mode: str) -> int | None:
+        """Carry out a call in a process of its own; its exit code, negative for a signal."""
+        process = multiprocessing.get_context("spawn").Process(target=fire, args=(tmp_path, mode))
+        process.start()
+        process.join()
+        return process.exitcode
+
+    assert call("lost") == -signal.SIGKILL, "it was done, and its answer lost"
+    assert call("ok") == 0
+    (deaths / "fire").unlink()
+    assert call("ok") == -signal.SIGKILL
+    assert [each.moment for each in read_notes(file)] == ["begun", "begun", "returned", "begun"]
+    shutil.rmtree(deaths)
+    assert call("ok") == 0

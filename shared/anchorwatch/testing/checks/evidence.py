@@ -36,6 +36,7 @@ class Call:
     begun: int = 0
     ended: tuple[Literal["returned", "failed", "raised"], ...] = ()
     done: int | None = None
+    tool: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,7 @@ async def _calls(notes: Sequence[Note], history: History, runtime: object) -> di
             begun=moments[key].count("begun"),
             ended=tuple(_ENDS[moment] for moment in moments[key] if moment in _ENDS),
             done=await runtime.times_done(tool, key) if isinstance(runtime, HasBooks) else None,
+            tool=tool,
         )
         for key, tool in tools.items()
     }

@@ -19,6 +19,7 @@ from anchorwatch.testing.harness import Kill
 
 REACH_MAX = 3
 FIRST_SHARE = 2 / 3
+RECONCILE = (Edge.EXECUTOR_RECONCILE_BEFORE, Edge.EXECUTOR_RECONCILE_AFTER)
 PAUSE_S_MAX = 1.5
 POLL_S = 0.02
 KILLED = -signal.SIGKILL
@@ -55,9 +56,10 @@ def make_plan(seed: int, instances: Sequence[str], kills: int, edges: Sequence[E
 
 
 def _reach(edge: Edge, chance: random.Random) -> int:
-    """A session is created once, so the gateway reaches each of its edges only once."""
+    """A session is created once, so the gateway reaches each of its edges only once; few calls are reconciled."""
     often = chance.randint(2, REACH_MAX)
-    return 1 if edge.service == "gateway" or chance.random() < FIRST_SHARE else often
+    rare = edge.service == "gateway" or edge in RECONCILE
+    return 1 if rare or chance.random() < FIRST_SHARE else often
 
 
 class KillRunner:
@@ -88,6 +90,18 @@ class KillRunner:
         for instance in self._mesh.instances:
             self._start(instance)
         for instance in self._mesh.instances:
+            await self._mesh.ready_or_ended(instance)
+
+    async def press(self) -> None:
+        """Let a process die at the first reach of each edge that is left: the work may not reach it more often."""
+        self._left = dict.fromkeys(self._left, 1)
+        services = {edge.service for edge in self._left}
+        restarted = [name for name in self._mesh.instances if name.rpartition("-")[0] in services]
+        for instance in restarted:
+            # `run` counts the death of a process that has just ended.
+            if instance not in self._mesh.ended():
+                self._start(instance)
+        for instance in restarted:
             await self._mesh.ready_or_ended(instance)
 
     async def disarm(self) -> None:

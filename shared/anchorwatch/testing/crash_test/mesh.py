@@ -23,7 +23,7 @@ from anchorwatch.testing.crash_test.fork_server import Child, ForkServer
 from anchorwatch.testing.live import until
 
 READY_S_MAX = 30.0
-API_RETRY_S = 30.0
+API_RETRY_S = 120.0
 """How long a client repeats a request while the gateway restarts."""
 
 

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from anchorwatch.edges import Edge
 from anchorwatch.testing.checks.evidence import Promise
+from anchorwatch.testing.crash_test import tried
 from anchorwatch.testing.crash_test.trial import Trial
 from anchorwatch.testing.harness import Check, Outcome
 
@@ -19,13 +20,17 @@ def outcome(pack: str, agent: str, trials: Sequence[Trial], again: str, kept: st
     """The outcome of all seeds. ``again``: the command that repeats the test."""
     counts: dict[str, int] = {promise: sum(trial.count(promise) for trial in trials) for promise in PROMISES}
     crashes = [crash for trial in trials for crash in trial.crashes]
+    died_at = {edge for trial in trials for edge in trial.reached if trial.reached[edge]}
+    tools = tried.summed(trial.tried for trial in trials)
     checks = [
         Check("every seed ran", "1 or more", str(len(trials)), ok=bool(trials)),
         *(_none(f"nothing is {promise}", count) for promise, count in counts.items()),
         _none("no process ends by itself", len(crashes)),
+        *tried.checks(tools, [trial.commands for trial in trials], died_at),
     ]
-    reached = [edge for edge in Edge if any(trial.reached[edge] for trial in trials)]
-    missed = [edge for edge in Edge if edge not in reached]
+    reached = [edge for edge in Edge if edge in died_at]
+    missed = [edge for edge in Edge if edge not in died_at]
+    unchecked = tried.not_checked(tools, sum(trial.events for trial in trials))
     kills = sum(trial.kills for trial in trials)
     worst = _worst(trials)
     repeat = f"{again} --seed {worst.seed} --seeds 1 --keep" if worst else ""
@@ -36,6 +41,8 @@ def outcome(pack: str, agent: str, trials: Sequence[Trial], again: str, kept: st
         "kills": kills,
         **counts,
         "crashes": crashes,
+        "tools": [tool.to_json() for tool in tools],
+        "not_checked": unchecked,
         "worst": {"seed": worst.seed, "again": repeat} if worst else None,
         "seeds": [_seed(trial) for trial in trials],
     }
@@ -47,6 +54,12 @@ def outcome(pack: str, agent: str, trials: Sequence[Trial], again: str, kept: st
     ]
     if missed:
         lines.append(f"not reached: {', '.join(map(str, missed))}")
+    lines += [f"NOT CHECKED: {each}" for each in unchecked]
+    lines += [
+        f"FAILED: {check.name}: expected {check.expected}; seen: {check.seen}"
+        for check in checks
+        if not check.ok
+    ]
     if worst:
         lines.append(f"worst seed: {worst.seed}; repeat it with: {repeat}")
     return Outcome(checks, data, lines, kept)

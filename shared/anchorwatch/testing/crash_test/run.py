@@ -80,7 +80,7 @@ def _trial(subject: Subject, seed: int, root: Path, console: Progress) -> Trial:
     directory = root / f"seed-{seed}"
     directory.mkdir(parents=True)
     trial = asyncio.run(run_trial(subject, seed, directory, console.note))
-    verdict = "every promise kept" if trial.ok else f"{len(trial.violations) + len(trial.crashes)} broken"
+    verdict = "no promise broken" if trial.ok else f"{len(trial.violations) + len(trial.crashes)} broken"
     work = f"{trial.turns} turns, {trial.commands} commands"
     console(f"seed {seed}: {trial.kills} killed, at {len(trial.reached)} edges; {work}; {verdict}")
     return trial

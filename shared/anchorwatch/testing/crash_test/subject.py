@@ -9,10 +9,12 @@ from pathlib import Path
 from anchorwatch.cli import agent_files
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.errors import AnchorWatchError, BadInput, NotFound, NotInstalled
+from anchorwatch.core.tools import ToolSpec
 from anchorwatch.packs import registry
 from anchorwatch.packs.port import HasExercise, HasStarter, Pack, PackEnvironment, Stimulus
 
 HEARTBEAT_S = 5.0
+DEFAULT_POOL = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,12 @@ class Subject:
     def exercises(self) -> int:
         """The number of different exercises; 1 if it is unknown."""
         return len(self.messages) or 1
+
+    @property
+    def tools(self) -> Sequence[ToolSpec]:
+        """The granted tools of the pack that an executor runs; another service runs those of other pools."""
+        granted = [tool for tool in self.pack.tools(self.agent) if tool.name in self.agent.grants]
+        return [tool for tool in granted if tool.pool == DEFAULT_POOL]
 
     async def exercise(self, environment: PackEnvironment, number: int) -> Sequence[Stimulus]:
         """The inputs of the ``number``-th exercise, counted from 1."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from anchorwatch.testing.crash_test.kills import KillRunner, make_plan
 from anchorwatch.testing.crash_test.mesh import CrashMesh
 from anchorwatch.testing.crash_test.receivers import Receivers
 from anchorwatch.testing.crash_test.subject import Subject
+from anchorwatch.testing.crash_test.tried import Tried, tried
 from anchorwatch.testing.harness import Kill
 from anchorwatch.testing.live import DidNotHappen
 
@@ -31,6 +33,8 @@ ROUNDS = 8
 PAUSE_S = 0.8
 ROUND_S_MAX = 5.0
 """How long a round waits for rest. Only every second round waits, so that new work also arrives during a turn."""
+PRESSING = 3
+"""After this number of rounds with work and without a kill, each edge that is left is armed at its first reach."""
 PATIENCE = 6
 """After this number of rounds with work and without a kill, the rest of the plan is given up."""
 RANDOM_KILLS = 8
@@ -47,7 +51,10 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The outcome of one seed. ``crashes``: processes that ended by themselves, and tracebacks in the logs."""
+    """The outcome of one seed. ``crashes``: processes that ended by themselves, and tracebacks in the logs.
+
+    ``tried``: each granted tool; ``events``: the number of acknowledged events to which the session subscribes.
+    """
 
     seed: int
     seconds: float
@@ -55,6 +62,8 @@ class Trial:
     kills: int
     turns: int
     commands: int
+    events: int
+    tried: tuple[Tried, ...]
     violations: tuple[Violation, ...]
     crashes: tuple[str, ...]
 
@@ -74,13 +83,19 @@ async def run_trial(subject: Subject, seed: int, root: Path, on_kill: Callable[[
         DidNotStart: the mesh does not start.
     """
     began = time.monotonic()
-    notes = root / "calls.jsonl"
+    notes, deaths = root / "calls.jsonl", root / "deaths"
+    deaths.mkdir()
     services = (*SERVICES, *pack_services())
     with Receivers(root / "told") as receivers:
         mesh = CrashMesh(
             root,
             {service: COUNTS.get(service, 1) for service in services},
-            {**SETTINGS, "ANCHORWATCH_NOTIFY": str(receivers.routes), recording.VARIABLE: str(notes)},
+            {
+                **SETTINGS,
+                "ANCHORWATCH_NOTIFY": str(receivers.routes),
+                recording.VARIABLE: str(notes),
+                recording.KILL_VARIABLE: str(deaths),
+            },
             kept=(pack_prefix(subject.pack.name),),
         )
         killer = KillRunner(mesh, make_plan(seed, mesh.instances, RANDOM_KILLS), on_kill)
@@ -88,7 +103,7 @@ async def run_trial(subject: Subject, seed: int, root: Path, on_kill: Callable[[
             await mesh.open()
             async with mesh.bus() as bus:
                 actor = Actor(mesh, bus, subject.agent)
-                await _work(subject, actor, killer)
+                await _storm(subject, actor, killer, deaths)
                 evidence, late = await _judge(subject, actor, notes, receivers)
         finally:
             mesh.close()
@@ -100,37 +115,51 @@ async def run_trial(subject: Subject, seed: int, root: Path, on_kill: Callable[[
         kills=len(killer.kills),
         turns=len(evidence.history.of_kind(Kind.TURN_ENDED)),
         commands=len(evidence.history.commands),
+        events=len(evidence.events),
+        tried=tried(subject.tools, evidence),
         violations=tuple(violations),
         crashes=(*killer.crashes, *mesh.faults()),
     )
 
 
-async def _work(subject: Subject, actor: Actor, killer: KillRunner) -> None:
-    """Give the session work while processes are killed."""
+async def _storm(subject: Subject, actor: Actor, killer: KillRunner, deaths: Path) -> None:
+    """Give the session work while processes are killed, then without kills."""
     await killer.arm()
     killing = asyncio.create_task(killer.run(), name="kills")
     try:
-        await actor.make()
-        number = last = deaths = 0
-        while number < ROUNDS or (not killer.done and number - last < PATIENCE):
-            number += 1
-            for stimulus in await subject.exercise(_environment(subject, actor.bus), number):
-                await actor.send(stimulus)
-            await disturb(actor, number)
-            await asyncio.sleep(PAUSE_S)
-            if number % 2 == 0:
-                with contextlib.suppress(DidNotHappen):
-                    await rest(actor.journal, actor.acknowledged, ROUND_S_MAX)
-            if len(killer.kills) > deaths:
-                last, deaths = number, len(killer.kills)
-            if killing.done():
-                killing.result()
+        number = await _work(subject, actor, killer, killing)
     finally:
         killing.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await killing
+    # No process dies in a call any more.
+    shutil.rmtree(deaths)
     await killer.disarm()
     await _repeat_without_kills(subject, actor, number)
+
+
+async def _work(subject: Subject, actor: Actor, killer: KillRunner, killing: asyncio.Task[None]) -> int:
+    """Send exercises until every planned kill has happened, or the work reaches no more; returns their number."""
+    await actor.make()
+    number = last = deaths = 0
+    pressed = False
+    while number < ROUNDS or (not killer.done and number - last < PATIENCE):
+        number += 1
+        for stimulus in await subject.exercise(_environment(subject, actor.bus), number):
+            await actor.send(stimulus)
+        await disturb(actor, number)
+        await asyncio.sleep(PAUSE_S)
+        if number % 2 == 0:
+            with contextlib.suppress(DidNotHappen):
+                await rest(actor.journal, actor.acknowledged, ROUND_S_MAX)
+        if len(killer.kills) > deaths:
+            last, deaths = number, len(killer.kills)
+        elif number - last == PRESSING and not pressed:
+            await killer.press()
+            last, pressed = number, True
+        if killing.done():
+            killing.result()
+    return number
 
 
 async def _repeat_without_kills(subject: Subject, actor: Actor, before: int) -> None:
