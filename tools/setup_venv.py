@@ -30,13 +30,19 @@ def main(stamp: Path) -> None:
         if stamp.exists() and PYTHON.exists():
             return
         stamps = list(VENV.glob(".setup-*"))
-        if not stamps or not PYTHON.exists():
+        if not stamps or not PYTHON.exists() or was_moved():
             make_venv()
         for old in stamps:
             # From here on the environment is unfinished: after an interruption it is rebuilt.
             old.unlink(missing_ok=True)
         install()
         stamp.touch()
+
+
+def was_moved() -> bool:
+    """Whether the environment was made at another path, which its scripts and `activate` contain."""
+    script = VENV / "bin" / "activate"
+    return not script.exists() or str(VENV.absolute()) not in script.read_text(encoding="utf-8")
 
 
 def make_venv() -> None:

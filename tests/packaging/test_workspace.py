@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tools import setup_venv
 from tools.runtime_lock import runtime
 
 ROOT = Path(__file__).parents[2]
@@ -107,3 +112,16 @@ def test_relative_links_of_the_docs_exist() -> None:
     ]
 
     assert broken == []
+
+
+def test_environment_of_a_moved_tree_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its scripts and `activate` contain the old path."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tree / ".venv")], check=True)
+    monkeypatch.chdir(tree)
+    assert not setup_venv.was_moved()
+    monkeypatch.chdir(tmp_path)
+    tree.rename("moved")
+    monkeypatch.chdir("moved")
+    assert setup_venv.was_moved()

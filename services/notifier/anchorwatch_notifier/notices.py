@@ -194,7 +194,7 @@ def _turn_ended(register: Register, stored: Stored, anchor: Anchor, record: Reco
     if stuck == NO_PROGRESS_RUNS and outcome in _BAD:
         kinds.append("no_progress")
         severity = "critical"
-        title += f", the {stuck}th in a row without progress"
+        title += f"; {stuck} turns in a row without progress"
     text = anchor.last_run_reason
     if warning := str(record.body.get("warning", "")):
         kinds.append("budget_warning")

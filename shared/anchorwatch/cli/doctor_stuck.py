@@ -199,7 +199,7 @@ async def _switches(bus: Bus) -> Check:
     on = [
         f"{_said(each)}, by {each.by}" for each in await journal.all() if each.on and each.scope != MESH_SCOPE
     ]
-    hint = "`anchorwatch kill-switch off` turns one off; until then, nothing starts in its scope"
+    hint = "nothing starts in their scopes; `anchorwatch kill-switch off` with the scope turns one off"
     return warned(SWITCHES, named(on), hint) if on else passed(SWITCHES, "no switch is on")
 
 

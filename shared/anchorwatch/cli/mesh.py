@@ -65,7 +65,10 @@ def down(cli: Cli) -> None:
     from anchorwatch.cli import running
 
     pid = running.stop(cli.data)
-    cli.say({"pid": pid}, f"stopped (pid {pid})")
+    done = (
+        f"no mesh is running on {cli.data.root}: nothing to stop" if pid is None else f"stopped (pid {pid})"
+    )
+    cli.say({"pid": pid}, done)
 
 
 @verb(APP, uses=HOST)
@@ -81,15 +84,17 @@ def status(cli: Cli) -> None:
         print(running.status_text(state))
 
 
-@verb(APP, uses=HOST)
+@verb(APP, uses=HOST, negative=True)
 def scale(
     cli: Cli,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A service, such as executor.")],
-    count: Annotated[int, typer.Argument(metavar="N", help="Number of processes.", min=0)],
+    count: Annotated[int, typer.Argument(metavar="N", help="Number of processes.")],
 ) -> None:
     """Run N processes of a service, now and after a restart."""
     from anchorwatch.mesh import control
+    from anchorwatch.mesh.roster import check_count
 
+    check_count(name, count)
     answer = control.ask(cli.data, {"verb": "scale", "service": name, "count": count})
     cli.say(answer, f"{answer['service']}: {answer['count']}")
 

@@ -152,12 +152,14 @@ def said(process: dict[str, Any]) -> str:
     return f"no heartbeat since {local_time(process['heard_at'])}" if process["heard_at"] else "no heartbeat"
 
 
-def stop(data: DataDir) -> int:
-    """Stop the mesh, and wait until it has ended; returns the supervisor's former pid.
+def stop(data: DataDir) -> int | None:
+    """Stop the mesh, and wait until it has ended; returns the supervisor's former pid, None if no mesh runs.
 
     Raises:
-        Unavailable: none runs, or it does not end.
+        Unavailable: it does not end.
     """
+    if lock_holder(data) is None:
+        return None
     pid = int(control.ask(data, {"verb": "stop"})["pid"])
     deadline = time.monotonic() + STOP_S_MAX
     # 0: its lock file was moved away, so the holder is unknown.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +54,8 @@ def run(wish: Wish, data_dir: Path | None, programs: Mapping[str, tuple[str, ...
     resolved = resolve(data, given, forget=wish.new_settings)
     settings = resolved.settings
     _check_model(settings)
+    counts = parse_counts(wish.scale)
+    existed = data.root.exists()
     data.make()
     options = StartOptions(
         data=data,
@@ -60,7 +63,7 @@ def run(wish: Wish, data_dir: Path | None, programs: Mapping[str, tuple[str, ...
         kept=resolved.kept,
         nats_port=wish.nats_port,
         port=wish.port,
-        counts=parse_counts(wish.scale),
+        counts=counts,
         bare=wish.bare,
         only=wish.only,
         programs=programs or {},
@@ -69,7 +72,10 @@ def run(wish: Wish, data_dir: Path | None, programs: Mapping[str, tuple[str, ...
     refuse_if_held(data)
     print("\n".join([f"Starting Anchor Watch on {data.root}", *_about_settings(resolved)]), flush=True)
     launcher = Launcher(lambda report: supervise(options, report), data.log("supervisor"), detach=wish.detach)
-    return _follow(launcher, data, settings, wish)
+    code = _follow(launcher, data, settings, wish)
+    if code and not existed:
+        data.remove_unused()
+    return code
 
 
 def parse_counts(words: tuple[str, ...]) -> dict[str, int]:
@@ -161,8 +167,9 @@ def greeting(
     """The text printed when the mesh is ready: addresses, model, and what to try."""
     command = "anchorwatch"
     if Path(sys.argv[0]).name == command and not _on_path(command):
-        command = os.path.relpath(sys.argv[0])
-    where = "" if data.root == DataDir.at(Path(".anchorwatch")).root else f" --data-dir {data.root}"
+        command = shlex.quote(os.path.relpath(sys.argv[0]))
+    is_default = data.root == DataDir.at(Path(".anchorwatch")).root
+    where = "" if is_default else f" --data-dir {shlex.quote(str(data.root))}"
     if settings.model == "rules":
         model = (
             "no LLM is configured: the rules of the pack decide\n"

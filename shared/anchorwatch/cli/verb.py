@@ -216,12 +216,13 @@ def verb(
     json: bool = True,
     without: str = "",
     text: str | None = None,
+    negative: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add a function to ``app`` as a verb. Its first parameter is a `Cli`; the others are its own arguments and options.
 
     ``name``: by default the function's. ``json``: whether it takes ``--json``. ``without``: a common option whose name the
     verb uses for an option of its own. ``text``: its help, by default the function's docstring. A common option may also come
-    before the verb: ``anchorwatch --json sessions list``.
+    before the verb: ``anchorwatch --json sessions list``. ``negative``: an argument may begin with ``-``, as a number does.
     """
     takes = uses.takes if json else uses.takes - {"as_json"}
 
@@ -247,7 +248,7 @@ def verb(
 
         context = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
         _declare(run, [context, *own, *common])
-        app.command(name, help=text)(run)
+        app.command(name, help=text, context_settings={"ignore_unknown_options": negative})(run)
         return function
 
     return register

@@ -100,6 +100,17 @@ class DataDir:
                 f"the data directory {self.root} is not writable", hint="choose another with --data-dir"
             )
 
+    def remove_unused(self) -> None:
+        """Remove what a start leaves that failed before it stored anything: its log, if it is empty, and empty directories."""
+        if self.credentials.exists() or any(log.stat().st_size for log in self.logs.glob("*")):
+            return
+        for file in (self.lock, *self.logs.glob("*")):
+            file.unlink(missing_ok=True)
+        # A directory that holds anything else stays.
+        with contextlib.suppress(OSError):
+            for directory in (self.logs, self.nats_store, self.root):
+                directory.rmdir()
+
     def _make_private(self) -> None:
         # The root first: from then on no other user can open a file inside.
         _remove_access(self.root)

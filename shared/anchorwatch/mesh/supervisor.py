@@ -301,7 +301,7 @@ class Supervisor:
         child.start(self._processes)
 
     def _on_child_change(self, child: ManagedProcess) -> None:
-        if self._up and child.pid is None and not self._stop.is_set():
+        if self._up and child.pid is None and not child.stopping and not self._stop.is_set():
             self._note(f"{child.instance} {_describe_exit(child.last_exit)}; it is restarted")
         self._update_mesh_file()
 

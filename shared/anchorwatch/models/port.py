@@ -107,6 +107,7 @@ class PastCall:
 class Situation:
     """The input of rules: the content of the prompt, structured.
 
+    ``facts``: those of the anchor, which the pack chose at the end of the last turn; the current ones are ``observation.facts``.
     ``wakes``: kinds and texts of the inputs that this turn took, such as {"kind": "event", "source", "type", "text"}.
     ``steps``: the calls of the earlier steps of this turn, a tuple for each step.
     ``emergency``: the open one; the observation need not show it.

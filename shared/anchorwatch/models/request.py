@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from anchorwatch.models.arguments import BadArguments, read_arguments
 from anchorwatch.models.text import clean_json
 
 JsonObject = dict[str, Any]
@@ -46,20 +47,22 @@ def _past_call(call: Any) -> Any:  # noqa: ANN401 - JSON is of any type
         return call
     function = call["function"]
     arguments = function.get("arguments")
-    if isinstance(arguments, str) and _is_object(arguments):
+    if isinstance(arguments, str) and _is_plain(arguments):
         return call
-    if isinstance(arguments, dict):
+    if isinstance(arguments, dict) and _is_plain(arguments):
         text = json.dumps(arguments, ensure_ascii=False)
     else:
         text = json.dumps({"invalid_arguments": str(arguments)[:RAW_CHARS_MAX]}, ensure_ascii=False)
     return {**call, "function": {**function, "arguments": text}}
 
 
-def _is_object(text: str) -> bool:
+def _is_plain(text: str | JsonObject) -> bool:
+    """Whether every server reads the same object in the text, by the rule for calls that run."""
     try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
+        read_arguments(text)
+    except BadArguments:
         return False
+    return True
 
 
 def _is_empty(message: JsonObject) -> bool:

@@ -1,6 +1,8 @@
 """The start of a mesh: one for each data directory; ``mesh.json``; a restart keeps addresses and credentials."""
 
 import json
+import os
+import signal
 import socket
 import stat
 from concurrent.futures import ThreadPoolExecutor
@@ -107,6 +109,7 @@ def test_taken_port_is_named_with_its_flag(mesh: SmallMesh) -> None:
         done = mesh.run("--detach", f"--port={port}")
     assert done.returncode == 5
     assert f"port {port} for the gateway is taken (choose another with --port" in done.stderr
+    assert not mesh.root.exists(), "a failed first start leaves no directory"
 
 
 def test_mesh_starts_in_a_deep_data_directory(tmp_path: Path) -> None:
@@ -126,6 +129,15 @@ def test_scale_starts_the_next_numbers_and_stops_the_newest(mesh: SmallMesh) -> 
     assert mesh.row("executor-3")["pid"] in mesh.mesh.pids["executor"]
     control.ask(mesh.data, {"verb": "scale", "service": "executor", "count": 1})
     assert mesh.mesh.pids["executor"] == [first]
+
+
+def test_scaling_down_reports_no_restart(mesh: SmallMesh) -> None:
+    mesh.up("planner=2")
+    control.ask(mesh.data, {"verb": "scale", "service": "planner", "count": 1})
+    os.kill(mesh.pid("executor"), signal.SIGKILL)
+    assert mesh.launcher is not None
+    assert mesh.launcher.stdout is not None
+    assert mesh.launcher.stdout.readline() == "executor-1 was killed by SIGKILL; it is restarted\n"
 
 
 def test_start_does_not_wait_for_a_removed_instance(mesh: SmallMesh) -> None:

@@ -1,5 +1,6 @@
 """Every error is one line on stderr that says the way out, with the exit code of its kind; never a traceback."""
 
+import json
 import socket
 import subprocess
 import sys
@@ -86,7 +87,6 @@ def test_common_option_that_has_no_meaning_is_refused(run: Run, words: list[str]
     [
         ["sessions"],
         ["status"],
-        ["down"],
         ["scale", "executor", "2"],
         ["tail", "fleet"],
         ["fleet", "status"],
@@ -98,6 +98,21 @@ def test_missing_mesh_exits_3_and_names_anchorwatch_up(run: Run, words: list[str
     assert ran.code == 3
     assert is_one_line(ran)
     assert "`anchorwatch up`" in ran.err
+
+
+def test_down_without_a_mesh_has_nothing_to_stop(run: Run) -> None:
+    ran = run("down")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.endswith(".anchorwatch: nothing to stop\n")
+    assert json.loads(run("down", "--json").out) == {"pid": None}
+    assert not Path(".anchorwatch").exists()
+
+
+@pytest.mark.parametrize("words", [["scale", "executor", "-1"], ["scale", "executor", "33"]])
+def test_number_of_processes_has_bounds(run: Run, words: list[str]) -> None:
+    ran = run(*words)
+    assert ran.code == 2
+    assert f"{words[-1]} is not a valid number of processes (choose 0 to 32)" in ran.err
 
 
 def test_gateway_that_does_not_answer_is_unreachable(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

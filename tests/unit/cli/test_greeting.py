@@ -1,5 +1,6 @@
 """The greeting of `up` matches what was started."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -19,3 +20,12 @@ def test_greeting_proposes_the_started_services(tmp_path: Path, *, bare: bool) -
     assert said.splitlines()[-1].startswith("  stop       ")
     assert "s3cret" not in said
     assert "t0ken" not in said
+
+
+def test_proposed_commands_are_quoted_for_a_shell(tmp_path: Path) -> None:
+    mesh = MeshFile("nats://n", "publisher", "s3cret", "http://a", "t0ken", 7, {"planner": [8]}, "now", "1")
+    root = tmp_path / "my data's"
+    said = greeting(mesh, DataDir(root), load(), registry.starters(), detach=True)
+    tries = said.partition("Try:\n")[2].splitlines()
+    assert len(tries) > 1
+    assert all(shlex.split(line)[-2:] == ["--data-dir", str(root)] for line in tries)

@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+from anchorwatch.models.arguments import read_arguments
 from anchorwatch.models.request import prepare
 
 
@@ -27,6 +29,15 @@ def test_bad_arguments_of_the_past_are_sent_as_data() -> None:
     assert sent_arguments("[" * 100_000) == {"invalid_arguments": "[" * 800}
     assert sent_arguments(None) == {"invalid_arguments": "None"}
     assert sent_arguments({"n": 1}) == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"n": NaN}', '{"n": 1, "n": 2}', '{"n": 99999999999999999999}', {"n": float("inf")}]
+)
+def test_past_arguments_that_servers_read_differently_are_data(arguments: Any) -> None:
+    sent = sent_arguments(arguments)
+    assert sent == {"invalid_arguments": str(arguments)}
+    assert read_arguments(sent) == sent
 
 
 def test_empty_assistant_message_is_not_sent() -> None:

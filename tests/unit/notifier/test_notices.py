@@ -145,6 +145,12 @@ def test_record_that_concerns_no_person_is_not_a_notice(stored: Stored) -> None:
     assert read_notice(stored) is None
 
 
+def test_streak_without_progress_is_counted_in_the_title() -> None:
+    notice = read_notice(ended("unresolved", 3))
+    assert notice is not None
+    assert notice.title.endswith("ended unresolved; 3 turns in a row without progress")
+
+
 def test_switch_notice_names_person_scope_and_session() -> None:
     of_session, of_agent = (
         read_notice(switch("session", "fleet")),

@@ -1,0 +1,68 @@
+"""README and docs name commands, make targets and variables that exist (INV-1639)."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from anchorwatch.service.variables import known_variables, unknown_variables
+
+from tests.unit.cli.conftest import Run
+
+ROOT = Path(__file__).parents[3]
+PAGES = [ROOT / "README.md", *sorted(set((ROOT / "docs").glob("*.md")) - {ROOT / "docs" / "invariants.md"})]
+PLACEHOLDERS = {"SESSION": "fleet", "SERVICE": "planner", "CALL": "fleet/1.1.1", "PLAN": "plan"}
+# They start something, or read a file that the reader has.
+NOT_RUN = ("up", "demo", "crash-test", "models probe", "serve", "agents apply", "VERB")
+USAGE = 2
+
+
+def commands() -> list[str]:
+    """Every command line in a block, and every one in a sentence."""
+    found = set()
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        found |= set(re.findall(r"^(?:    |\$ )(anchorwatch .*)$", text, re.MULTILINE))
+        found |= set(re.findall(r"`(anchorwatch [^`\n]*)`", text))
+    return sorted(found)
+
+
+def words_of(command: str) -> list[str]:
+    words = shlex.split(command, comments=True)[1:]
+    return [PLACEHOLDERS.get(word, word.partition("|")[0]) for word in words]
+
+
+def test_pages_hold_commands() -> None:
+    assert len(commands()) > 30
+
+
+@pytest.mark.parametrize(
+    "command", [each for each in commands() if not " ".join(words_of(each)).startswith(NOT_RUN)]
+)
+def test_documented_command_is_valid_usage(run: Run, command: str) -> None:
+    """No mesh runs here: a valid command finds none, and an invalid one is refused first."""
+    ran = run(*words_of(command))
+    assert ran.code != USAGE, ran.err
+
+
+def test_documented_make_targets_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = {
+        word
+        for page in (*PAGES, ROOT / "CONTRIBUTING.md")
+        for word in re.findall(
+            r"(?:^    |`|&& )make ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE
+        )
+    }
+    assert len(named) > 8
+    assert named <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_documented_variables_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    named = set(re.findall(r"\bANCHORWATCH_[A-Z0-9_]*[A-Z0-9]\b(?!_)", text)) - known_variables()
+    # A pattern such as ANCHORWATCH_<PACK>_… ends before its first bracket.
+    assert unknown_variables(dict.fromkeys(named, "")) == {}
