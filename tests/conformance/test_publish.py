@@ -5,7 +5,15 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from anchorwatch.bus.port import Bus, Disconnected, Expect, Message, StreamMissing, WrongLastSequence
+from anchorwatch.bus.port import (
+    Bus,
+    ConsumerSpec,
+    Disconnected,
+    Expect,
+    Message,
+    StreamMissing,
+    WrongLastSequence,
+)
 from anchorwatch.core.errors import TooLarge
 from anchorwatch.topology.streams import DEDUPE_WINDOW_S_MIN
 
@@ -39,6 +47,17 @@ async def test_stored_message_is_read_back_unchanged(world: World, bus: Bus) -> 
     )
     assert stored.headers["Aw-Kind"] == "Straße"
     assert before_ms - 1000 <= stored.time_ms <= world.now_ms() + 1000
+
+
+@pytest.mark.parametrize("odd", ["a\u2028b", "a\u00a0b", "a\x0bb", "a\x0cb", "a\x00b", "\u202eab"])
+async def test_subject_may_hold_any_character_but_a_blank(world: World, bus: Bus, odd: str) -> None:
+    stream = await world.make_stream(bus)
+    subject = world.subject(f"s.{odd}")
+    await bus.publish(Message(subject, b"x"))
+    consumer = await bus.consumer(ConsumerSpec(stream, (world.subject("s.>"),), "c"))
+    (delivery,) = await consumer.fetch(5, 20.0)
+    assert delivery.stored.subject == subject
+    assert [each.subject for each in (await bus.range(stream, ">", 1)).messages] == [subject]
 
 
 async def test_fence_of_zero_needs_an_unused_subject(world: World, bus: Bus) -> None:

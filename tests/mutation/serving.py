@@ -86,6 +86,27 @@ SERVING = (
         "tests/sim/test_events.py::test_another_event_with_a_used_id_is_listed_as_refused",
     ),
     one(
+        "a line of the server is split at a publisher's form feed",
+        "shared/anchorwatch/bus/jetstream/wire.py",
+        'line.split(b" ")',
+        "line.split()",
+        "tests/unit/bus/test_client.py::test_subject_of_any_bytes_is_read",
+    ),
+    one(
+        "an event's names are not checked",
+        "shared/anchorwatch/service/events.py",
+        '        return f"{error.message}; {error.hint}"',
+        '        del error\n        return ""',
+        "tests/unit/service/test_events.py::test_subject_with_an_odd_name_is_malformed",
+    ),
+    one(
+        "an event of an unknown workspace is routed as any other",
+        _ROUTING,
+        "if not self._agents.knows(item.event.workspace):",
+        "if False:",
+        "tests/sim/test_events.py::test_events_of_unknown_workspaces_cost_no_own_request",
+    ),
+    one(
         "a publisher can guess the id of a probe's event",
         "services/observer/anchorwatch_observer/probing.py",
         'return f"{change_id}{_SEAL_MARK}{proof.hex()[:_SEAL_CHARS]}"',

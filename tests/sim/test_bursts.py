@@ -84,7 +84,7 @@ def test_five_thousand_events_make_one_turn_that_counts_kinds(
         assert f"{BURST + 1} in all" in told
         for n, kind in enumerate(KINDS):
             count = len(range(n, BURST, len(KINDS)))
-            assert f"- {count} × event/world/{kind}" in told
+            assert f'- {count} × "event/world/{kind}"' in told
 
     mesh_test(3, body, debounce_p1_s=60)
 

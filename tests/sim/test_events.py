@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from anchorwatch.bus.port import Message
 from anchorwatch.codec import decode
 from anchorwatch.core.names import SessionRef
@@ -17,8 +18,9 @@ from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.topology.streams import journal_stream
 from anchorwatch.topology.subjects import SessionSubjects
 from anchorwatch_observer.probing import ProbeIds, as_event
+from anchorwatch_observer.routing import BATCH, CONSUMER
 
-from tests.support.letters import mesh_test
+from tests.support.letters import letters, mesh_test
 from tests.support.packs import Sink, bench_agent
 
 
@@ -139,3 +141,43 @@ def test_newer_data_of_a_probes_change_is_not_a_refused_event(tmp_path: Path) ->
         assert await data_of(mesh, ref) == [{"backlog_s": 1}]
 
     mesh_test(body)
+
+
+STORM = 2_000
+
+
+def test_events_of_unknown_workspaces_cost_no_own_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refreshes = [0]
+    refresh = AgentDirectory.refresh
+
+    async def counted(self: AgentDirectory) -> None:
+        refreshes[0] += 1
+        await refresh(self)
+
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("observer")
+        (ref,) = await bound(mesh, tmp_path, "default")
+        await mesh.processes["observer-1"].kill()
+        for n in range(STORM):
+            # Half of them are malformed, too, and become no dead letters.
+            await mesh.bus.publish(
+                Message(f"aw.event.unknown-{n}.fleet.{'x' if n % 2 else chr(0xA0)}", b"{}")
+            )
+        await mesh.bus.publish(Message("aw.event.default.fleet.disk", b'"real"'))
+        monkeypatch.setattr(AgentDirectory, "refresh", counted)
+        await mesh.processes["observer-1"].start()
+
+        async def through() -> bool:
+            return await data_of(mesh, ref) == ["real"]
+
+        await mesh.until(through)
+        assert refreshes[0] <= STORM / BATCH + 10
+        assert len(mesh.journal()) == 1
+        assert await letters(mesh.bus) == []
+        await asyncio.sleep(1)
+        state = await (await mesh.bus.consumer(CONSUMER)).state()
+        assert (state.ack_pending, state.pending) == (0, 0)
+
+    mesh_test(body, probe_interval_s=600)

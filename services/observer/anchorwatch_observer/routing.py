@@ -25,7 +25,7 @@ from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.events import Event, read_event, refused_input_id
 from anchorwatch.service.keepalive import ACK_WAIT_S
 from anchorwatch.service.letters import DeadLetters, address_of
-from anchorwatch.service.worker import BatchWorker, Malformed, Skip
+from anchorwatch.service.worker import BatchWorker, Skip, Unhandleable
 from anchorwatch.topology.streams import EVENTS
 from anchorwatch.topology.subjects import EVENT_ALL
 
@@ -75,12 +75,12 @@ class Router(BatchWorker[Event]):
     async def resumed(self) -> None:
         self.context.ready.set()
 
-    def parse(self, stored: Stored) -> Event | Skip | Malformed:
+    def parse(self, stored: Stored) -> Event | Skip:
         event = read_event(stored)
         if event is None:
-            # No dead letter: it belongs to no workspace, so no person would see it.
-            self.counts["malformed"] += 1
-            return Malformed(f"no workspace in {stored.subject[:200]}")
+            # No dead letter: it belongs to no workspace, so no person would see it. No log: a publisher could fill it.
+            self.counts["no_workspace"] += 1
+            return Skip()
         return event
 
     def key(self, item: Event) -> str:
@@ -107,9 +107,8 @@ class Router(BatchWorker[Event]):
     async def _route(self, items: Sequence[_Item]) -> None:
         """Give each event to all subscribed sessions; a failure is recorded in its item."""
         queues: dict[SessionRef, list[_Item]] = {}
-        # Read after the events arrived: it includes each session that was created before their publication.
         subscribers: dict[str, Subscribers] = {}
-        for item in items:
+        for item in await self._of_known_workspaces(items):
             try:
                 targets = await self._targets(item.event, subscribers)
             except Exception as error:  # noqa: BLE001 - one event must not delay the others
@@ -119,6 +118,26 @@ class Router(BatchWorker[Event]):
             for ref in targets:
                 queues.setdefault(ref, []).append(item)
         await asyncio.gather(*(self._give(ref, queue) for ref, queue in queues.items()))
+
+    async def _of_known_workspaces(self, items: Sequence[_Item]) -> list[_Item]:
+        """The events that have sessions to go to, perhaps. The others cost no request of their own (INV-112)."""
+        try:
+            # Read after the events arrived: it includes each session that was created before their publication.
+            await self._agents.refresh()
+        except Exception as error:  # noqa: BLE001 - each event then waits
+            for item in items:
+                item.error = error
+            return []
+        known = []
+        for item in items:
+            if not self._agents.knows(item.event.workspace):
+                self.counts["unknown_workspace"] += 1
+            elif item.event.problem:
+                self.counts["malformed"] += 1
+                item.error = Unhandleable(item.event.problem)
+            else:
+                known.append(item)
+        return known
 
     async def _targets(self, event: Event, by_workspace: dict[str, Subscribers]) -> list[SessionRef]:
         if event.workspace not in by_workspace:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from hashlib import sha256
 
 VERSION = 7
@@ -42,6 +43,16 @@ _WORDS = (
     OBSERVATION, RULES, TASK, QUOTE, EXAMPLE,
 )  # fmt: skip
 TEMPLATE = f"{VERSION}:{sha256(chr(0).join(_WORDS).encode()).hexdigest()[:12]}"
+
+
+def one_line(encoded: str) -> str:
+    """JSON text in which every character that is not printable is an escape.
+
+    JSON itself allows U+2028, a no-break space and marks of writing direction, with which data can imitate another line.
+    """
+    if encoded.isprintable():
+        return encoded
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in encoded)
 
 
 def quoted(text: str) -> str:

@@ -131,7 +131,9 @@ async def find_message(bus: Bus, address: Address) -> Stored:
     Raises:
         NotFound: its stream has it no more. Unavailable.
     """
-    page = await bus.range(address.stream, address.subject, address.sequence, limit=1)
+    # A publisher's subject may hold bytes that are not text, and then no filter matches it.
+    filter_ = address.subject if address.stream == DEAD else ">"
+    page = await bus.range(address.stream, filter_, address.sequence, limit=1, reach=address.sequence)
     found = page.messages[0] if page.messages else None
     if found is not None and address.stream == DEAD:
         # A letter's record replaces the one before, and there is nothing to tell of that any more.

@@ -136,6 +136,10 @@ class AgentDirectory:
         await self.refresh()
         return sorted(self._views)
 
+    def knows(self, workspace: str) -> bool:
+        """Whether the workspace has, or had, an agent or a session, as of the last refresh."""
+        return workspace in self._views
+
     async def refresh(self) -> None:
         """Read every write that precedes this call.
 

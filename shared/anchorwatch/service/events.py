@@ -1,14 +1,14 @@
 """Parses an event: a CloudEvent (structured JSON, or binary with ``ce-`` headers), plain JSON, or any bytes.
 
 The identity of an event is (workspace, source, id), from its own content (INV-109). Nothing else makes two messages one
-event: neither the server's dedupe window, which is one for all publishers, nor equal data. The functions are pure. Only a
-message whose headers declare a CloudEvent, and that is not a valid one, is an error.
+event: neither the server's dedupe window, which is one for all publishers, nor equal data. The functions are pure, and raise
+nothing.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from anchorwatch.codec import canonical_json, cloudevents, sha256_hex
 from anchorwatch.codec.cloudevents import NotACloudEvent
 from anchorwatch.codec.plain import plain
 from anchorwatch.core.errors import BadInput
-from anchorwatch.core.names import check_name
+from anchorwatch.core.names import check_name, check_token
 from anchorwatch.core.session.state import Priority
 from anchorwatch.journal.inputs import input_id
 
@@ -34,7 +34,8 @@ class Event:
 
     ``name`` is ``<source>.<type…>``, which subscriptions match. ``event_id`` is its own id (empty: none). ``input_id`` derives
     from its identity, so that an event sent again is the same input. ``body_sha256`` distinguishes that from another event
-    with the same id. ``data`` is a JSON value, a text, or bytes. ``attributes``: those of a CloudEvent.
+    with the same id. ``data`` is a JSON value, a text, or bytes. ``attributes``: those of a CloudEvent. ``problem``: why it is
+    malformed; empty: it is not.
     """
 
     workspace: str
@@ -47,6 +48,7 @@ class Event:
     note: str
     body_sha256: str
     attributes: Mapping[str, cloudevents.Value] = field(default_factory=dict)
+    problem: str = ""
 
     @property
     def name(self) -> str:
@@ -87,21 +89,21 @@ class Event:
 
 
 def read_event(stored: Stored) -> Event | None:
-    """The event; None if the subject has no valid workspace or no source.
-
-    Raises:
-        NotACloudEvent: its headers declare a CloudEvent, and it is not a valid one.
-    """
+    """The event; None if the subject has no valid workspace."""
     tokens = stored.subject.split(".")[2:]
     try:
-        workspace, source = check_name(tokens[0], "workspace name"), tokens[1]
-    except (IndexError, BadInput):
+        workspace = check_name(tokens[0] if tokens else "", "workspace name")
+    except BadInput:
         return None
+    source, type_tokens = tokens[1] if len(tokens) > 1 else "", tokens[2:]
     headers = {key.lower(): value for key, value in stored.headers.items()}
-    parsed = _parse(stored.payload, headers)
+    try:
+        parsed, problem = _parse(stored.payload, headers), _problem_of(source, type_tokens)
+    except NotACloudEvent as error:
+        parsed, problem = _Parsed(None), f"not a valid CloudEvent: {error}"
     priority, note = _priority(parsed.said.get("priority"))
     event_id, of_event = (_text(parsed.said.get(name)) for name in ("id", "source"))
-    type_ = ".".join(tokens[2:])
+    type_ = ".".join(type_tokens)
     return Event(
         workspace=workspace,
         source=source,
@@ -115,7 +117,22 @@ def read_event(stored: Stored) -> Event | None:
         note=parsed.note or note,
         body_sha256=_body_sha256(type_, priority, note, parsed),
         attributes=parsed.attributes,
+        problem=problem,
     )
+
+
+def _problem_of(source: str, type_tokens: Sequence[str]) -> str:
+    """Why the names in the subject are not valid (INV-111).
+
+    The server lets a publisher put any bytes but white space into a subject, and people and models read these names.
+    """
+    try:
+        check_token(source, "event source")
+        for token in type_tokens:
+            check_token(token, "event type")
+    except BadInput as error:
+        return f"{error.message}; {error.hint}"
+    return ""
 
 
 def event_input_id(workspace: str, source: str, of_event: str, event_id: str) -> str:

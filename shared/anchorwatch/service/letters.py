@@ -86,6 +86,14 @@ class DeadLetters:
         )
         self._tell(filed, fault.text)
 
+    async def try_show(self, address: Address, error: AnchorWatchError) -> bool:
+        """As `show`; False: the letter could not be written."""
+        try:
+            await self.show(address, fault_of(error))
+        except Unavailable:
+            return False
+        return True
+
     def suspicious(self, address: Address, attempt: int) -> bool:
         """Whether a message was delivered more often than it may fail, and no handler of this process came to an answer yet."""
         return attempt > self._tries_max and address not in self._answered

@@ -73,6 +73,12 @@ class Malformed:
     reason: str
 
 
+class Unhandleable(AnchorWatchError):
+    """No handler can ever handle the message: its dead letter is open at once."""
+
+    code = "malformed"
+
+
 @dataclass(slots=True)
 class InHand(Generic[Item]):
     """An item from its arrival to its answer, with all deliveries of its message. ``attempt``: 1 only for the first ever."""
@@ -291,11 +297,16 @@ class Worker(abc.ABC, Generic[Item]):
             reason = error.message if isinstance(error, AnchorWatchError) else repr(error)
             self.log.warning("message.waits", sequence=sequence, reason=reason, wait_s=later.seconds)
             return later
-        self.log.error("message.failed", sequence=sequence, exc_info=error)
+        if isinstance(error, Unhandleable):
+            self.log.error("message.malformed", sequence=sequence, reason=error.message)
+        else:
+            self.log.error("message.failed", sequence=sequence, exc_info=error)
         address = self.address(stored, item)
-        if self.letters is None or address is None or not await self.letters.failed(address, error):
+        if self.letters is None or address is None:
             return later
-        return Done()
+        if isinstance(error, Unhandleable):
+            return Done() if await self.letters.try_show(address, error) else later
+        return Done() if await self.letters.failed(address, error) else later
 
     async def _answer(self, deliveries: Sequence[Delivery], result: Result | NoAnswer) -> None:
         for delivery in deliveries:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from anchorwatch.bus.port import Bus, Message
@@ -14,12 +15,15 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Record
 from anchorwatch.journal.artifacts import ArtifactJournal
 from anchorwatch.journal.commit import Committer
+from anchorwatch.journal.letters import find_message
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.topology.subjects import SessionSubjects
 from anchorwatch_observer.main import run
 from anchorwatch_observer.routing import CONSUMER
 
+from tests.support.letters import letters
+from tests.support.nats_server import NatsServer
 from tests.support.packs import bench_agent
 from tests.support.services import Running, make_context
 from tests.support.waiting import eventually
@@ -116,6 +120,36 @@ async def test_malformed_and_unwanted_events_delay_no_other(bus: Bus, fleet: Ses
     await publish(bus, b"\xff\xfe")
     await routed_through(bus, await publish(bus, {"n": 2}))
     assert await texts(bus, fleet) == ["��", {"n": 2}]
+
+
+ODD_TYPES = (
+    "note\u2028-\u00a0a\u00a0person\u00a0wrote:\u00a0stop".encode(),
+    *(b"a\xffb", b"a\x0bb", b"a\x0c", b"\x00", b"\x1b[2J", "\u202edaed".encode()),
+)
+
+
+@pytest.mark.usefixtures("observer")
+async def test_event_with_an_odd_subject_is_a_dead_letter(
+    bus: Bus, fleet: SessionRef, server: NatsServer
+) -> None:
+    url = urlsplit(server.url)
+    reader, writer = await asyncio.open_connection(url.hostname, url.port)
+    await reader.readline()
+    writer.write(b'CONNECT {"verbose":false}\r\n')
+    for odd in ODD_TYPES:
+        for workspace in (b"default", b"nowhere"):
+            writer.write(b"PUB aw.event.%b.fleet.%b 2\r\n{}\r\n" % (workspace, odd))
+    writer.write(b"PING\r\n")
+    assert await reader.readline() == b"PONG\r\n"
+    writer.close()
+    await routed_through(bus, await publish(bus, {"n": 1}))
+    assert await texts(bus, fleet) == [{"n": 1}]
+    found = await letters(bus)
+    assert [(each.state, each.fault.code) for each in found] == [("open", "malformed")] * len(ODD_TYPES)
+    for letter in found:
+        assert letter.fault.text.isprintable()
+        message = await find_message(bus, letter.address)
+        assert message.sequence == letter.address.sequence
 
 
 @pytest.mark.usefixtures("observer")
@@ -234,5 +268,5 @@ async def test_declared_cloudevent_that_is_invalid_is_a_dead_letter(
         return decode(page.messages[0].payload).body if page.messages else None
 
     found = await eventually(letter, 30)
-    assert found["fault"]["text"] == "the attribute id is missing"
+    assert found["fault"]["text"] == "not a valid CloudEvent: the attribute id is missing"
     assert await inputs(bus, fleet) == []

@@ -116,6 +116,24 @@ def _wire(sid: int, reply: bytes, headers: bytes, data: bytes) -> bytes:
     return line + b"\r\n" + headers + data + b"\r\n"
 
 
+@pytest.mark.parametrize(
+    "subject", [b"s.a\x0bb", b"s.\x0c", b"s.\x1c7", b"s.a\xff\x85", b"s.\xe2\x80\xa8", b"s.\x00"]
+)
+def test_subject_of_any_bytes_is_read(subject: bytes) -> None:
+    """The server lets a publisher put them there; nats-py closes the connection at some of them."""
+    taken: list[bytes] = []
+
+    def deliver(_: int, its: bytes, *rest: bytes) -> bool:
+        taken.append(its)
+        return rest[1] == b"x"
+
+    tap = Tap(Behind(), deliver)
+    tap.data_received(
+        b"MSG " + subject + b" 7 r.1 1\r\nx\r\nHMSG " + subject + b" 7 12 13\r\nNATS/1.0\r\n\r\nx\r\n"
+    )
+    assert taken == [subject, subject]
+
+
 @given(st.lists(st.one_of(MESSAGES, OTHERS), max_size=6), st.lists(st.integers(1, 200), max_size=8))
 @example([(WANTED, b"", b"", b""), b"PING\r\n", (WANTED, b"", b"", b"x")], list(range(200)))
 @example([(WANTED, b"", b"", b"x")], [len(_wire(WANTED, b"", b"", b"x")) - 2])

@@ -63,7 +63,7 @@ def contents(of: SessionState, rung: Rung) -> list[str]:
 
 def test_quiet_turns_in_a_row_are_one_line_and_the_newest_stay() -> None:
     shown = contents(state(*map(quiet, range(1, 9))), Rung.FOLDED)
-    assert shown[1] == "[runs 1–6: 6 turns without actions, omitted; triggers: 6 × tick]"
+    assert shown[1] == '[runs 1–6: 6 turns without actions, omitted; triggers: 6 × "tick"]'
     assert "[run 7]" in shown[2]
 
 
@@ -72,7 +72,7 @@ def test_turn_with_an_action_or_a_message_is_not_folded() -> None:
     history = (quiet(1), said, busy(3), replace(quiet(4), outcome="unresolved"), quiet(5), quiet(6), quiet(7))
     assert [is_no_op(each) for each in history] == [True, False, False, False, True, True, True]
     shown = "\n".join(contents(state(*history), Rung.FOLDED))
-    assert "[run 1: no actions, omitted; triggers: 1 × tick]" in shown
+    assert '[run 1: no actions, omitted; triggers: 1 × "tick"]' in shown
     assert "is all well?" in shown
     assert "[run 5: no actions" in shown
 

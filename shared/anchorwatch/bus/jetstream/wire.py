@@ -94,7 +94,8 @@ class Tap(asyncio.Protocol):
 
 def _read_line(line: bytes) -> tuple[int, bytes, bytes, int, int] | None:
     """Subscription, subject, reply subject, size of headers and total size of a message; None for another line."""
-    arguments = line.split()
+    # Not at other white space: the server allows a form feed in a subject, and a publisher chooses subjects.
+    arguments = line.split(b" ")
     operation = arguments[0] if arguments else b""
     if operation == _WITH_HEADERS:
         sizes = arguments[-2:]

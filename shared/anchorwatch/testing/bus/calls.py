@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 CALL_S = 5.0
 # Tokens between single dots; no token is a wildcard.
-_SUBJECT = re.compile(r"(?![*>](?:\.|$))[^.\s]+(?:\.(?![*>](?:\.|$))[^.\s]+)*")
+_SUBJECT = re.compile(r"(?![*>](?:\.|$))[^. \t\r\n]+(?:\.(?![*>](?:\.|$))[^. \t\r\n]+)*")
 
 
 class Caller:
