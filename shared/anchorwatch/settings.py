@@ -137,8 +137,8 @@ class Settings(BaseSettings):
         None, description="a TOML file of further models, by the names that agents use"
     )
     model_fallbacks: Annotated[tuple[str, ...], NoDecode] = Field(
-        (),
-        description="models to call, in this order, when the configured one does not answer; separated by commas",
+        ("rules",),
+        description="models to call, in this order, when the configured one does not answer; separated by commas; `none`: none",
     )
     price_prompt: float = Field(
         0.0,
@@ -212,6 +212,12 @@ class Settings(BaseSettings):
         return (
             [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
         )
+
+    @field_validator("model_fallbacks", mode="before")
+    @classmethod
+    def _none(cls, value: object) -> object:
+        """`none` is the empty list: an empty variable means the default."""
+        return () if value in ("none", ["none"]) else value
 
     @field_validator("pools", "model_fallbacks")
     @classmethod

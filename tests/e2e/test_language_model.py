@@ -66,6 +66,7 @@ def mesh(tmp_path_factory: pytest.TempPathFactory, server: ModelServer) -> Itera
     settings = {
         "ANCHORWATCH_MODELS": str(root / "models.toml"),
         "ANCHORWATCH_MODEL": "openai",
+        "ANCHORWATCH_MODEL_FALLBACKS": "none",
         "ANCHORWATCH_MODEL_URL": server.url,
         "ANCHORWATCH_MODEL_NAME": MODEL,
         "ANCHORWATCH_MODEL_KEY": "sk-e2e-secret",

@@ -34,6 +34,21 @@ MINDS = (
         "tests/unit/core/test_emergency.py::test_end_of_a_turn_only_renews_an_emergency",
     ),
     one(
+        "no rules decide while the model is away",
+        "shared/anchorwatch/models/catalog.py",
+        "else (RULES,)\n",
+        "else ()\n",
+        "tests/unit/models/test_catalog.py",
+        "tests/sim/test_emergency.py",
+    ),
+    one(
+        "a model that is skipped for a while does not count as away",
+        _ASKING,
+        "    return tuple({**skipped, **failed}.items())\n",
+        "    return tuple(failed.items())\n",
+        "tests/sim/test_emergency.py::test_outage_is_a_notice_once_and_ends_with_an_answer",
+    ),
+    one(
         "a count that nothing has proved is trusted",
         _CORRECTED,
         "UNPROVED_RATIO = 1.3",

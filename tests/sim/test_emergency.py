@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from anchorwatch.core.agents import RULES, AgentSpec
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.emergency import OpenEmergency
 from anchorwatch.core.names import SessionRef
@@ -16,10 +19,16 @@ from anchorwatch.core.session import SessionState
 from anchorwatch.core.session.commands import EndEmergency
 from anchorwatch.core.times import iso
 from anchorwatch.edges import Edge
-from anchorwatch.models.port import Situation, StepDecision
+from anchorwatch.models.health import REST_MS_MAX
+from anchorwatch.models.port import ContextOverflow, Model, ModelUnavailable, Situation, StepDecision
+from anchorwatch.models.rules import RulesModel
 from anchorwatch.testing.mesh import SimMesh
+from anchorwatch.topology.subjects import parse_register
+from anchorwatch_notifier.notices import Notice, read_notice
+from anchorwatch_planner import main as planner
 
-from tests.sim.test_planner import agent, mesh_test
+from tests.sim.test_fallback import Scripted
+from tests.sim.test_planner import agent, mesh_test, obedient, once
 from tests.sim.test_reset import reset
 from tests.sim.test_showing import ask
 from tests.support.packs import Sink
@@ -54,6 +63,12 @@ class Scene:
             for each in records
             if each["kind"] in (Kind.EMERGENCY_OBSERVED, Kind.EMERGENCY_ENDED)
         ]
+
+
+def notices(mesh: SimMesh, ref: SessionRef) -> list[Notice]:
+    """What people are notified of, in order."""
+    records = [each for each in mesh.journal() if parse_register(each.subject).ref == ref]
+    return [notice for each in records if (notice := read_notice(each)) is not None]
 
 
 def playing(tmp_path: Path, body: Callable[[Scene], Coroutine[Any, Any, None]], **world: object) -> None:
@@ -180,3 +195,98 @@ def test_planner_death_loses_and_doubles_no_emergency(tmp_path: Path, edge: Edge
         assert not all(process.running for process in scene.mesh.processes.values()), "one died there"
 
     playing(tmp_path, body, dead="w-1")
+
+
+# --- without its model
+
+
+@dataclass
+class Away:
+    """A session that acts by rules, of an agent whose language model does not answer."""
+
+    mesh: SimMesh
+    ref: SessionRef
+    sink: Sink
+    model: Scripted
+
+
+def without_model(tmp_path: Path, body: Callable[[Away], Coroutine[Any, Any, None]], **changes: Any) -> None:
+    path = tmp_path / "models.toml"
+    path.write_text("[far]\nmodel_name = 'm-far'\n")
+    model = Scripted("m-far", ModelUnavailable("it is away"))
+
+    def build(settings: object, spec: AgentSpec, pack: Any) -> Model:
+        del settings
+        return RulesModel(pack.rules) if spec.model == RULES else model
+
+    async def main(mesh: SimMesh) -> None:
+        sink = Sink(tmp_path)
+        sink.set_world(at_ms=SEEN_AT_MS, dead="w-1")
+        spec = agent(tmp_path, once("fire"), model="far", heartbeat_s=3_600, **changes)
+        await mesh.open(("planner", partial(planner.run, build=build)), "observer", ("executor", obedient))
+        await body(Away(mesh, await mesh.session("s", spec), sink, model))
+
+    mesh_test(1, main, models=path)
+
+
+def test_rules_act_when_the_model_is_away_and_the_notice_says_so(tmp_path: Path) -> None:
+    async def body(away: Away) -> None:
+        anchor = await away.mesh.until_rest(away.ref, 1)
+        assert (anchor.last_run_outcome, anchor.runs_by_rules) == ("success", 1)
+        raised, ended = notices(away.mesh, away.ref)
+        assert (raised.kinds, raised.severity, raised.data["change"]) == (
+            ("emergency",),
+            "critical",
+            "raised",
+        )
+        assert "w-1 is dead" in raised.title
+        (command,) = away.mesh.history(away.ref).commands
+        assert raised.sequence < command.sequence, "before the model was called"
+        assert (ended.kinds, ended.severity) == (("model_away", "turn_ended"), "warning")
+        assert ended.title.endswith(
+            "; the pack's rules decided, since no language model answers: far (model_unavailable)"
+        )
+
+    without_model(tmp_path, body)
+
+
+def test_outage_is_a_notice_once_and_ends_with_an_answer(tmp_path: Path) -> None:
+    async def body(away: Away) -> None:
+        async def next_turn() -> Anchor:
+            run = (await away.mesh.anchor(away.ref)).run_count + 1
+            await away.mesh.say(away.ref, f"go-{run}", kind="trigger")
+            return await away.mesh.until_rest(away.ref, run, within_s=300)
+
+        await away.mesh.until_rest(away.ref, 1)
+        # By now the model is skipped for a while, and is away all the same.
+        assert (await next_turn()).runs_by_rules == 2
+        away.sink.set_world(at_ms=SEEN_AT_MS, dead="w-2")
+        assert (await next_turn()).runs_by_rules == 3
+        told = notices(away.mesh, away.ref)
+        assert sum("model_away" in each.kinds for each in told) == 1
+        assert all("far (model_unavailable)" in each.title for each in told if "turn_ended" in each.kinds)
+        (changed,) = [each for each in told if each.data.get("change") == "changed"]
+        assert "the pack's rules decide (turns so far: 2)" in changed.text
+        away.model.fault = None
+        await asyncio.sleep(REST_MS_MAX / 1_000)
+        assert (await next_turn()).runs_by_rules == 0
+
+    without_model(tmp_path, body)
+
+
+def test_agent_that_excludes_rules_is_left_to_people(tmp_path: Path) -> None:
+    async def body(away: Away) -> None:
+        anchor = await away.mesh.until_rest(away.ref, 1)
+        assert (anchor.last_run_outcome, anchor.runs_by_rules) == ("failed", 0)
+        assert [each.kinds[0] for each in notices(away.mesh, away.ref)] == ["emergency", "turn_failed"]
+
+    without_model(tmp_path, body, fallbacks=())
+
+
+def test_rules_do_not_decide_for_a_request_that_is_too_large(tmp_path: Path) -> None:
+    async def body(away: Away) -> None:
+        away.model.fault = ContextOverflow("too long", tokens=99_999)
+        anchor = await away.mesh.until_rest(away.ref, 1)
+        assert (anchor.last_run_outcome, anchor.runs_by_rules) == ("over_budget", 0)
+
+    without_model(tmp_path, body)

@@ -123,6 +123,9 @@ class SessionRow(BaseModel):
     last_run_outcome: RunOutcome | None
     last_run_reason: str
     runs_without_progress: int
+    runs_by_rules: int = Field(
+        description="turns in a row that the pack's rules decided, since no model answered"
+    )
     emergency: OpenEmergency | None = Field(
         description="open until an observation shows that it is over, or a person ends it"
     )

@@ -10,6 +10,7 @@ from anchorwatch.bus.port import Stored
 from anchorwatch.codec import decode, decode_anchor
 from anchorwatch.core.anchor import Anchor, RunOutcome
 from anchorwatch.core.effect.state import GateAsked, Outcome
+from anchorwatch.core.emergency import OpenEmergency
 from anchorwatch.core.errors import Damaged
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind, Record
@@ -30,6 +31,8 @@ NoticeKind = Literal[
     "over_budget",
     "budget_warning",
     "no_progress",
+    "emergency",
+    "model_away",
     "inputs_refused",
     "approval_wanted",
     "effect_unknown",
@@ -139,9 +142,36 @@ def _of_anchor(register: Register, stored: Stored) -> Notice | None:
         text = _clip(record.body.get("reason", ""))
         data = {"count": count, "agent": anchor.agent}
         return _notice(register, stored, record, ("inputs_refused",), "warning", title, text, data)
+    if record.kind in (Kind.EMERGENCY_OBSERVED, Kind.EMERGENCY_ENDED):
+        return _of_emergency(register, stored, anchor, record)
     if record.kind in (Kind.TURN_ENDED, Kind.CANCELLED):
         return _turn_ended(register, stored, anchor, record)
     return None
+
+
+def _of_emergency(register: Register, stored: Stored, anchor: Anchor, record: Record) -> Notice:
+    """Of an observation, before a model is called, or of the person who ended the emergency."""
+    emergency = OpenEmergency(**record.body["emergency"])
+    session, what = anchor.session, emergency.what
+    data = {"agent": anchor.agent, "emergency": record.body["emergency"]}
+    if record.kind == Kind.EMERGENCY_ENDED:
+        by = str(record.body.get("by", ""))
+        title = f"{session}: emergency ended by {by}: {what}"
+        data |= {"change": "ended", "by": by}
+        reason = str(record.body.get("reason", ""))
+        return _notice(register, stored, record, ("emergency",), "warning", title, reason, data)
+    change = str(record.body["change"])
+    data |= {"change": change}
+    if change == "over":
+        title, text = f"{session}: emergency over: {what}", f"it lasted since {emergency.since}"
+        return _notice(register, stored, record, ("emergency",), "info", title, text, data)
+    title = f"{session}: EMERGENCY: {what}" if change == "raised" else f"{session}: EMERGENCY changed: {what}"
+    text = f"since {emergency.since}"
+    if anchor.runs_by_rules:
+        text += (
+            f"; no language model answers, and the pack's rules decide (turns so far: {anchor.runs_by_rules})"
+        )
+    return _notice(register, stored, record, ("emergency",), "critical", title, text, data)
 
 
 def _of_reset(register: Register, stored: Stored, anchor: Anchor, record: Record) -> Notice:
@@ -196,6 +226,13 @@ def _turn_ended(register: Register, stored: Stored, anchor: Anchor, record: Reco
         severity = "critical"
         title += f"; {stuck} turns in a row without progress"
     text = anchor.last_run_reason
+    if away := record.body.get("away"):
+        models = ", ".join(f"{name} ({code})" for name, code in away)
+        title += f"; the pack's rules decided, since no language model answers: {models}"
+        # Once an outage, too.
+        if anchor.runs_by_rules == 1:
+            kinds.append("model_away")
+            severity = "warning" if severity == "info" else severity
     if warning := str(record.body.get("warning", "")):
         kinds.append("budget_warning")
         severity = "warning" if severity == "info" else severity

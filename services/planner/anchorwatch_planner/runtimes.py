@@ -81,6 +81,10 @@ class AgentRuntime:
         # The sort is stable.
         return tuple(sorted(runtimes, key=lambda each: not each.status.health.is_worth_asking(now_ms)))
 
+    def skipped(self, now_ms: int) -> tuple[AgentRuntime, ...]:
+        """Those that failed lately."""
+        return tuple(each for each in (self, *self.others) if not each.status.health.is_worth_asking(now_ms))
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:

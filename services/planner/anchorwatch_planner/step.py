@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, TypeVar
 
 import structlog
@@ -58,7 +59,7 @@ NextOne = (ModelUnavailable, ModelRefused, ContextOverflow, OverBudget)
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An answer, its request and its runtime; ``in_vain``: the models that failed before, each with its error code."""
+    """An answer, its request and its runtime; ``in_vain``: the models before it that are away, each with its error code."""
 
     fitted: Fitted
     reply: ModelReply
@@ -73,7 +74,16 @@ def asked_in_vain(answered: Answered) -> dict[str, Any]:
     return {"model": answered.runtime.terms.name, "in_vain": [list(each) for each in answered.in_vain]}
 
 
-def _models_before(in_vain: list[tuple[str, str]]) -> str:
+def _in_vain(
+    runtime: AgentRuntime, answering: AgentRuntime, failed: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
+    """The models that failed, and those before ``answering`` in the agent's list that are skipped since they failed lately."""
+    before = takewhile(lambda each: each is not answering, (runtime, *runtime.others))
+    skipped = {each.terms.name: each.status.health.code for each in before if each.status.health.code}
+    return tuple({**skipped, **failed}.items())
+
+
+def _models_before(in_vain: Sequence[tuple[str, str]]) -> str:
     """The end of the last model's error message: the models that failed before it."""
     return f"; before it, {', '.join(f'{name} ({code})' for name, code in in_vain)}" if in_vain else ""
 
@@ -99,24 +109,31 @@ class Asker:
             ModelUnavailable, ModelRefused, ContextOverflow, OverBudget: of the last model that was called.
             Fenced, Unavailable: a compaction could not be recorded.
         """
-        runtimes = runtime.in_turn(self._clock.now_ms())
-        in_vain: list[tuple[str, str]] = []
-        for number, each in enumerate(runtimes, 1):
+        waiting = list(runtime.in_turn(self._clock.now_ms()))
+        failed: dict[str, str] = {}
+        # A model that is skipped for a while is away too.
+        away = any(each.model.is_llm for each in runtime.skipped(self._clock.now_ms()))
+        each = waiting[0]
+        while True:  # until one answers, or the last one raises
+            waiting.remove(each)
             try:
                 for again in (True, False):
                     fitted = await self._fitter.fit(ref, state, each, observation)
                     state = fitted.state
                     reply = await self._complete(ref, each, fitted, again=again)
                     if reply is not None:
-                        return Answered(fitted, reply, each, tuple(in_vain))
+                        return Answered(fitted, reply, each, _in_vain(runtime, each, failed))
             except NextOne as error:
                 self._failed(each, error)
-                if number == len(runtimes):
-                    error.message += _models_before(in_vain)
+                away = away or isinstance(error, ModelUnavailable | ModelRefused)
+                # Rules decide for a model that is away. A request that is too large is for people to see (`over_budget`).
+                following = next((later for later in waiting if later.model.is_llm or away), None)
+                if following is None:
+                    error.message += _models_before(tuple(failed.items()))
                     raise
-                in_vain.append((each.terms.name, error.code))
+                failed[each.terms.name] = error.code
                 self._log.warning("model.next", session=str(ref), after=each.terms.name, code=error.code)
-        raise AssertionError  # the last one answers or raises
+                each = following
 
     async def _complete(
         self, ref: SessionRef, runtime: AgentRuntime, fitted: Fitted, *, again: bool

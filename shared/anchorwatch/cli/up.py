@@ -105,7 +105,7 @@ def _about_settings(resolved: Resolved) -> list[str]:
 
 def _check_model(settings: Settings) -> None:
     """Refuse settings of a model that would fail at every turn."""
-    if settings.model != "rules" or settings.models or settings.model_fallbacks:
+    if settings.models or {settings.model, *settings.model_fallbacks} - {"rules"}:
         from anchorwatch.models import registry
 
         registry.check(settings)
@@ -176,7 +176,9 @@ def greeting(
             "           (ANCHORWATCH_MODEL=openai, ANCHORWATCH_MODEL_NAME, ANCHORWATCH_MODEL_URL, ANCHORWATCH_MODEL_KEY)"
         )
     else:
-        model = f"{settings.model_name or 'an LLM'} at {settings.model_url}"
+        model = (
+            f"{settings.model_name or 'an LLM'} at {settings.model_url}\n           {_fallbacks(settings)}"
+        )
     stop = f"{command} down{where}" + ("" if detach else "          (or Ctrl-C)")
     tries = [line for starter in starters for line in starter.try_first] or NO_STARTER
     first = "\n  ".join(f"{purpose:<10} {command} {words}{where}" for purpose, words in tries)
@@ -190,6 +192,14 @@ Anchor Watch is ready.
 {"" if registry.names() else NO_PACK}Try:
   {first}
   stop       {stop}"""
+
+
+def _fallbacks(settings: Settings) -> str:
+    """Who decides while the model does not answer."""
+    names = ["the rules of the pack" if each == "rules" else each for each in settings.model_fallbacks]
+    if not names:
+        return "if it does not answer, no turn is decided (ANCHORWATCH_MODEL_FALLBACKS=rules changes that)"
+    return f"if it does not answer: {', then '.join(names)} decide"
 
 
 def _on_path(command: str) -> bool:

@@ -96,8 +96,11 @@ class AgentSpec(BaseModel):
     model: Name = Field(
         DEFAULT, description="`default` (the setting), `rules`, `openai`, or a model of the models' file"
     )
-    fallbacks: tuple[Name, ...] = Field(
-        (), max_length=8, description="models to call, in this order, when `model` does not answer"
+    fallbacks: tuple[Name, ...] | None = Field(
+        None,
+        max_length=8,
+        description="models to call, in this order, when `model` does not answer; none: those of the settings for "
+        "`default`, `rules` for any other model",
     )
     description: str = ""
     grants: tuple[str, ...] = Field((), description="tools that it may use; nothing is granted by default")

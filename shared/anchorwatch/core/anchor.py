@@ -87,6 +87,7 @@ class Anchor:
     last_run_outcome: RunOutcome | None = None
     last_run_reason: str = ""
     runs_without_progress: Count = 0
+    runs_by_rules: Count = 0
     emergency: OpenEmergency | None = None
     inputs_through: Count = 0
     inputs_joined: tuple[int, ...] = ()

@@ -76,7 +76,9 @@ def effective(settings: Settings, name: str) -> Settings:
 def in_turn(settings: Settings, agent: AgentSpec) -> tuple[str, ...]:
     """The names of an agent's models in order: each is the fallback of those before it."""
     first = settings.model if agent.model == DEFAULT else agent.model
-    others = agent.fallbacks or (settings.model_fallbacks if agent.model == DEFAULT else ())
+    others = settings.model_fallbacks if agent.model == DEFAULT else (RULES,)
+    if agent.fallbacks is not None:
+        others = agent.fallbacks
     return tuple(dict.fromkeys((first, *others)))
 
 

@@ -54,7 +54,9 @@ def test_list_is_shown_as_it_is_written(run: Run, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("ANCHORWATCH_POOLS", "default,slow")
     shown = {line.split()[0]: line.split()[1] for line in run("config").out.splitlines()}
     assert shown["ANCHORWATCH_POOLS"] == "default,slow"
-    assert shown["ANCHORWATCH_MODEL_FALLBACKS"] == "-"
+    assert shown["ANCHORWATCH_MODEL_FALLBACKS"] == "rules"
+    monkeypatch.setenv("ANCHORWATCH_MODEL_FALLBACKS", "none")
+    assert load().model_fallbacks == ()
 
 
 def test_misspelt_variable_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

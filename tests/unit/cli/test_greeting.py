@@ -10,11 +10,27 @@ from anchorwatch.mesh.state import MeshFile
 from anchorwatch.packs import registry
 from anchorwatch.settings import load
 
+MESH = MeshFile("nats://n", "publisher", "s3cret", "http://a", "t0ken", 7, {"planner": [8]}, "now", "1")
+
+
+@pytest.mark.parametrize(
+    ("fallbacks", "says"),
+    [
+        (("rules",), "if it does not answer: the rules of the pack decide"),
+        (("small", "rules"), "if it does not answer: small, then the rules of the pack decide"),
+        ((), "if it does not answer, no turn is decided"),
+    ],
+)
+def test_greeting_says_who_decides_without_the_model(
+    tmp_path: Path, fallbacks: tuple[str, ...], says: str
+) -> None:
+    settings = load(model="openai", model_name="m-1", model_fallbacks=fallbacks)
+    assert says in greeting(MESH, DataDir(tmp_path), settings, [], detach=True)
+
 
 @pytest.mark.parametrize("bare", [True, False])
 def test_greeting_proposes_the_started_services(tmp_path: Path, *, bare: bool) -> None:
-    mesh = MeshFile("nats://n", "publisher", "s3cret", "http://a", "t0ken", 7, {"planner": [8]}, "now", "1")
-    said = greeting(mesh, DataDir(tmp_path), load(), [] if bare else registry.starters(), detach=True)
+    said = greeting(MESH, DataDir(tmp_path), load(), [] if bare else registry.starters(), detach=True)
     assert ("fleet jobs add" in said) == ("tail fleet" in said) == (not bare)
     assert ("agents apply FILE" in said) == bare
     assert said.splitlines()[-1].startswith("  stop       ")

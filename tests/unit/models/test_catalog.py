@@ -90,7 +90,9 @@ async def test_agent_model_may_be_any_configured_model(tmp_path: Path) -> None:
         ({}, (), ("openai",)),
         ({}, ("small", "rules"), ("openai", "small", "rules")),
         ({"fallbacks": ("again",)}, ("small",), ("openai", "again")),
-        ({"model": "small"}, ("again",), ("small",)),
+        ({"fallbacks": ()}, ("small",), ("openai",)),
+        ({"model": "small"}, ("again",), ("small", "rules")),
+        ({"model": "small", "fallbacks": ()}, ("again",), ("small",)),
         ({"model": "small", "fallbacks": ("small", "rules", "rules")}, (), ("small", "rules")),
     ],
 )

@@ -49,9 +49,21 @@ def switch(scope: str, name: str, *, on: bool = True) -> Stored:
     return Stored(SWITCH.at(workspace="default", scope=scope, name=name), 9, 5, data)
 
 
-def ended(outcome: str, stuck: int = 0, kind: str = Kind.TURN_ENDED) -> Stored:
+EMERGENCY = {"emergency": {"kind": "dead", "what": "all are dead", "since": "then", "last_seen_at": "now"}}
+
+
+def emergency(change: str, kind: Kind = Kind.EMERGENCY_OBSERVED, **more: str) -> Stored:
+    anchor = Anchor(workspace="default", session="fleet", agent="keeper@1")
+    data, _ = encode_anchor(anchor, Record(kind, 5, "w", {"change": change, **EMERGENCY, **more}))
+    return Stored(AT.anchor(kind), 9, 5, data)
+
+
+def ended(outcome: str, stuck: int = 0, kind: str = Kind.TURN_ENDED, by_rules: int = 0) -> Stored:
+    away: dict[str, Any] = {"away": [["far", "model_unavailable"]]} if by_rules else {}
     return anchor_record(
         kind,
+        runs_by_rules=by_rules,
+        **away,
         last_run_id=3,
         last_run_outcome=outcome,
         last_run_reason="why",
@@ -113,6 +125,17 @@ def late() -> Stored:
         (anchor_record(Kind.RESET, by="ada", superseded={"count": 2}), ("session_reset",), "warning"),
         (anchor_record(Kind.INPUTS_REFUSED, refused={"count": 70}), ("inputs_refused",), "warning"),
         (switch("session", "fleet"), ("kill_switch",), "warning"),
+        (emergency("raised"), ("emergency",), "critical"),
+        (emergency("changed"), ("emergency",), "critical"),
+        (emergency("over"), ("emergency",), "info"),
+        (emergency("", kind=Kind.EMERGENCY_ENDED, by="ada", reason="sold"), ("emergency",), "warning"),
+        (ended("success", by_rules=1), ("model_away", "turn_ended"), "warning"),
+        (ended("success", by_rules=2), ("turn_ended",), "info"),
+        (
+            ended("unresolved", 3, by_rules=1),
+            ("turn_unresolved", "no_progress", "model_away", "turn_ended"),
+            "critical",
+        ),
     ],
 )
 def test_record_that_concerns_people_is_a_notice(

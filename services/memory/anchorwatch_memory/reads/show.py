@@ -41,6 +41,7 @@ def session(row: Row) -> dict[str, Any]:
         "last_run_outcome",
         "last_run_reason",
         "runs_without_progress",
+        "runs_by_rules",
         "emergency",
         "inputs_refused",
         "next_check_at",

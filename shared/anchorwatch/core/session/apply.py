@@ -214,7 +214,9 @@ def _begin_step(state: SessionState, head: StepHead) -> SessionState:
     step = _step(head, named(state, head.joined))
     steered = tuple(each for each in turn.steered if each.sequence not in head.joined)
     state = asked(_join(state, head), head)
-    return state._replace(turn=replace(turn, steps=(*turn.steps, step), steered=steered))
+    return state._replace(
+        turn=replace(turn, steps=(*turn.steps, step), steered=steered, away=head.away or turn.away)
+    )
 
 
 def asked(state: SessionState, head: StepHead) -> SessionState:

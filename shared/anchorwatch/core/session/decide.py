@@ -282,6 +282,7 @@ def _end(state: SessionState, anchor: Anchor, turn: Turn, command: EndTurn) -> A
         _check_shown(state, turn, command.head)
     joined = command.head.joined if command.head else ()
     answers = _answers(state, turn, command.head)
+    away = (command.head.away if command.head else ()) or turn.away
     after = replace(
         end_turn(
             state,
@@ -295,6 +296,7 @@ def _end(state: SessionState, anchor: Anchor, turn: Turn, command: EndTurn) -> A
         next_check_at=iso(command.next_check_at_ms),
         prompt=command.prompt or anchor.prompt,
         emergency=_renewed(anchor, command),
+        runs_by_rules=anchor.runs_by_rules + 1 if away else 0,
     )
     return AnchorChanged(
         Kind.TURN_ENDED,
@@ -306,6 +308,7 @@ def _end(state: SessionState, anchor: Anchor, turn: Turn, command: EndTurn) -> A
         more={
             **({"warning": command.warning} if command.warning else {}),
             **({"answers": answers} if answers else {}),
+            **({"away": [list(each) for each in away]} if away else {}),
         },
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from anchorwatch.core.agents import RULES
 from anchorwatch.core.anchor import Anchor, PromptProof
 from anchorwatch.core.names import CallId
 from anchorwatch.core.records import Kind
@@ -38,6 +39,15 @@ class StepHead:
     usage: Mapping[str, Any] = field(default_factory=dict)
     context: Mapping[str, Any] = field(default_factory=dict)
     joined: tuple[int, ...] = ()
+
+    @property
+    def away(self) -> tuple[tuple[str, str], ...]:
+        """The language models, each with its error code, in whose place the pack's rules decided; empty if they did not."""
+        if self.prompt is None or self.prompt.model != RULES:
+            return ()
+        in_vain = self.context.get("in_vain", ())
+        pairs = in_vain if isinstance(in_vain, list | tuple) else ()
+        return tuple((str(each[0]), str(each[1])) for each in pairs if len(each) > 1)
 
 
 @dataclass(frozen=True, slots=True)

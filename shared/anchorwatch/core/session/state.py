@@ -102,7 +102,7 @@ class Turn:
     """The running turn. ``held_since``: sequence of its latest acquire or takeover; ``origin``: digest of its acquire.
 
     ``steered``: messages to this turn that its model has not seen yet. ``refused``: inputs refused since the previous turn,
-    because too many were pending.
+    because too many were pending. ``away``: as of `StepHead`, of the last step that rules decided.
     """
 
     run_id: int
@@ -115,6 +115,7 @@ class Turn:
     origin: str = ""
     steered: tuple[Input, ...] = ()
     refused: int = 0
+    away: tuple[tuple[str, str], ...] = ()
 
     @property
     def joined(self) -> tuple[int, ...]:
