@@ -171,6 +171,24 @@ class Settings(BaseSettings):
         le=WAITING_MAX,
         description="inputs that may be pending in a held session; beyond, the oldest events are refused",
     )
+    events_bytes_max: int = Field(
+        1024**3,
+        ge=1024**2,
+        le=2**50,
+        description="size of the stream of events; beyond it new ones are refused. Not set: at most 1/8 of the store's disk",
+    )
+    events_age_s: float = Field(
+        30.0 * DAY_S, ge=3600, le=3650 * DAY_S, description="how long the stream of events keeps an event"
+    )
+    event_bytes_max: int = Field(
+        256 * 1024, ge=4096, le=256 * 1024, description="largest event, with its headers"
+    )
+    publisher_connections_max: int = Field(
+        256,
+        ge=1,
+        le=60_000,
+        description="connections of publishers to the embedded NATS server at a time",
+    )
     probe_interval_s: float = Field(2.0, gt=0, le=DAY_S, description="interval of the observer's probes")
     lease_s: float = Field(
         6.0,

@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from anchorwatch.bus.port import Bus, Expect, Message, StreamMissing, WrongLastSequence
-from anchorwatch.core.errors import ConfigDiffers
-from anchorwatch.topology.streams import BUCKETS, OBJECT_STORES, STREAMS, BucketSpec, Source, StreamSpec
+from anchorwatch.bus.port import Bus, Expect, Message, StreamFull, StreamMissing, WrongLastSequence
+from anchorwatch.core.errors import ConfigDiffers, TooLarge
+from anchorwatch.topology.streams import (
+    BUCKETS,
+    OBJECT_STORES,
+    STREAMS,
+    BucketSpec,
+    Source,
+    StreamLimits,
+    StreamSpec,
+)
 
 from tests.conformance.worlds import World
 
@@ -171,3 +179,34 @@ async def test_messages_are_counted_for_each_subject(world: World, bus: Bus) -> 
     assert await bus.counts(stream, world.subject("s.c.*")) == {}
     with pytest.raises(StreamMissing):
         await bus.counts(world.stream("NOPE"), ">")
+
+
+async def test_full_stream_refuses_new_messages_and_loses_none(world: World, bus: Bus) -> None:
+    stream = await world.make_stream(bus, bytes_max=10_000, adjustable=True)
+    subject, limits = world.subject("s.a"), StreamLimits(bytes_max=10_000)
+    for _ in range(9):
+        await bus.publish(Message(subject, b"x" * 1_000))
+    for smaller in (limits, StreamLimits(bytes_max=5_000)):
+        await bus.set_limits(stream, smaller)
+        assert await bus.limits(stream) == smaller
+        with pytest.raises(StreamFull):
+            await bus.publish(Message(subject, b"x" * 1_000))
+        assert (await bus.stream_state(stream)).messages == 9
+    assert await bus.purge(stream, world.subject("s.>"), 7) == 6
+    assert (await bus.publish(Message(subject, b"x" * 1_000))).sequence == 10
+    await bus.set_limits(stream, StreamLimits(bytes_max=20_000, age_max_s=3_600, message_bytes_max=500))
+    with pytest.raises(TooLarge):
+        await bus.publish(Message(subject, b"x" * 1_000))
+    assert (await bus.publish(Message(subject, b"x"))).sequence == 11
+
+
+async def test_only_limits_of_an_adjustable_stream_may_differ(world: World, bus: Bus) -> None:
+    made = StreamSpec(
+        world.stream(), (world.subject("s.>"),), bytes_max=10_000, age_max_s=3_600, adjustable=True
+    )
+    await bus.ensure_stream(made)
+    other = made.with_limits(StreamLimits(bytes_max=20_000, message_bytes_max=100))
+    await bus.ensure_stream(other)
+    assert await bus.limits(made.name) == made.limits
+    with pytest.raises(ConfigDiffers, match="bytes_max 20000 wanted, 10000 found"):
+        await bus.ensure_stream(replace(other, adjustable=False))

@@ -107,6 +107,27 @@ SERVING = (
         "tests/sim/test_events.py::test_events_of_unknown_workspaces_cost_no_own_request",
     ),
     one(
+        "the observer removes events that it has not routed yet",
+        "services/observer/anchorwatch_observer/space.py",
+        "[str(CONSUMER.durable)].ack_floor_sequence + 1",
+        "[str(CONSUMER.durable)].delivered_sequence + 10_000",
+        "tests/sim/test_events.py::test_full_stream_keeps_every_event_that_was_not_routed",
+    ),
+    one(
+        "the observer removes an event that a dead letter needs",
+        "services/observer/anchorwatch_observer/space.py",
+        "                needed = min(needed, letter.address.sequence)",
+        "                continue",
+        "tests/sim/test_events.py::test_full_stream_keeps_every_event_that_was_not_routed",
+    ),
+    one(
+        "a stream at its limit drops its oldest messages",
+        "shared/anchorwatch/bus/jetstream/streams.py",
+        '"discard": "new" if limits.bytes_max > 0 else "old"',
+        '"discard": "old"',
+        "tests/conformance/test_streams.py::test_full_stream_refuses_new_messages_and_loses_none",
+    ),
+    one(
         "a publisher can guess the id of a probe's event",
         "services/observer/anchorwatch_observer/probing.py",
         'return f"{change_id}{_SEAL_MARK}{proof.hex()[:_SEAL_CHARS]}"',

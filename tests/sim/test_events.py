@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from anchorwatch.bus.port import Message
+from anchorwatch.bus.port import Message, StreamFull
 from anchorwatch.codec import decode
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Record
+from anchorwatch.journal.inputs import input_id
+from anchorwatch.journal.letters import find_message
 from anchorwatch.packs.port import Probed
 from anchorwatch.service.agents import AgentDirectory
+from anchorwatch.service.event_counts import read_counts
 from anchorwatch.testing.mesh import SimMesh
-from anchorwatch.topology.streams import journal_stream
+from anchorwatch.topology.streams import EVENTS, journal_stream
 from anchorwatch.topology.subjects import SessionSubjects
+from anchorwatch_observer import routing
 from anchorwatch_observer.probing import ProbeIds, as_event
 from anchorwatch_observer.routing import BATCH, CONSUMER
 
-from tests.support.letters import letters, mesh_test
+from tests.support.letters import in_state, letters, mesh_test, only_letter, order
 from tests.support.packs import Sink, bench_agent
 
 
@@ -45,7 +50,8 @@ async def inputs(mesh: SimMesh, ref: SessionRef) -> list[Record]:
 
 
 async def data_of(mesh: SimMesh, ref: SessionRef) -> list[Any]:
-    return [record.body.get("data") for record in await inputs(mesh, ref)]
+    """The data of the inputs that a turn consumes."""
+    return [record.body.get("data") for record in await inputs(mesh, ref) if "settled" not in record.body]
 
 
 def test_two_publishers_may_use_one_message_id(tmp_path: Path) -> None:
@@ -181,3 +187,90 @@ def test_events_of_unknown_workspaces_cost_no_own_request(
         assert (state.ack_pending, state.pending) == (0, 0)
 
     mesh_test(body, probe_interval_s=600)
+
+
+LIMIT = 2 * 1024 * 1024
+LARGE = b"x" * 100_000
+
+
+async def sent(mesh: SimMesh, subject: str, payload: bytes) -> bool:
+    """Whether the event was stored; a full stream refuses it."""
+    try:
+        await mesh.bus.publish(Message(subject, payload))
+    except StreamFull:
+        return False
+    return True
+
+
+def test_flood_of_events_fills_no_disk_and_silences_no_other(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("observer")
+        (ref,) = await bound(mesh, tmp_path, "default")
+        await asyncio.sleep(1)
+        real: list[object] = []
+        for n in range(200):
+            await sent(mesh, "aw.event.nowhere.fleet.disk", LARGE)
+            assert (await mesh.bus.stream_state(EVENTS)).bytes <= LIMIT
+            if n % 20 == 0:
+                real.append(n)
+                event = partial(sent, mesh, "aw.event.default.fleet.disk", json.dumps(n).encode())
+                await mesh.until(event)
+        await asyncio.sleep(10)
+        assert await data_of(mesh, ref) == real
+        counts = await read_counts(mesh.bus)
+        assert counts["observer-1", "routed"] == len(real)
+        assert counts["observer-1", "unknown_workspace"] > 0
+
+    mesh_test(body, events_bytes_max=LIMIT)
+
+
+def test_full_stream_keeps_every_event_that_was_not_routed(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("observer")
+        (ref,) = await bound(mesh, tmp_path, "default")
+        await asyncio.sleep(1)
+        # Its input's register holds no record: it becomes a dead letter, and can be retried.
+        bad = input_id("ev", "message", "aw.event.default.fleet.disk", "bad")
+        await mesh.bus.publish(Message(SessionSubjects(ref).input(bad), b"noise"))
+        await mesh.bus.publish(Message("aw.event.default.fleet.disk", b"0", message_id="bad"))
+        await mesh.until(in_state(mesh.bus, "open"), within_s=300)
+        await mesh.processes["observer-1"].kill()
+        stored = 0
+        while await sent(
+            mesh, "aw.event.default.fleet.disk", json.dumps(f"{stored}{LARGE.decode()}").encode()
+        ):
+            stored += 1
+        assert stored > LIMIT / len(LARGE) - 2
+        await mesh.processes["observer-1"].start()
+
+        async def through() -> bool:
+            return sum(subject.startswith("in.") for _, subject, _ in await mesh.records(ref)) == stored + 1
+
+        await mesh.until(through)
+        await asyncio.sleep(10)
+        letter = await only_letter(mesh.bus)
+        assert letter is not None
+        assert (await find_message(mesh.bus, letter.address)).payload == b"0"
+        # The stream stays full for as long as a letter needs its oldest event.
+        assert not await sent(mesh, "aw.event.default.fleet.disk", LARGE)
+        await order(mesh.bus, letter, "drop", mesh.server.now_ms())
+        await asyncio.sleep(10)
+        assert await sent(mesh, "aw.event.default.fleet.disk", LARGE)
+
+    mesh_test(body, events_bytes_max=LIMIT)
+
+
+def test_malformed_events_become_a_limited_number_of_letters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body(mesh: SimMesh) -> None:
+        monkeypatch.setattr(routing, "MALFORMED_LETTERS_MAX", 5)
+        await mesh.open("observer")
+        await bound(mesh, tmp_path, "default")
+        for _ in range(20):
+            await mesh.bus.publish(Message("aw.event.default.a\u00a0b", b"{}"))
+        await asyncio.sleep(10)
+        assert len(await letters(mesh.bus)) == 5
+        assert (await read_counts(mesh.bus))["observer-1", "malformed_unlisted"] == 15
+
+    mesh_test(body)

@@ -8,7 +8,8 @@ from typing import Literal
 
 from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.journal.switches import SCOPES
-from anchorwatch.topology.streams import STREAMS
+from anchorwatch.service.event_counts import read_counts
+from anchorwatch.topology.streams import EVENTS, STREAMS
 from fastapi import APIRouter, Response, Security
 from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 from pydantic import BaseModel, Field
@@ -88,10 +89,14 @@ def _result(result: object) -> str:
 async def refresh(parts: Parts) -> None:
     """Set the gauges. A gauge is left out if its source does not answer: zero would be false."""
     counters = parts.counters
-    for gauge in (counters.lag, counters.sessions, counters.effects, counters.letters):
+    for gauge in (counters.lag, counters.sessions, counters.effects, counters.letters, counters.routed):
         gauge.clear()
     await asyncio.gather(
-        _memory(parts), _letters(parts), _switches(parts), *(_lag(parts, spec.name) for spec in STREAMS)
+        _memory(parts),
+        _letters(parts),
+        _switches(parts),
+        _events(parts),
+        *(_lag(parts, spec.name) for spec in STREAMS),
     )
 
 
@@ -119,6 +124,18 @@ async def _memory(parts: Parts) -> None:
 def _fill(gauge: Gauge, values: dict[str, int]) -> None:
     for label, value in values.items():
         gauge.labels(label).set(value)
+
+
+async def _events(parts: Parts) -> None:
+    try:
+        counts = await read_counts(parts.bus)
+        state, limits = await asyncio.gather(parts.bus.stream_state(EVENTS), parts.bus.limits(EVENTS))
+    except AnchorWatchError:
+        return
+    for (observer, outcome), count in counts.items():
+        parts.counters.routed.labels(observer, outcome).set(count)
+    parts.counters.events_bytes.set(state.bytes)
+    parts.counters.events_bytes_max.set(limits.bytes_max)
 
 
 async def _switches(parts: Parts) -> None:

@@ -150,6 +150,11 @@ class Counters:
         for result in ("accepted", "replayed", "conflict"):
             self.inputs.labels(result)
         self.events = self._counter("events_published", "Events published")
+        self.routed = self._gauge(
+            "events", "Events since an observer started, by outcome", "observer", "outcome"
+        )
+        self.events_bytes = self._gauge("events_bytes", "Size of the stream of events")
+        self.events_bytes_max = self._gauge("events_bytes_max", "Limit of the stream of events")
         self.requests = self._counter(
             "http_requests", "Requests by route and status", "method", "route", "status"
         )

@@ -13,6 +13,7 @@ from anchorwatch.service.runtimes import PackRuntimes
 from anchorwatch_observer.looking import Observations
 from anchorwatch_observer.probing import ProbeIds, Prober
 from anchorwatch_observer.routing import SERVICE, Router
+from anchorwatch_observer.space import EventSpace
 
 
 async def run(context: ServiceContext) -> None:
@@ -29,6 +30,7 @@ async def run(context: ServiceContext) -> None:
         async with asyncio.TaskGroup() as work:
             work.create_task(router.run(), name="router")
             work.create_task(retrier.run(), name="letters")
+            work.create_task(EventSpace(context, router.counts).run(), name="space")
             work.create_task(Prober(context, agents, runtimes, observations, ids).run(), name="prober")
     finally:
         await subscription.close()

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import contextlib
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +34,9 @@ from anchorwatch_observer.probing import ProbeIds
 BATCH = 64
 DATA_BYTES_MAX = 16 * 1024
 """Event data up to this size is part of the input; larger data becomes an artifact."""
-COUNTS_INTERVAL_S = 60.0
+MALFORMED_LETTERS_MAX = 1_000
+"""In an hour; further malformed events are only counted, since publishers can send any number of them."""
+HOUR_MS = 3_600_000
 ROUTES_MAX = 4_096
 """The event names whose subscribers are cached; publishers can use any number of names."""
 SERVICE = "observer"
@@ -68,8 +70,7 @@ class Router(BatchWorker[Event]):
         self._committer = context.committer
         self._artifacts = ArtifactJournal(context.bus, self._committer, self._writer)
         self.counts: Counter[str] = Counter()
-        self._logged_counts: Counter[str] = Counter()
-        self._logged_at_ms = 0
+        self._malformed_at_ms: deque[int] = deque(maxlen=MALFORMED_LETTERS_MAX)
         self._routes: dict[tuple[str, str], tuple[Subscribers, list[SessionRef]]] = {}
 
     async def resumed(self) -> None:
@@ -94,15 +95,7 @@ class Router(BatchWorker[Event]):
         """Give each event to all subscribed sessions. The events of one session stay in order."""
         batch = [_Item(event) for event in items]
         await self._route(batch)
-        self._log_counts()
         return [item.error for item in batch]
-
-    def _log_counts(self) -> None:
-        """Log the counts every `COUNTS_INTERVAL_S`: events without a subscriber appear nowhere else."""
-        now_ms = self.context.clock.now_ms()
-        if now_ms - self._logged_at_ms >= COUNTS_INTERVAL_S * 1000 and self.counts != self._logged_counts:
-            self._logged_at_ms, self._logged_counts = now_ms, self.counts.copy()
-            self.log.info("events.counted", **self.counts)
 
     async def _route(self, items: Sequence[_Item]) -> None:
         """Give each event to all subscribed sessions; a failure is recorded in its item."""
@@ -133,11 +126,19 @@ class Router(BatchWorker[Event]):
             if not self._agents.knows(item.event.workspace):
                 self.counts["unknown_workspace"] += 1
             elif item.event.problem:
-                self.counts["malformed"] += 1
-                item.error = Unhandleable(item.event.problem)
+                self._set_malformed(item)
             else:
                 known.append(item)
         return known
+
+    def _set_malformed(self, item: _Item) -> None:
+        now_ms, times = self.context.clock.now_ms(), self._malformed_at_ms
+        if len(times) == times.maxlen and now_ms - times[0] < HOUR_MS:
+            self.counts["malformed_unlisted"] += 1
+            return
+        times.append(now_ms)
+        self.counts["malformed"] += 1
+        item.error = Unhandleable(item.event.problem)
 
     async def _targets(self, event: Event, by_workspace: dict[str, Subscribers]) -> list[SessionRef]:
         if event.workspace not in by_workspace:

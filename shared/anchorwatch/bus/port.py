@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from anchorwatch.core.errors import AnchorWatchError, Conflict, Damaged, Fenced, NotFound, Unavailable
-from anchorwatch.topology.streams import BucketSpec, StreamSpec
+from anchorwatch.topology.streams import BucketSpec, StreamLimits, StreamSpec
 
 MESSAGE_ID_HEADER = "Nats-Msg-Id"
 
@@ -44,6 +44,15 @@ class StreamMissing(NotFound):
     """No stream stores this subject."""
 
     code = "stream_missing"
+
+
+class StreamFull(Unavailable):
+    """The stream has as many bytes as it may have, and the server stored nothing."""
+
+    code = "stream_full"
+
+    def __init__(self, message: str | None = None, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint or "`anchorwatch doctor` shows the limit; try again later")
 
 
 class KeyExists(Conflict):
@@ -297,6 +306,7 @@ class Bus(Protocol):
             StreamMissing: no stream stores the subject.
             Unavailable: no answer; *the message may have been stored*.
             TooLarge: it exceeds the stream's message size.
+            StreamFull: the stream has no room for it; nothing was stored.
         """
         ...
 
@@ -361,6 +371,22 @@ class Bus(Protocol):
 
         Raises:
             ConfigDiffers: it has another configuration; the message names each difference.
+        """
+        ...
+
+    async def limits(self, stream: str) -> StreamLimits:
+        """The limits that the stream has.
+
+        Raises:
+            StreamMissing: the stream does not exist.
+        """
+        ...
+
+    async def set_limits(self, stream: str, limits: StreamLimits) -> None:
+        """Change the limits of a stream. It loses no message to fewer bytes, but those that are too old.
+
+        Raises:
+            StreamMissing: the stream does not exist.
         """
         ...
 

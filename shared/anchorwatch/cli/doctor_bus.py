@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -15,11 +16,13 @@ from anchorwatch.packs import registry
 from anchorwatch.packs.port import HasHealth
 from anchorwatch.service.connect import connect
 from anchorwatch.service.provisioning import check_streams_exist
-from anchorwatch.settings import Settings
-from anchorwatch.topology.streams import BUCKETS, STREAMS
+from anchorwatch.settings import DAY_S, Settings
+from anchorwatch.topology.streams import BUCKETS, EVENTS, STREAMS
 
 CONNECT_S_MAX = 5.0
 REQUEST_S_MAX = 5.0
+EVENTS_NEAR_SHARE = 0.85
+"""Above the share at which the observer frees space."""
 ASK_SERVER = "$SYS.REQ.SERVER.PING.JSZ"
 REPLICAS_DURABLE = 3
 """With fewer copies, the loss of one node loses acknowledged writes."""
@@ -36,7 +39,7 @@ async def examine(mesh: Settings, system: Settings) -> tuple[list[Check], list[N
     except AnchorWatchError as error:
         return [*checks, failed("bus", error.message, error.hint)], []
     try:
-        checks += [await _streams(bus), await _buckets(bus), *await _packs(bus)]
+        checks += [await _streams(bus), await events(bus, mesh), await _buckets(bus), *await _packs(bus)]
         checks += [await doctor_services.models(bus, mesh.workspace), await doctor_services.channels(bus)]
         checks += await doctor_journal.examine(bus)
         checks += await doctor_stuck.examine(bus)
@@ -124,6 +127,37 @@ async def _streams(bus: Bus) -> Check:
         except AnchorWatchError as error:
             return failed("streams", f"{spec.name}: {error.message}", error.hint)
     return passed("streams", f"{', '.join(spec.name for spec in STREAMS)} have their required configuration")
+
+
+async def events(bus: Bus, settings: Settings) -> Check:
+    """The limits of the stream of events, and how much of them is used."""
+    try:
+        state, limits = await asyncio.gather(bus.stream_state(EVENTS), bus.limits(EVENTS))
+    except AnchorWatchError as error:
+        return failed("events", error.message, error.hint)
+    if limits.bytes_max <= 0:
+        return warned(
+            "events",
+            "EVENTS has no limit of bytes: a publisher can fill the disk",
+            "start an observer: it sets ANCHORWATCH_EVENTS_BYTES_MAX",
+        )
+    text = (
+        f"{_mib(state.bytes)} of {_mib(limits.bytes_max)} used; an event at most {limits.message_bytes_max // 1024} KiB,"
+        f" kept for {limits.age_max_s / DAY_S:g} days; at most {settings.publisher_connections_max} connections of"
+        " publishers to the embedded server"
+    )
+    if state.bytes > limits.bytes_max * EVENTS_NEAR_SHARE:
+        return warned(
+            "events",
+            f"nearly full, and then new events are refused: {text}",
+            "the observer removes events that it has routed: check that it runs and follows (`anchorwatch status`),"
+            " or raise ANCHORWATCH_EVENTS_BYTES_MAX",
+        )
+    return passed("events", text)
+
+
+def _mib(size: int) -> str:
+    return f"{size / 1024**2:.1f} MiB"
 
 
 async def _buckets(bus: Bus) -> Check:

@@ -26,6 +26,8 @@ STORE_BYTES_MAX = 2**60
 """Only the disk limits the store. By default, the server limits it to 3/4 of the space that is free at its start: a server
 that starts on a full disk refuses every write until its next start, even after space is freed.
 """
+PUBLISHERS_MAX = 256
+"""Connections of publishers at a time."""
 PUBLISHER_INBOX = "_INBOX.>"
 """The default of NATS clients. The users of the mesh have other inbox prefixes."""
 
@@ -45,13 +47,15 @@ def find_binary() -> str:
     return path
 
 
-def config_text(credentials: Credentials, *, listen: str | None = None) -> str:
+def config_text(
+    credentials: Credentials, *, listen: str | None = None, publishers_max: int = PUBLISHERS_MAX
+) -> str:
     """The server's configuration. The command line sets the store, and without ``listen`` also the address."""
     jetstream: dict[str, Any] = {"sync_interval": "always", "max_file_store": STORE_BYTES_MAX}
     config: dict[str, Any] = {
         "server_name": "anchorwatch",
         "jetstream": jetstream,
-        "accounts": _accounts(credentials),
+        "accounts": _accounts(credentials, publishers_max),
         "system_account": "SYSTEM",
     }
     if listen is not None:
@@ -65,7 +69,7 @@ def config_text(credentials: Credentials, *, listen: str | None = None) -> str:
     )
 
 
-def _accounts(credentials: Credentials) -> dict[str, Any]:
+def _accounts(credentials: Credentials, publishers_max: int) -> dict[str, Any]:
     publisher = _user(credentials, PUBLISHER) | {
         "permissions": {"publish": {"allow": [EVENT_ALL]}, "subscribe": {"allow": [PUBLISHER_INBOX]}}
     }
@@ -76,6 +80,8 @@ def _accounts(credentials: Credentials) -> dict[str, Any]:
             "exports": [{"service": EVENT_ALL, "accounts": ["PUBLISHERS"]}],
         },
         "PUBLISHERS": {
+            # Not all that the server has: the services need theirs.
+            "limits": {"max_connections": publishers_max},
             "users": [publisher],
             "imports": [{"service": {"account": "MESH", "subject": EVENT_ALL}}],
         },

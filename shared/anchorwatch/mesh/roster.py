@@ -60,6 +60,7 @@ class Roster:
     host: str
     programs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     inherited: Mapping[str, str] | None = None
+    publishers_max: int = nats_server.PUBLISHERS_MAX
 
     @property
     def nats_url(self) -> str:
@@ -74,7 +75,11 @@ class Roster:
     @property
     def nats_config(self) -> str:
         """The text of the NATS server's configuration file."""
-        return nats_server.config_text(self.credentials, listen=f"{nats_server.LOOPBACK}:{self.nats_port}")
+        return nats_server.config_text(
+            self.credentials,
+            listen=f"{nats_server.LOOPBACK}:{self.nats_port}",
+            publishers_max=self.publishers_max,
+        )
 
     def nats(self) -> Command:
         """The command of the NATS server.

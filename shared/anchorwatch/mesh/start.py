@@ -126,6 +126,7 @@ def _prepare(options: StartOptions, report: Report) -> tuple[Roster, SavedState]
         host=settings.host or LOOPBACK,
         programs=options.programs,
         inherited={**os.environ, **options.kept.environment},
+        publishers_max=settings.publisher_connections_max,
     )
     return roster, saved
 

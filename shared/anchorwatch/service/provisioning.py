@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Mapping
 
 from anchorwatch.bus.port import Bus, StreamMissing
 from anchorwatch.core.errors import OtherStoreFormat, Unavailable
+from anchorwatch.settings import Settings
 from anchorwatch.topology.streams import (
     AGENTS_BUCKET,
     ANCHORS_BUCKET,
     BUCKETS,
     EVENTS,
+    EVENTS_SPEC,
     FORMAT_KEY,
     MADE_AS,
     OBJECT_STORES,
     SHARDS_KEY,
     STREAMS,
+    StreamLimits,
     bucket_stream,
     journal_stream,
 )
 
 IRREPLACEABLE_STREAMS = (journal_stream(), EVENTS, bucket_stream(AGENTS_BUCKET))
 """The streams that cannot be rebuilt, and whose loss would go unnoticed before it does harm."""
+EVENTS_DISK_SHARE = 1 / 8
+"""Of the store's disk: publishers cannot fill it."""
 
 
 class StreamGone(Unavailable):
@@ -32,15 +38,27 @@ class StreamGone(Unavailable):
     retryable = False
 
 
-async def ensure_topology(bus: Bus) -> None:
+def events_limits(settings: Settings) -> StreamLimits:
+    """The limits of `EVENTS`. Where the store is on this machine and no limit is set, it is a share of the disk."""
+    bytes_max = settings.events_bytes_max
+    store = settings.data_dir / "nats"
+    if "events_bytes_max" not in settings.model_fields_set and store.is_dir():
+        bytes_max = min(bytes_max, int(shutil.disk_usage(store).total * EVENTS_DISK_SHARE))
+    return StreamLimits(bytes_max, settings.events_age_s, settings.event_bytes_max)
+
+
+async def ensure_topology(bus: Bus, events: StreamLimits = EVENTS_SPEC.limits) -> None:
     """Create or check every stream and bucket. Each service calls it, so that they can start in any order.
+
+    ``events``: the limits of `EVENTS` if it is created; the observer sets those of an existing one.
 
     Raises:
         OtherStoreFormat: nothing was written. StreamGone: as `check_streams_exist`. ConfigDiffers. Unavailable.
     """
     await check_format(bus)
     await check_streams_exist(bus)
-    await asyncio.gather(*(bus.ensure_stream(spec) for spec in STREAMS))
+    specs = (spec.with_limits(events) if spec.name == EVENTS else spec for spec in STREAMS)
+    await asyncio.gather(*(bus.ensure_stream(spec) for spec in specs))
     await asyncio.gather(
         *(bus.ensure_bucket(spec) for spec in BUCKETS if spec.name != ANCHORS_BUCKET),
         *(bus.ensure_object_store(name) for name in OBJECT_STORES),

@@ -24,7 +24,7 @@ from anchorwatch.service import failpoints, logs
 from anchorwatch.service.connect import connect
 from anchorwatch.service.context import Identity, ServiceContext, WallClock, identify
 from anchorwatch.service.presence import Presence
-from anchorwatch.service.provisioning import ensure_topology
+from anchorwatch.service.provisioning import ensure_topology, events_limits
 from anchorwatch.service.readiness import Readiness
 from anchorwatch.service.variables import unknown_variables
 from anchorwatch.settings import Settings, load
@@ -159,7 +159,7 @@ class _Process:
                 bus = await connect(
                     self._settings, self._identity.instance, on_error=self._bus_error, timeout_s=CONNECT_S_MAX
                 )
-                await ensure_topology(bus)
+                await ensure_topology(bus, events_limits(self._settings))
                 presence = Presence(bus, self._identity, self._settings.lease_s)
                 await presence.start()
                 return bus, presence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from anchorwatch.topology import subjects
@@ -15,6 +15,7 @@ DEDUPE_WINDOW_S = 120.0
 DEDUPE_WINDOW_S_MIN = 0.1
 """The smallest window that the server accepts; it cannot be turned off."""
 EVENTS_AGE_MAX_S = 30 * 24 * 3600.0
+EVENTS_BYTES_MAX = 1024 * 1024 * KIB
 
 EVENTS = "EVENTS"
 TICKS = "TICKS"
@@ -55,16 +56,31 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamLimits:
+    """The limits of a stream. Age in seconds; 0 or -1: unlimited.
+
+    At ``bytes_max`` the server refuses new messages: it never removes an old one, which may not have been read yet.
+    """
+
+    bytes_max: int = -1
+    age_max_s: float = 0
+    message_bytes_max: int = -1
+
+
+@dataclass(frozen=True, slots=True)
 class StreamSpec:
     """A stream. Ages and windows in seconds; 0 or -1: unlimited. Always file storage.
 
-    ``metadata`` is stored with the stream when it is made, and never changed.
+    ``adjustable``: an existing stream may have other limits (`Bus.set_limits`). ``metadata`` is stored with the stream when it
+    is made, and never changed.
     """
 
     name: str
     subjects: tuple[str, ...] = ()
+    bytes_max: int = -1
     message_bytes_max: int = -1
     age_max_s: float = 0
+    adjustable: bool = False
     per_subject_max: int = -1
     dedupe_window_s: float = DEDUPE_WINDOW_S
     atomic_batches: bool = False
@@ -73,6 +89,18 @@ class StreamSpec:
     work_queue: bool = False
     sources: tuple[Source, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def limits(self) -> StreamLimits:
+        return StreamLimits(self.bytes_max, self.age_max_s, self.message_bytes_max)
+
+    def with_limits(self, limits: StreamLimits) -> StreamSpec:
+        return replace(
+            self,
+            bytes_max=limits.bytes_max,
+            age_max_s=limits.age_max_s,
+            message_bytes_max=limits.message_bytes_max,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +125,10 @@ JOURNAL_SPEC = StreamSpec(
 EVENTS_SPEC = StreamSpec(
     name=EVENTS,
     subjects=(subjects.EVENT_ALL,),
+    bytes_max=EVENTS_BYTES_MAX,
     message_bytes_max=RECORD_BYTES_MAX,
     age_max_s=EVENTS_AGE_MAX_S,
+    adjustable=True,
     # The window is one for all publishers and workspaces: two that both count from 1 would lose events. The observer decides
     # what the same event is, by its content (INV-109).
     dedupe_window_s=DEDUPE_WINDOW_S_MIN,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from anchorwatch.bus.port import ConsumerSpec, Message
+from anchorwatch.topology.streams import StreamLimits
 
 from tests.integration.gateway.conftest import AGENT, House
 from tests.support.sessions import ScriptedSession
@@ -130,6 +131,24 @@ async def test_invalid_or_oversized_event_is_refused(house: House) -> None:
         assert answer.status_code == 422, bad
     large = await house.http.post("/api/events", json={**good, "data": "x" * 300_000})
     assert (large.status_code, large.json()["code"]) == (413, "too_large")
+
+
+async def test_full_stream_of_events_is_said_and_counted(house: House) -> None:
+    event = {"source": "ops", "type": "disk", "data": "x" * 2_000}
+    await house.services.start("observer", events_bytes_max=1024 * 1024)
+    assert (await house.http.post("/api/events?workspace=nowhere", json=event)).status_code == 202
+
+    async def counted() -> bool:
+        text = (await house.http.get("/metrics")).text
+        line = 'anchorwatch_events{observer="observer-1",outcome="unknown_workspace"} 1.0'
+        return line in text.splitlines() and "anchorwatch_events_bytes_max 1.048576e+06" in text.splitlines()
+
+    await eventually(counted, 60)
+    await house.services.stop("observer-1")
+    await house.bus.set_limits("EVENTS", StreamLimits(bytes_max=2_500))
+    refused = await house.http.post("/api/events", json=event)
+    assert (refused.status_code, refused.json()["code"]) == (503, "stream_full")
+    assert "anchorwatch doctor" in refused.json()["hint"]
 
 
 async def test_openapi_names_every_endpoint(house: House) -> None:

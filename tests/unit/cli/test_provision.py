@@ -38,6 +38,7 @@ def test_configuration_syncs_always_and_leaves_the_address_open(run: Run) -> Non
     assert '"sync_interval": "always"' in config
     # Without it, what happens to be free at a start is the limit until the next one.
     assert f'"max_file_store": {STORE_BYTES_MAX}' in config
+    assert '"max_connections": 256' in config
     assert "listen" not in config
     assert "store_dir" not in config
 

@@ -13,7 +13,7 @@ from typing import Any
 from nats.aio.msg import Msg
 
 from anchorwatch.bus.jetstream.link import NO_RESPONDERS, STATUS_HEADER, Link
-from anchorwatch.bus.port import BatchRefused, StreamMissing, WrongLastSequence
+from anchorwatch.bus.port import BatchRefused, StreamFull, StreamMissing, WrongLastSequence
 from anchorwatch.core.errors import AnchorWatchError, BadInput, NotFound, TooLarge, Unavailable
 
 CALL_TIMEOUT_S = 5.0
@@ -23,7 +23,8 @@ _STREAM_NOT_FOUND = 10059
 _WRONG_LAST_SEQUENCE = 10071
 # Of a replicated stream: another fenced write on that subject is in flight, so the fence may still hold.
 _WRONG_LAST_SEQUENCE_IN_FLIGHT = 10164
-_TOO_LARGE = frozenset({10054, 10097})
+# The limits of a stream.
+_LIMITS: Mapping[int, type[AnchorWatchError]] = {10054: TooLarge, 10097: TooLarge, 10077: StreamFull}
 _BATCH = frozenset({10174, 10175, 10176, 10177, 10178, 10179, 10199, 10200, 10201, 10202, 10210, 10211})
 # An incomplete cluster reports that a stream has no suitable peers, with the status of a wrong request.
 _NO_PEERS = 10005
@@ -87,8 +88,8 @@ def error_of(error: Mapping[str, Any], what: str) -> AnchorWatchError:
         return WrongLastSequence(text, spurious_possible=number == _WRONG_LAST_SEQUENCE_IN_FLIGHT)
     if number == _STREAM_NOT_FOUND:
         return StreamMissing(text)
-    if number in _TOO_LARGE:
-        return TooLarge(text)
+    if number in _LIMITS:
+        return _LIMITS[number](text)
     if number in _BATCH:
         return BatchRefused(text)
     if number == _NO_PEERS:

@@ -18,7 +18,7 @@ from anchorwatch.bus.jetstream.responders import Responder
 from anchorwatch.bus.jetstream.streams import Streams
 from anchorwatch.bus.port import Ack, ConsumerSpec, ConsumerState, Handler, Message, Page, StreamState
 from anchorwatch.core.errors import Unavailable
-from anchorwatch.topology.streams import BucketSpec, StreamSpec
+from anchorwatch.topology.streams import BucketSpec, StreamLimits, StreamSpec
 
 
 class JetStreamBus:
@@ -95,6 +95,12 @@ class JetStreamBus:
 
     async def counts(self, stream: str, filter_: str) -> dict[str, int]:
         return await self._streams.counts(stream, filter_)
+
+    async def limits(self, stream: str) -> StreamLimits:
+        return await self._streams.limits(stream)
+
+    async def set_limits(self, stream: str, limits: StreamLimits) -> None:
+        await self._streams.set_limits(stream, limits)
 
     async def purge(self, stream: str, subject: str, keep_from: int | None = None) -> int:
         return await self._streams.purge(stream, subject, keep_from)

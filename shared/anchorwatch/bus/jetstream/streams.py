@@ -9,7 +9,7 @@ from anchorwatch.bus.jetstream.api import NANOSECONDS, NameTaken, api
 from anchorwatch.bus.jetstream.link import Link
 from anchorwatch.bus.port import StreamMissing, StreamState, ranges
 from anchorwatch.core.errors import BadInput, ConfigDiffers, Unavailable
-from anchorwatch.topology.streams import BucketSpec, Source, StreamSpec
+from anchorwatch.topology.streams import BucketSpec, Source, StreamLimits, StreamSpec
 
 KV_HISTORY_MAX = 64
 _DEDUPE_WINDOW_S = 120.0
@@ -59,7 +59,7 @@ class Streams:
         self._link = link
         self._replicas = replicas
 
-    async def ensure(self, wanted: Mapping[str, Any]) -> None:
+    async def ensure(self, wanted: Mapping[str, Any], *, adjustable: bool = False) -> None:
         """Make the stream, or compare the existing one.
 
         Raises:
@@ -74,10 +74,24 @@ class Streams:
                 found = await api(self._link, f"STREAM.CREATE.{name}", wanted, f"make stream {name}")
             except NameTaken as taken:
                 found = await self._made_by_another(name, taken)
-        _compare(wanted, found["config"])
+        ignored = _limits_config(StreamLimits()) if adjustable else {}
+        _compare({**wanted, **ignored}, {**found["config"], **ignored})
 
     async def ensure_stream(self, spec: StreamSpec) -> None:
-        await self.ensure(stream_config(spec, self._replicas))
+        await self.ensure(stream_config(spec, self._replicas), adjustable=spec.adjustable)
+
+    async def limits(self, name: str) -> StreamLimits:
+        config = (await self.info(name))["config"]
+        return StreamLimits(
+            config.get("max_bytes", -1),
+            config.get("max_age", 0) / NANOSECONDS,
+            config.get("max_msg_size", -1),
+        )
+
+    async def set_limits(self, name: str, limits: StreamLimits) -> None:
+        config, wanted = (await self.info(name))["config"], _limits_config(limits)
+        if any(config.get(key) != value for key, value in wanted.items()):
+            await api(self._link, f"STREAM.UPDATE.{name}", {**config, **wanted}, f"change stream {name}")
 
     async def ensure_bucket(self, spec: BucketSpec) -> None:
         await self.ensure(bucket_config(spec, self._replicas))
@@ -148,12 +162,9 @@ def stream_config(spec: StreamSpec, replicas: int) -> dict[str, Any]:
         "storage": "file",
         # Successive records share most of their bytes: names, headers, the anchor's fields.
         "compression": "s2",
-        "discard": "old",
         "max_msgs": -1,
-        "max_bytes": -1,
         "max_consumers": -1,
-        "max_msg_size": spec.message_bytes_max,
-        "max_age": int(spec.age_max_s * NANOSECONDS),
+        **_limits_config(spec.limits),
         "max_msgs_per_subject": spec.per_subject_max,
         # The server refuses a window longer than the age.
         "duplicate_window": int(
@@ -168,6 +179,16 @@ def stream_config(spec: StreamSpec, replicas: int) -> dict[str, Any]:
         "allow_rollup_hdrs": spec.schedules,
         **({"sources": _source_config(spec.sources)} if spec.sources else {}),
         **({"metadata": dict(spec.metadata)} if spec.metadata else {}),
+    }
+
+
+def _limits_config(limits: StreamLimits) -> dict[str, Any]:
+    return {
+        # By default the server would remove the oldest messages, perhaps before they were read.
+        "discard": "new" if limits.bytes_max > 0 else "old",
+        "max_bytes": limits.bytes_max,
+        "max_age": int(limits.age_max_s * NANOSECONDS),
+        "max_msg_size": limits.message_bytes_max,
     }
 
 

@@ -25,7 +25,7 @@ from anchorwatch.testing.bus.kv import SimKeyValue, SimObjectStore
 from anchorwatch.testing.bus.link import Link, SimUser
 from anchorwatch.testing.bus.reader import SimConsumer
 from anchorwatch.testing.bus.rpc import SimSubscription
-from anchorwatch.topology.streams import BucketSpec, StreamSpec
+from anchorwatch.topology.streams import BucketSpec, StreamLimits, StreamSpec
 
 BATCH_MESSAGES_MAX = 1000
 
@@ -183,6 +183,16 @@ class SimBus:
     async def counts(self, stream: str, filter_: str) -> dict[str, int]:
         return await self.calls.call(
             f"$JS.API.STREAM.INFO.{stream}", lambda server: server.stream(stream).counts(filter_)
+        )
+
+    async def limits(self, stream: str) -> StreamLimits:
+        return await self.calls.call(
+            f"$JS.API.STREAM.INFO.{stream}", lambda server: server.stream(stream).spec.limits
+        )
+
+    async def set_limits(self, stream: str, limits: StreamLimits) -> None:
+        await self.calls.call(
+            f"$JS.API.STREAM.UPDATE.{stream}", lambda server: server.stream(stream).set_limits(limits)
         )
 
     async def purge(self, stream: str, subject: str, keep_from: int | None = None) -> int:

@@ -30,6 +30,8 @@ def _on(value: bool) -> str:  # noqa: FBT001 - the value to show
 _STREAM: _Rows[StreamSpec] = (
     ("subjects", lambda spec: _list(spec.subjects)),
     ("retention", lambda spec: "workqueue" if spec.work_queue else "limits"),
+    ("discard", lambda spec: "new" if spec.bytes_max > 0 else "old"),
+    ("bytes_max", lambda spec: str(spec.bytes_max)),
     ("message_bytes_max", lambda spec: str(spec.message_bytes_max)),
     ("age_max", lambda spec: f"{spec.age_max_s:g} s"),
     ("per_subject_max", lambda spec: str(spec.per_subject_max)),
@@ -51,6 +53,8 @@ def check_stream(found: StreamSpec, wanted: StreamSpec) -> None:
     Raises:
         ConfigDiffers: they differ; the message names each difference.
     """
+    if wanted.adjustable:
+        found = found.with_limits(wanted.limits)
     _check(f"stream {wanted.name}", _STREAM, found, wanted)
 
 

@@ -12,7 +12,7 @@ from itertools import islice
 from anchorwatch.bus.port import Page, Stored, StreamState, Unreadable, ranges
 from anchorwatch.core.errors import BadInput, TooLarge
 from anchorwatch.testing.bus.compare import dedupe_window_s
-from anchorwatch.topology.streams import StreamSpec
+from anchorwatch.topology.streams import StreamLimits, StreamSpec
 from anchorwatch.topology.subjects import matches
 
 LAST_SUBJECTS_MAX = 1024
@@ -134,6 +134,16 @@ class StreamStore:
         self._ids: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
     # Writing.
+
+    def set_limits(self, limits: StreamLimits) -> None:
+        self.spec = self.spec.with_limits(limits)
+
+    def is_full_for(self, subject: str, payload: bytes, headers: Mapping[str, str]) -> bool:
+        """Whether a message would exceed the stream's bytes."""
+        if self.spec.bytes_max <= 0:
+            return False
+        self.expire()
+        return self._bytes + message_bytes(Stored(subject, 0, 0, payload, headers)) > self.spec.bytes_max
 
     def append(
         self, subject: str, payload: bytes, headers: Mapping[str, str], ttl_s: int | None = None

@@ -18,6 +18,7 @@ from anchorwatch.bus.port import (
     Message,
     Schedule,
     Stored,
+    StreamFull,
     WrongLastSequence,
 )
 from anchorwatch.core.errors import BadInput, TooLarge
@@ -174,6 +175,8 @@ class Writer:
         self._check_target(message)
         if (known := self._store.duplicate_of(message.message_id)) is not None:
             return Ack(name, known, duplicate=True)
+        if self._store.is_full_for(message.subject, message.payload, wire_headers(message)):
+            raise StreamFull(f"publish to {message.subject}: maximum bytes exceeded")
         return Ack(name, self._insert(message, announce=True))
 
     def publish_batch(self, messages: Sequence[Message]) -> Ack:
