@@ -108,7 +108,8 @@ async def test_snapshot_load_equals_load_from_the_start(shelf: Shelf) -> None:
         kept.pending,
         kept.head,
     )
-    assert fresh.critical == kept.critical == ("CRITICAL: rule 0", "CRITICAL: rule 1", "CRITICAL: rule 2")
+    assert fresh.critical == kept.critical
+    assert [each.text for each in fresh.critical] == [f"CRITICAL: rule {n}" for n in range(3)]
     assert [each.input_id for each in fresh.pending] == ["late2"], (
         "the others were taken by the turn after them"
     )

@@ -12,6 +12,27 @@ _EMERGENCY = "shared/anchorwatch/core/emergency.py"
 
 MINDS = (
     one(
+        "a message may fill every later request with labelled lines",
+        "services/gateway/anchorwatch_gateway/inputs.py",
+        "            await check_message(parts, request.ref, anchor.agent, message.content)\n",
+        "            pass\n",
+        "tests/integration/gateway/test_controls.py",
+    ),
+    one(
+        "summaries are paid for although no summary makes the request fit",
+        "services/planner/anchorwatch_planner/fitting.py",
+        "            _check_fixed(question, state)\n",
+        "",
+        "tests/sim/test_compaction.py",
+    ),
+    one(
+        "a turn that ends cuts what a person wrote",
+        "shared/anchorwatch/core/session/conversation.py",
+        "        inputs=given,\n",
+        "        inputs=tuple(replace(each, text=each.text[:1_200]) for each in given),\n",
+        "tests/unit/context/test_words.py",
+    ),
+    one(
         "missing telemetry ends an emergency",
         _EMERGENCY,
         "    if seen is None:\n        return before\n",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from anchorwatch import edges
+from anchorwatch.cli.doctor_services import requests
 from anchorwatch.codec import decode
 from anchorwatch.context.summarise import ORDER
 from anchorwatch.core.agents import AgentSpec, Limits
@@ -23,6 +25,7 @@ from anchorwatch.models.tokens import Counter
 from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import Process
+from anchorwatch.topology.subjects import RPC_PLANNER
 from anchorwatch_planner import main as planner
 
 from tests.sim.test_planner import agent, once
@@ -140,7 +143,7 @@ def test_long_talk_is_summarised_repeatedly_within_its_budget(
         state = await scene.state()
         assert state.summary is not None
         assert state.summary.through_run + 1 == state.history[0].run_id, "nothing lies between"
-        assert state.critical == (ORDERS,)
+        assert tuple(each.text for each in state.critical) == (ORDERS,)
         assert (await scene.mesh.anchor(scene.ref)).last_run_outcome == "no_action"
 
     playing(spec(tmp_path), plain_words, body)
@@ -199,6 +202,39 @@ def test_planner_killed_at_a_compaction_loses_no_turn(tmp_path: Path, edge: Edge
         shown = [past.run_id for past in state.history]
         assert shown == list(range(state.summary.through_run + 1, state.summary.through_run + 1 + len(shown)))
         assert max(scene.talker.sent) <= BUDGET
-        assert state.critical == (ORDERS,)
+        assert tuple(each.text for each in state.critical) == (ORDERS,)
 
     playing(spec(tmp_path), plain_words, body)
+
+
+def test_fixed_part_above_the_budget_pays_for_no_summary(tmp_path: Path) -> None:
+    async def body(scene: Scene) -> None:
+        for run in range(1, 7):
+            await scene.mesh.until_rest(scene.ref, run, within_s=400)
+            await scene.mesh.say(scene.ref, f"m{run}", f"how is run {run}? " + "please tell me more " * 10)
+        rows = await fixed(scene)
+        assert rows[0]["tokens"] < rows[0]["budget"] == BUDGET
+        assert (await requests(scene.mesh.bus)).state == "passed"
+        paid = len(scene.talker.sent), len(await scene.summaries())
+        await scene.mesh.say(
+            scene.ref, "orders", "\n".join(f"CRITICAL: never do thing {n}" for n in range(400))
+        )
+        over = await scene.mesh.until_rest(scene.ref, 9, within_s=400)
+        assert over.last_run_outcome == "over_budget"
+        assert "of them fixed; its budget is 2000" in over.last_run_reason
+        assert (len(scene.talker.sent), len(await scene.summaries())) == paid
+        check = await requests(scene.mesh.bus)
+        assert check.state == "failed"
+        assert (
+            f"s: {(await fixed(scene))[0]['tokens']} of {BUDGET} tokens, with 400 labelled lines"
+            in check.detail
+        )
+
+    playing(spec(tmp_path), plain_words, body)
+
+
+async def fixed(scene: Scene) -> list[dict[str, Any]]:
+    question = json.dumps({"workspace": scene.ref.workspace, "session": scene.ref.session}).encode()
+    answer = json.loads(await scene.mesh.bus.request(RPC_PLANNER.at(verb="fixed"), question, 5.0))
+    rows: list[dict[str, Any]] = answer["result"]
+    return rows

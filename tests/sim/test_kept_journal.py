@@ -90,7 +90,7 @@ def test_kept_sessions_fold_the_same_with_and_without_snapshot(tmp_path: Path) -
                 state.turn,
             )
         fleet = await mesh.sessions.load(SessionRef(WORKSPACE, "fleet"), 0)
-        assert fleet.critical == ("CRITICAL: never launch more than three.",)
+        assert tuple(each.text for each in fleet.critical) == ("CRITICAL: never launch more than three.",)
         assert [past.run_id for past in fleet.history] == list(range(1, 9))
         await mesh.close()
 

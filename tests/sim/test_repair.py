@@ -266,7 +266,7 @@ def test_running_turn_ends_failed_and_its_commands_never_start(tmp_path: Path) -
         await runs_again(mesh, ref)
         assert [each["item"] for each in Sink(tmp_path).effects()].count("run-2") == 0
         state = await mesh.sessions.load(ref, 0)
-        assert state.critical == ("CRITICAL: mind the lock.",)
+        assert tuple(each.text for each in state.critical) == ("CRITICAL: mind the lock.",)
         assert (2, "failed") in [(past.run_id, past.outcome) for past in state.history]
 
     mesh_test(8, body, **SETTINGS)

@@ -22,12 +22,14 @@ from anchorwatch.core.session.commands import (
     Direct,
     EndEmergency,
     Order,
+    Relabel,
     Reset,
     Steer,
     UndoReset,
 )
 from anchorwatch.core.session.commands import Control as ControlOrder
 from anchorwatch.core.session.controls import DIRECTIVES_MAX
+from anchorwatch.core.session.critical import LABELLED_BYTES_MAX, all_lines, critical_lines
 from anchorwatch.core.session.preview import confirmed, preview
 from anchorwatch.core.session.state import InputKind, PastTurn
 from anchorwatch.core.session.transitions import ENDS_TURN
@@ -35,6 +37,8 @@ from anchorwatch.core.times import iso
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.inputs import input_id
 from anchorwatch.journal.orders import Asked, Done, canary, canary_id
+from anchorwatch.journal.reading import newest
+from anchorwatch.topology.subjects import SessionSubjects
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, Field, StringConstraints
 
@@ -43,6 +47,7 @@ from anchorwatch_gateway.errors import CONFLICT
 from anchorwatch_gateway.guard import by
 from anchorwatch_gateway.inputs import HOLDING
 from anchorwatch_gateway.kill_switches import KillSwitch
+from anchorwatch_gateway.labelled import check_message
 from anchorwatch_gateway.parts import Parts
 from anchorwatch_gateway.requests import (
     KEY_HEADER,
@@ -83,6 +88,30 @@ class Directives(Reason):
 
     change: Literal["set", "add", "remove"]
     items: list[Directive] = Field(max_length=DIRECTIVES_MAX)
+
+
+class ChangeLine(Reason):
+    """The labelled line to change, word for word; with ``text``, this line takes its place."""
+
+    line: Annotated[str, StringConstraints(min_length=1, max_length=LABELLED_BYTES_MAX)]
+    text: Annotated[str, StringConstraints(max_length=16_000)] = ""
+
+
+class CriticalLine(BaseModel):
+    """A line of a person that every prompt holds."""
+
+    text: str
+    by: str
+    at: str
+    sequence: int = Field(description="journal sequence of the message, or of the order that corrected it")
+    in_prompt: bool = Field(description="false: no turn has taken its message yet")
+
+
+class CriticalLines(BaseModel):
+    """The labelled lines of a session, in their order."""
+
+    session: str
+    lines: list[CriticalLine]
 
 
 class ClearInputs(Reason):
@@ -226,6 +255,20 @@ class ControlRequest:
         self._response.headers[KEY_HEADER] = key
         return control.model_copy(update={"replayed": True}) if joined else control
 
+    async def check_message(self, text: str) -> None:
+        """Check the labelled lines in a text that the order adds. A repeated order is not checked again.
+
+        Raises:
+            TooLarge, NotFound, Unavailable.
+        """
+        parts, ref = self._parts, self._ref
+        key = self._key or ""
+        id_ = input_id("c", ref.workspace, ref.session, key)
+        done = key and await newest(parts.bus, parts.committer.stream, [SessionSubjects(ref).control(id_)])
+        if not done:
+            anchor, _ = await find(parts, ref)
+            await check_message(parts, ref, anchor.agent, text)
+
     async def control(self, verb: str, kind: Kind, reason: str, turn: str | None = None) -> Control:
         """Carry out a control that has no fields of its own. Raises as `carry_out`."""
 
@@ -273,6 +316,8 @@ async def cancel_turn(order: ControlDep, body: Cancel) -> Control:
 @router.post("/{session}/steer")
 async def steer_turn(order: ControlDep, body: SteerTurn) -> Control:
     """Tell the named running turn something: its model sees it at the next step."""
+    if critical_lines(body.text):
+        await order.check_message(body.text)
 
     def make(state: SessionState, given: Given) -> Order:
         turn = _turn_id(state, body.turn) or ""
@@ -304,6 +349,37 @@ async def _direct(
     return await order.carry_out(which, make)
 
 
+@router.get("/{session}/critical")
+async def list_critical(parts: PartsDep, ref: RefDep) -> CriticalLines:
+    """List the lines that people labelled `CRITICAL:`: who wrote each, and when."""
+    _, sequence = await find(parts, ref)
+    state = await parts.journal.load(ref, max(sequence, parts.seen.sequence))
+    lines = [
+        CriticalLine(
+            text=each.text,
+            by=each.by,
+            at=iso(each.at_ms),
+            sequence=each.sequence,
+            in_prompt=each in state.critical,
+        )
+        for each in all_lines(state)
+    ]
+    return CriticalLines(session=ref.session, lines=lines)
+
+
+@router.post("/{session}/critical")
+async def change_critical(order: ControlDep, body: ChangeLine) -> Control:
+    """Withdraw a labelled line from later prompts, or put a corrected one in its place."""
+    if body.text:
+        await order.check_message(body.text)
+
+    def make(state: SessionState, given: Given) -> Order:
+        del state
+        return Relabel(given.by, given.at_ms, body.line, body.text, body.reason, given.control_id)
+
+    return await order.carry_out("critical", make)
+
+
 @router.post("/{session}/wakes/clear")
 async def clear_wakes(order: ControlDep, body: ClearInputs | None = None) -> Control:
     """Remove pending inputs without a reset. A running turn keeps those that it took."""
@@ -330,7 +406,7 @@ async def preview_reset(parts: PartsDep, ref: RefDep) -> ResetPreview:
         kept=KeptState(
             objectives=list(anchor.objectives),
             constraints=list(anchor.constraints),
-            critical=list(state.critical),
+            critical=[each.text for each in state.critical],
             facts=anchor.facts,
             run_count=anchor.run_count,
             run_id=anchor.run_id,

@@ -26,6 +26,7 @@ from anchorwatch_gateway import kill_switches
 from anchorwatch_gateway.errors import CONFLICT
 from anchorwatch_gateway.guard import by
 from anchorwatch_gateway.kill_switches import KillSwitch
+from anchorwatch_gateway.labelled import check_message
 from anchorwatch_gateway.parts import Parts
 from anchorwatch_gateway.requests import (
     KEY_HEADER,
@@ -45,8 +46,6 @@ router = APIRouter(prefix="/api", tags=["sessions"])
 TEXT_BYTES_MAX = 32 * 1024
 """A longer content becomes an artifact. The record holds its opening, its labelled lines, and the artifact's id."""
 OPENING_CHARS = 4_000
-CRITICAL_BYTES_MAX = 128 * 1024
-"""The labelled lines after the opening, together: they must fit into one record, beside the opening."""
 CONTENT_BYTES_MAX = 1024 * 1024
 HOLDING = "kill switches that are on and hold a session that this goes to; null: unknown"
 
@@ -134,7 +133,18 @@ async def accept_message(parts: Parts, request: InputRequest, message: NewInput)
         raise TooLarge(
             f"the content is larger than {CONTENT_BYTES_MAX} bytes", hint="send it in several messages"
         )
-    return await _accept(parts, request, "message", PRIORITIES[message.priority], message.content)
+    kind: Literal["message"] = "message"
+    priority = PRIORITIES[message.priority]
+    if not critical_lines(message.content):
+        return await _accept(parts, request, kind, priority, message.content)
+    # One message at a time, so that two cannot exceed the limit of labelled lines together.
+    async with parts.labelling.turn(request.ref, parts.commit_deadline_s):
+        anchor, _ = await find(parts, request.ref)
+        key = request.key or ""
+        id_ = journal.input_id("k", request.ref.workspace, request.ref.session, key)
+        if not (key and await _was_accepted(parts, request.ref, id_)):
+            await check_message(parts, request.ref, anchor.agent, message.content)
+        return await _accept(parts, request, kind, priority, message.content)
 
 
 async def _accept(
@@ -203,11 +213,7 @@ async def _check_conflict(parts: Parts, ref: SessionRef, id_: str, digest: str) 
 
 
 async def _keep(parts: Parts, ref: SessionRef, id_: str, text: str) -> tuple[str, str]:
-    """Keep a long text as an artifact; returns (the text of the record, the artifact's id).
-
-    Raises:
-        TooLarge: its labelled lines do not fit into a record.
-    """
+    """Keep a long text as an artifact; returns (the text of the record, the artifact's id)."""
     opening, labelled = shorten(text)
     origin = Provenance(maker=id_, acting_as=by(), derived_from=(id_,))
     reached(Edge.GATEWAY_ARTIFACT_BEFORE)
@@ -222,10 +228,9 @@ async def _keep(parts: Parts, ref: SessionRef, id_: str, text: str) -> tuple[str
 
 
 def shorten(text: str) -> tuple[str, list[str]]:
-    """What a record holds of a text that is too long for it: its opening, and every labelled line of the rest.
+    """What a record holds of a text that is too long for it: its opening, and every labelled line of the rest once.
 
-    Raises:
-        TooLarge: the labelled lines are too long, too.
+    The labelled lines of a session have a limit (`labelled`), so they fit into the record.
     """
     # A labelled line is an order, and half of it would be another order: the opening ends before a line that it would cut.
     at, last = 0, ""
@@ -234,11 +239,4 @@ def shorten(text: str) -> tuple[str, list[str]]:
             break
         at += len(last)
     opening = text[:at] if is_critical(last) else text[:OPENING_CHARS]
-    labelled = critical_lines(text[at:])
-    size = len("\n".join(labelled).encode())
-    if size > CRITICAL_BYTES_MAX:
-        raise TooLarge(
-            f"the lines that begin with {CRITICAL} are {size} bytes, the limit is {CRITICAL_BYTES_MAX} in one message",
-            hint="every prompt holds these lines: label fewer or shorter ones, or send several messages",
-        )
-    return opening, labelled
+    return opening, list(dict.fromkeys(critical_lines(text[at:])))

@@ -14,6 +14,7 @@ from anchorwatch.core.errors import AnchorWatchError, BadInput, BadSettings, Not
 from anchorwatch.journal.artifacts import ArtifactJournal
 from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.effects import EffectJournal
+from anchorwatch.journal.lanes import Lanes
 from anchorwatch.journal.orders import OrderJournal
 from anchorwatch.journal.paces import PaceJournal
 from anchorwatch.journal.schedules import ScheduleJournal
@@ -105,6 +106,7 @@ class Parts:
     counters: Counters = field(default_factory=Counters)
     seen: HighWaterMark = field(default_factory=HighWaterMark)
     streams: StreamLimit = field(default_factory=StreamLimit)
+    labelling: Lanes = field(default_factory=Lanes)
     in_flight: SingleFlight = field(default_factory=SingleFlight)
     commit_deadline_s: float = COMMIT_DEADLINE_S
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 from anchorwatch.context import prompt, summarise
+from anchorwatch.context.floor import fixed_tokens
 from anchorwatch.context.ladder import Rung, shortened_runs
 from anchorwatch.context.template import TEMPLATE
 from anchorwatch.core.errors import AnchorWatchError
@@ -37,7 +38,7 @@ ROOM_SHARE = 0.6
 NO_PROGRESS_MAX = 2
 MEASURED_MAX = 4
 """How many requests are tried at most when the endpoint counts more than expected."""
-BUDGET_HINT = "raise ANCHORWATCH_CONTEXT_TOKENS_MAX, or grant fewer tools"
+BUDGET_HINT = "raise ANCHORWATCH_CONTEXT_TOKENS_MAX, grant fewer tools, or withdraw labelled lines (`anchorwatch critical`)"
 
 
 class OverBudget(AnchorWatchError):
@@ -166,6 +167,7 @@ class Fitter:
             fitted = _first_that_fits(question, state, PAST_RUNGS)
             if fitted is not None:
                 return fitted
+            _check_fixed(question, state)
             if not state.history or stuck >= NO_PROGRESS_MAX:
                 break
             before = question.tokens(state, PAST_RUNGS[-1])
@@ -259,6 +261,17 @@ def _first_that_fits(question: _Question, state: SessionState, rungs: tuple[Rung
     return None
 
 
+def _check_fixed(question: _Question, state: SessionState) -> None:
+    """Refuse a request that no summary makes fit, before one is paid for.
+
+    Raises:
+        OverBudget: it does not fit even without any earlier turn.
+    """
+    bare = state._replace(history=(), summary=None)
+    if question.tokens(bare, TURN_RUNGS[-1]) > question.budget:
+        raise _too_large(question, bare)
+
+
 def _turns_to_go(question: _Question, state: SessionState) -> int:
     choices = summarise.choices(state)
     room = question.budget * ROOM_SHARE
@@ -270,7 +283,9 @@ def _turns_to_go(question: _Question, state: SessionState) -> int:
 
 def _too_large(question: _Question, state: SessionState) -> OverBudget:
     tokens = question.tokens(state, TURN_RUNGS[-1])
+    runtime = question.runtime
+    fixed = fixed_tokens(state, runtime.agent, runtime.pack, runtime.model)
     return OverBudget(
-        f"the request has {tokens} tokens without any earlier turn, its budget is {question.budget}",
+        f"the request has {tokens} tokens without any earlier turn, {fixed} of them fixed; its budget is {question.budget}",
         hint=BUDGET_HINT,
     )

@@ -18,6 +18,7 @@ from anchorwatch.bus.port import Bus, Subscription
 from anchorwatch.context import prompt
 from anchorwatch.context.blocks import blocks
 from anchorwatch.context.digest import request_digest
+from anchorwatch.context.floor import fixed_tokens
 from anchorwatch.context.replay import Asked, asked
 from anchorwatch.context.template import TEMPLATE
 from anchorwatch.core.errors import AnchorWatchError, BadInput, NotFound
@@ -86,6 +87,8 @@ class PlannerRpc:
             return await self.models(workspace)
         ref = SessionRef(workspace, check_name(params["session"]))
         match verb:
+            case "fixed":
+                return await self._fixed(ref)
             case "context":
                 return await self._context(ref)
             case "replay":
@@ -121,6 +124,21 @@ class PlannerRpc:
                 for block in blocks(fitted.state, fitted.request, fitted.rung, runtime.model.count)
             ],
         }
+
+    async def _fixed(self, ref: SessionRef) -> list[dict[str, Any]]:
+        """The part of the session's request that nothing shortens, and its budget, in tokens; for the doctor."""
+        state = await self.sessions.load(ref, 0)
+        if state.anchor is None or state.anchor.status == "deleted":
+            return []
+        runtime = await self.runtime_of(ref.workspace, _agent(state))
+        tokens = fixed_tokens(state, runtime.agent, runtime.pack, runtime.model)
+        return [
+            {
+                "tokens": tokens,
+                "budget": self.bounds.budget_of(runtime),
+                "labelled": len(state.critical),
+            }
+        ]
 
     # --- replay
 

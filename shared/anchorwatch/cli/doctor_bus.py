@@ -40,7 +40,11 @@ async def examine(mesh: Settings, system: Settings) -> tuple[list[Check], list[N
         return [*checks, failed("bus", error.message, error.hint)], []
     try:
         checks += [await _streams(bus), await events(bus, mesh), await _buckets(bus), *await _packs(bus)]
-        checks += [await doctor_services.models(bus, mesh.workspace), await doctor_services.channels(bus)]
+        checks += [
+            await doctor_services.models(bus, mesh.workspace),
+            await doctor_services.requests(bus),
+            await doctor_services.channels(bus),
+        ]
         checks += await doctor_journal.examine(bus)
         checks += await doctor_stuck.examine(bus)
         try:

@@ -9,11 +9,14 @@ import json
 from typing import Any
 
 from anchorwatch.bus.port import Bus
-from anchorwatch.cli.checks import Check, failed, named, note, passed, warned
+from anchorwatch.cli.checks import Check, failed, named, note, passed, session, warned
+from anchorwatch.cli.render import many
 from anchorwatch.core.errors import AnchorWatchError
+from anchorwatch.core.names import SessionRef
+from anchorwatch.topology.streams import ANCHORS_BUCKET
 from anchorwatch.topology.subjects import RPC_NOTIFIER, RPC_PLANNER
 
-MODELS, CHANNELS = "models", "notifications"
+MODELS, CHANNELS, REQUESTS = "models", "notifications", "requests"
 REQUEST_S_MAX = 5.0
 
 
@@ -28,6 +31,30 @@ async def models(bus: Bus, workspace: str) -> Check:
     if not rows:
         return note(MODELS, f"no agent is defined in workspace {workspace}")
     return passed(MODELS, f"{named([_used(row) for row in rows])}; no failed calls")
+
+
+async def requests(bus: Bus) -> Check:
+    """Whether the part of each session's request that nothing shortens fits into its budget, by the planners' count."""
+    view, broken = await bus.bucket(ANCHORS_BUCKET), []
+    keys = sorted(await view.keys())
+    for key in keys:
+        ref = SessionRef(*key.split(".", 1))
+        try:
+            rows = await _ask(
+                bus, RPC_PLANNER.at(verb="fixed"), {"workspace": ref.workspace, "session": ref.session}
+            )
+        except AnchorWatchError as error:
+            return warned(
+                REQUESTS, f"the request of {session(ref)} is not counted: {error.message}", error.hint
+            )
+        for row in rows:
+            if row["tokens"] > row["budget"]:
+                lines = f", with {row['labelled']} labelled lines" if row["labelled"] else ""
+                broken.append(f"{session(ref)}: {row['tokens']} of {row['budget']} tokens{lines}")
+    if broken:
+        hint = "withdraw labelled lines (`anchorwatch critical`), shorten objectives, or raise context_tokens_max"
+        return failed(REQUESTS, f"no turn can call a model, its request is too large: {named(broken)}", hint)
+    return passed(REQUESTS, f"the fixed part fits in {many(len(keys), 'session')}")
 
 
 async def channels(bus: Bus) -> Check:

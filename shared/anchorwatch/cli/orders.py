@@ -8,16 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from anchorwatch.cli import holding
-from anchorwatch.cli.render import Row, many
+from anchorwatch.cli.render import LINE_CHARS_MAX, Column, Row, Times, many
 from anchorwatch.cli.sessions import order_done
 from anchorwatch.cli.verb import (
     APP,
     Cli,
     DryRun,
+    Iso,
     Key,
     Reason,
     Session,
     Text,
+    Utc,
     Yes,
     confirm,
     noun,
@@ -118,6 +120,67 @@ _directives("objective", "objectives", "Change the objectives of a session: what
 _directives(
     "constraint", "constraints", "Change the constraints of a session: told to the model, not enforced."
 )
+
+
+# ------------------------------------------------------------ labelled lines
+
+CRITICAL = noun(APP, "critical", "Change the lines labelled CRITICAL: that every prompt holds.", word="list")
+Line = Annotated[
+    str, typer.Argument(metavar="LINE", help="The line, or its number in the list.", show_default=False)
+]
+
+
+@verb(CRITICAL, "list")
+def list_critical(cli: Cli, session: Session, *, utc: Utc = False, iso: Iso = False) -> None:
+    """List the labelled lines of a session: who wrote each, and when."""
+    lines, times = _labelled(cli, session), Times(utc, iso)
+    numbered = [{"n": number, **each} for number, each in enumerate(lines, 1)]
+    columns = (
+        Column("n"),
+        Column("written", lambda row: times.of(row["at"])),
+        Column("by", lambda row: row["by"] or "unknown"),
+        Column("line", _shown_line, chars_max=LINE_CHARS_MAX),
+    )
+    cli.rows(numbered if not cli.as_json else lines, columns, "no labelled lines")
+
+
+def _shown_line(row: Row) -> str:
+    return row["text"] if row["in_prompt"] else f"{row['text']} [from the next turn on]"
+
+
+@verb(CRITICAL, "remove")
+def remove_critical(cli: Cli, session: Session, line: Line, *, reason: Reason = "", key: Key = None) -> None:
+    """Withdraw a labelled line from later prompts."""
+    _order(cli, session, "critical", {"line": _line(cli, session, line), "reason": reason}, key)
+
+
+@verb(CRITICAL, "replace")
+def replace_critical(
+    cli: Cli, session: Session, line: Line, text: Text, *, reason: Reason = "", key: Key = None
+) -> None:
+    """Put a corrected line in the place of a labelled line."""
+    body = {"line": _line(cli, session, line), "text": read_text(text).strip(), "reason": reason}
+    _order(cli, session, "critical", body, key)
+
+
+def _line(cli: Cli, session: str, line: str) -> str:
+    """The text of a labelled line that is named by its text or number.
+
+    Raises:
+        NotFound: the list is shorter.
+    """
+    if not line.isdecimal():
+        return read_text(line).strip()
+    lines = _labelled(cli, session)
+    if not 1 <= int(line) <= len(lines):
+        hint = f"`anchorwatch critical list {session}` lists them"
+        raise NotFound(f"session {session} has {many(len(lines), 'labelled line')}", hint=hint)
+    return str(lines[int(line) - 1]["text"])
+
+
+def _labelled(cli: Cli, session: str) -> list[Row]:
+    found: list[Row] = cli.api.get(session_path(session, "critical"))["lines"]
+    return found
 
 
 # ------------------------------------------------------------ reset

@@ -121,7 +121,7 @@ def _system(state: SessionState, role: str, critical: str) -> str:
         _json(shown),
         *_listed(template.OBJECTIVES, anchor.objectives),
         *_listed(template.CONSTRAINTS, anchor.constraints),
-        *_listed(template.CRITICAL, state.critical),
+        *_listed(template.CRITICAL, [each.text for each in state.critical]),
         "",
         critical,
     ]

@@ -221,6 +221,7 @@ def read_input(input_id: str, record: Record, stored: Stored) -> Input:
         expires_at_ms=body.get("expires_at_ms"),
         settled=body.get("settled", ""),
         why=body.get("why", ""),
+        by=body.get("by", ""),
     )
 
 

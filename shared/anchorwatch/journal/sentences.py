@@ -8,6 +8,7 @@ from typing import Any
 
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.records import Kind, Record
+from anchorwatch.core.session.commands import CRITICAL_LINES
 from anchorwatch.core.session.wakes import SCHEDULE_SOURCE
 from anchorwatch.core.session.woken import waited_for
 from anchorwatch.topology.subjects import Register
@@ -77,6 +78,8 @@ def _trigger(anchor: Anchor) -> str:
 def _order(record: Record) -> str:
     body = record.body
     match record.kind:
+        case Kind.DIRECTIVES if body.get("which") == CRITICAL_LINES:
+            return f"labelled line {'corrected' if body.get('text') else 'withdrawn'}: {clip(body['line'])}"
         case Kind.DIRECTIVES:
             return f"{clip(body.get('which', 'objectives and constraints'))} changed"
         case Kind.STEERED:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, astuple, fields
 from typing import Any
 
 from anchorwatch.codec import lift_anchor
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.names import CallId
+from anchorwatch.core.session.critical import Labelled
 from anchorwatch.core.session.spending import Spent, Tokens
 from anchorwatch.core.session.state import (
     Archive,
@@ -46,7 +47,7 @@ def state_body(state: SessionState) -> dict[str, Any]:
             }
             for each in state.archives
         ],
-        "critical": list(state.critical),
+        "critical": [list(astuple(each)) for each in state.critical],
         "passed_over": list(state.passed_over),
         "spent": asdict(state.spent),
         "refused": state.refused,
@@ -74,7 +75,9 @@ def read_state(body: Body, sequence: int) -> SessionState:
             Archive(each["reset"], _read_summary(each["summary"]), tuple(map(_read_past, each["turns"])))
             for each in body.get("archives", ())
         ),
-        critical=tuple(body["critical"]),
+        critical=tuple(
+            Labelled(each) if isinstance(each, str) else Labelled(*each) for each in body["critical"]
+        ),
         passed_over=tuple(body.get("passed_over", ())),
         spent=_read_spent(body.get("spent")),
         refused=body.get("refused", 0),

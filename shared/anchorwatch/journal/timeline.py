@@ -15,6 +15,7 @@ from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import AnchorWatchError, BadInput
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind, Record
+from anchorwatch.core.session.commands import CRITICAL_LINES
 from anchorwatch.core.session.transitions import CONTROLS
 from anchorwatch.core.times import iso
 from anchorwatch.journal import sentences
@@ -154,6 +155,9 @@ def _fact(value: object) -> object:
 
 def _changes(anchor: Anchor, record: Record, before: Mapping[str, Any] | None) -> dict[str, Any]:
     after = anchor.to_json()
+    if record.body.get("which") == CRITICAL_LINES:
+        old, new = record.body["line"], record.body.get("text")
+        return {"changes": {CRITICAL_LINES: {"from": _bounded(old), "to": _bounded(new)}}}
     if before is not None:
         changed = [name for name in CHANGES if before.get(name) != after[name]]
         changes = {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from anchorwatch.core.effect.state import Claimed, Outcome, Owner, Released
 from anchorwatch.core.emergency import Emergency
-from anchorwatch.core.session.commands import NoteEmergency
+from anchorwatch.core.session.commands import Acquire, NoteEmergency
 from anchorwatch.core.times import iso
 
 from tests.integration.gateway.conftest import House
@@ -294,3 +294,57 @@ async def test_repeated_order_is_answered_after_deletion(house: House) -> None:
     assert held == [], "nothing holds what is no more"
     off = await post("kill-switches", {"scope": "session", "name": "fleet", "on": False}, "off")
     assert off.status_code == 200, off.text
+
+
+async def test_labelled_lines_have_a_limit_and_are_withdrawn(house: House) -> None:
+    await house.make_session()
+
+    async def say(*lines: str, status: int = 202, key: str | None = None) -> Any:
+        text = "\n".join(f"CRITICAL: {line}" for line in lines)
+        return await ask(house, "inputs", {"content": text}, key=key, status=status)
+
+    async def listed() -> list[Any]:
+        found: list[Any] = (await house.http.get("/api/sessions/fleet/critical")).json()["lines"]
+        return found
+
+    many = [f"rule {n}: {'never restart a worker that runs ' * 4}" for n in range(220)]
+    refused = await say(*many, status=413)
+    assert "220 lines that begin with CRITICAL:" in refused["message"]
+    assert "the limit is" in refused["message"]
+    first = await say(*many[:60], key="k")
+    # Two at once cannot exceed the limit together, and a repeated request has its receipt.
+    answers = await asyncio.gather(
+        *(
+            house.http.post(
+                "/api/sessions/fleet/inputs", json={"content": f"CRITICAL: {n} {'and so on ' * 400}"}
+            )
+            for n in range(3)
+        )
+    )
+    assert sorted(each.status_code for each in answers) == [202, 413, 413]
+    assert (await say(*many[:60], key="k"))["sequence"] == first["sequence"]
+    session = scripted(house)
+    held = (await listed())[0]
+    assert held["in_prompt"] is False
+    waits = await ask(house, "critical", {"line": held["text"]}, status=409)
+    assert "waits for a turn" in waits["message"]
+    state = await session.load()
+    await session.do(Acquire("turn_1", "keeper@1", PLANNER, state.read_through, state.read_through, now_ms()))
+    too_long = {"turn": "1", "text": f"CRITICAL: {'and so on ' * 1_400}"}
+    assert (await ask(house, "steer", too_long, status=413))["code"] == "too_large"
+    lines = await listed()
+    assert (len(lines), lines[0]["sequence"], lines[0]["in_prompt"]) == (61, first["sequence"], True)
+    assert lines[0]["by"]
+    long = next(each["text"] for each in lines if "and so on" in each["text"])
+    told = await ask(house, "critical", {"line": long, "reason": "old"}, key="w")
+    assert (told["kind"], told["more"]["which"]) == ("directives", "critical")
+    assert (await ask(house, "critical", {"line": long, "reason": "old"}, key="w"))["replayed"] is True
+    await ask(house, "critical", {"line": long}, status=404)
+    body = {"line": lines[0]["text"], "text": "CRITICAL: rule 0 is shorter"}
+    await ask(house, "critical", body)
+    await ask(house, "critical", {"line": lines[1]["text"], "text": too_long["text"]}, status=413)
+    assert [each["text"] for each in await listed()][:2] == [body["text"], lines[1]["text"]]
+    entries = (await house.http.get("/api/sessions/fleet/timeline")).json()["data"]
+    whats = [each["what"] for each in entries if each["kind"] == "directives"]
+    assert whats[0].startswith("labelled line withdrawn: CRITICAL: ")
+    assert whats[1].startswith("labelled line corrected: CRITICAL: rule 0")

@@ -115,6 +115,10 @@ CHANGE = {"sequence": 3, "kind": "acquired", "at": AT, "by": "planner-1", "reaso
           "changes": {"run_id": {"from": 0, "to": 1}, "objectives": {"from": [], "to": ["no loss"]}}}  # fmt: skip
 DELIVERY = {"delivery_id": "d-1", "session": "fleet", "channel": "log", "state": "sent", "claims": 1, "last_at": AT,
             "title": "turn ended"}  # fmt: skip
+LABELLED: list[dict[str, Any]] = [
+    {"text": "CRITICAL: never four", "by": "ada", "at": AT, "sequence": 9, "in_prompt": True},
+    {"text": "CRITICAL: be quick", "by": "", "at": AT, "sequence": 12, "in_prompt": False},
+]
 CONVERSATION: list[dict[str, Any]] = [
     {"at": AT, "role": "assistant", "run_id": 15, "text": "w-7 is well.\nIt runs since noon."},
     {"at": AT, "role": "user", "run_id": 15, "by": "ada", "text": "is w-7 well?", "in_prompt": "shortened"},
@@ -164,6 +168,11 @@ CASES = (
     Case("steer fleet 3 slower", {f"POST {PATH}/steer": {**CONTROL, "kind": "steered"}}),
     Case("delete fleet --yes", {f"POST {PATH}/delete": {**CONTROL, "kind": "deleted", "session_status": "deleted"}}),
     Case("objective list fleet", {f"GET {PATH}/anchor": ANCHOR}),
+    Case("critical list fleet", {f"GET {PATH}/critical": {"lines": LABELLED}}),
+    Case("critical remove fleet 1 --reason old", {f"GET {PATH}/critical": {"lines": LABELLED},
+                                                  f"POST {PATH}/critical": {**DIRECTIVES, "more": {"which": "critical"}}}),
+    Case("critical replace fleet 1 CRITICAL:x", {f"GET {PATH}/critical": {"lines": LABELLED},
+                                                 f"POST {PATH}/critical": {**DIRECTIVES, "more": {"which": "critical"}}}),
     Case("objective set fleet a b", {f"POST {PATH}/objectives": {**DIRECTIVES, "more": {"which": "objectives"}}}),
     Case("objective add fleet a", {f"POST {PATH}/objectives": {**DIRECTIVES, "more": {"which": "objectives"}}}),
     Case("objective remove fleet 2", {f"GET {PATH}/anchor": ANCHOR, f"POST {PATH}/objectives": DIRECTIVES}),

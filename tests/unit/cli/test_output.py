@@ -30,7 +30,7 @@ WRITE = "ANCHORWATCH_TEST_GOLDEN" in os.environ
 HOSTILE = "\x1b]52;c;aGk=\x07\x9b2J\u202egnp.exe\x85forged\r\nforged \u2028forged"
 LOGIC = frozenset({"status", "session_status", "state", "call", "next", "which", "scope", "kind", "at"})
 """Fields that a verb compares, so that a hostile value would take another way through it."""
-DERIVED = frozenset({"costs", "repair", "reset", "objective", "constraint", "effects", "journal"})
+DERIVED = frozenset({"critical", "costs", "repair", "reset", "objective", "constraint", "effects", "journal"})
 """Verbs whose JSON is not the first answer of the gateway as it came."""
 AGENT_FILE = 'name = "keeper"\npack = "fleet"\n'
 

@@ -12,6 +12,7 @@ from anchorwatch.context.digest import request_bytes
 from anchorwatch.context.ladder import Rung, is_no_op
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.facts import Observation
+from anchorwatch.core.session.critical import Labelled
 from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, Step, Turn
 from anchorwatch.models.tokens import Counter
 from hypothesis import given, settings
@@ -52,7 +53,12 @@ def busy(run: int, text: str = LONG) -> PastTurn:
 def state(*history: PastTurn, steps: tuple[Step, ...] = ()) -> SessionState:
     turn = Turn(99, "turn_99", 0, 9, 8, (tick(99),), steps)
     return SessionState(
-        anchor=ANCHOR, told=ANCHOR, told_sequence=77, turn=turn, history=history, critical=CRITICAL
+        anchor=ANCHOR,
+        told=ANCHOR,
+        told_sequence=77,
+        turn=turn,
+        history=history,
+        critical=tuple(map(Labelled, CRITICAL)),
     )
 
 

@@ -13,6 +13,7 @@ from anchorwatch.context.ladder import Rung
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.emergency import OpenEmergency
 from anchorwatch.core.facts import Observation
+from anchorwatch.core.session.critical import Labelled
 from anchorwatch.core.session.state import Call, Input, PastTurn, SessionState, Step, Summary, Turn
 from anchorwatch.core.session.wakes import SHOWN_INPUTS_MAX
 from anchorwatch.core.times import iso
@@ -201,5 +202,5 @@ def test_finished_turn_is_rendered_once_for_many_showings() -> None:
 
 
 def test_text_labelled_critical_is_in_every_prompt() -> None:
-    of = state()._replace(critical=("CRITICAL: never more than 4 instances",))
+    of = state()._replace(critical=(Labelled("CRITICAL: never more than 4 instances"),))
     assert "\n- CRITICAL: never more than 4 instances\n" in build(of, Rung.ALL_OUTPUTS).messages[0]["content"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from anchorwatch.codec import pack, unpack
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.errors import (
     BadInput,
@@ -21,14 +22,17 @@ from anchorwatch.core.session.commands import (
     Control,
     Direct,
     EndTurn,
+    Relabel,
     Reset,
     Steer,
     UndoReset,
 )
 from anchorwatch.core.session.conversation import HISTORY_TURNS_MAX
+from anchorwatch.core.session.critical import Labelled
 from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.events import AnchorChanged, InputAccepted, StepHead
 from anchorwatch.core.session.state import Input
+from anchorwatch.journal.snapshots import read_state, state_body
 
 from tests.unit.core.test_session_machine import ME, Story, acquire, created, end, step
 
@@ -81,7 +85,7 @@ def test_reset_archives_the_conversation_and_nothing_else() -> None:
     story.do(reset(story))
     after = anchor(story)
     assert runs(story) == []
-    assert story.state.critical == ("CRITICAL: never four",)
+    assert tuple(each.text for each in story.state.critical) == ("CRITICAL: never four",)
     kept = ("run_id", "run_count", "objectives", "constraints", "facts", "last_run_outcome")
     assert [getattr(after, name) for name in kept] == [getattr(before, name) for name in kept]
     assert (after.reset_count, after.generation) == (1, before.generation + 1)
@@ -256,7 +260,7 @@ def test_message_to_a_turn_must_reach_its_model_before_it_ends() -> None:
     steer = Steer("ada", 2_500, "turn_1", "CRITICAL: not that one", "c-1")
     story.do(steer)
     sequence = story.sequence
-    assert story.state.critical == ("CRITICAL: not that one",)
+    assert tuple(each.text for each in story.state.critical) == ("CRITICAL: not that one",)
     for command in (ending(1), step(1, "launch"), CommitStep(ME, StepHead(1, "", None, None), ())):
         with pytest.raises(Fenced, match="sent a message"):
             decide(story.state, command)
@@ -299,7 +303,7 @@ def test_input_joining_at_the_last_step_is_consumed_by_the_end() -> None:
     message = said(story, "CRITICAL: x")
     story.do(ending(1, message))
     assert story.state.pending == ()
-    assert story.state.critical == ("CRITICAL: x",)
+    assert tuple(each.text for each in story.state.critical) == ("CRITICAL: x",)
     assert anchor(story).inputs_joined == (message,)
 
 
@@ -319,3 +323,41 @@ def test_step_that_was_shown_disposed_inputs_is_decided_again() -> None:
     story.do(ClearWakes("ada", 3_000, message))
     with pytest.raises(Fenced, match="disposed"):
         decide(story.state, ending(1, message))
+
+
+# --- labelled lines
+
+
+def test_labelled_line_is_corrected_and_withdrawn_by_a_person() -> None:
+    story = created()
+    text = "CRITICAL: never four\nCRITICAL: be quick"
+    story.record(InputAccepted(Input(story.sequence + 1, "m", "message", 0, 7, text, by="ada")))
+    written = story.sequence
+    story.do(acquire(story)).do(end())
+    assert list(story.state.critical) == [
+        Labelled("CRITICAL: never four", "ada", 7, written),
+        Labelled("CRITICAL: be quick", "ada", 7, written),
+    ]
+    story.do(Relabel("bo", 9_000, "CRITICAL: never four", "CRITICAL: never five", "four is too few"))
+    corrected = Labelled("CRITICAL: never five", "bo", 9_000, story.sequence)
+    assert story.state.critical[0] == corrected
+    story.do(Relabel("bo", 9_000, "CRITICAL: be quick"))
+    assert list(story.state.critical) == [corrected]
+    assert read_state(unpack(pack(state_body(story.state))), 9).critical == (corrected,)
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "error"),
+    [
+        ("CRITICAL: unknown", "", NotFound),
+        ("CRITICAL: a", "CRITICAL: b", Refused),
+        ("CRITICAL: a", "no label", BadInput),
+        ("CRITICAL: a", "CRITICAL: c\nCRITICAL: d", BadInput),
+    ],
+)
+def test_invalid_change_of_a_labelled_line_is_refused(line: str, text: str, error: type[Exception]) -> None:
+    story = created()
+    said(story, "CRITICAL: a\nCRITICAL: b")
+    story.do(acquire(story))
+    with pytest.raises(error):
+        decide(story.state, Relabel("ada", 9_000, line, text))

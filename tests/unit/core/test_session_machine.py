@@ -295,4 +295,4 @@ def test_critical_label_keeps_text_word_for_word_at_any_age() -> None:
     for _ in range(50):
         story.do(acquire(story)).do(end()).input()
     assert len(story.state.history) < 50, "the turn that took it is out of sight"
-    assert story.state.critical == ("CRITICAL: never more than 4 instances",)
+    assert tuple(each.text for each in story.state.critical) == ("CRITICAL: never more than 4 instances",)

@@ -8,6 +8,7 @@ from typing import Any, assert_never
 
 from anchorwatch.core.agents import RULES
 from anchorwatch.core.records import Kind
+from anchorwatch.core.session.commands import CRITICAL_LINES
 from anchorwatch.core.session.conversation import (
     archive,
     bring_back,
@@ -17,7 +18,7 @@ from anchorwatch.core.session.conversation import (
     revise,
     summarised,
 )
-from anchorwatch.core.session.critical import critical_lines
+from anchorwatch.core.session.critical import Labelled, with_lines_of
 from anchorwatch.core.session.events import (
     AnchorChanged,
     CommandDecided,
@@ -144,7 +145,7 @@ def _change_anchor(state: SessionState, event: AnchorChanged, record: Recorded) 
             pending=rest,
             turn=turn,
             refused=0,
-            critical=_critical(state.critical, taken),
+            critical=with_lines_of(state.critical, taken),
             spent=state.spent.turn_begun(),
         )
     if event.kind == Kind.TAKEN_OVER and state.turn is not None and anchor.turn is not None:
@@ -157,9 +158,12 @@ def _order(state: SessionState, event: AnchorChanged, sequence: int) -> SessionS
     """What the end of a turn, or a person's order, changes besides the anchor."""
     if event.kind == Kind.STEERED and state.turn is not None:
         text = str(event.more.get("text", ""))
-        said = Input(sequence, event.control_id or f"steer-{sequence}", "message", 0, event.at_ms, text)
+        id_ = event.control_id or f"steer-{sequence}"
+        said = Input(sequence, id_, "message", 0, event.at_ms, text, by=event.by)
         turn = replace(state.turn, steered=(*state.turn.steered, said))
-        return state._replace(turn=turn, critical=_critical(state.critical, [said]))
+        return state._replace(turn=turn, critical=with_lines_of(state.critical, [said]))
+    if event.kind == Kind.DIRECTIVES and event.more.get("which") == CRITICAL_LINES:
+        state = state._replace(critical=_relabelled(state, event, sequence))
     if event.kind in ENDS_TURN and event.anchor.turn is None and state.turn is not None:
         state = _end_turn(state, state.turn, event)
     if event.kind == Kind.RESET:
@@ -169,10 +173,11 @@ def _order(state: SessionState, event: AnchorChanged, sequence: int) -> SessionS
     return state._replace(pending=tuple(each for each in state.pending if state.takes(each.sequence)))
 
 
-def _critical(known: tuple[str, ...], taken: Iterable[Input]) -> tuple[str, ...]:
-    """Only a person's message can be labelled: outside data gives no orders."""
-    new = (line for each in taken if each.kind == "message" for line in critical_lines(each.text))
-    return tuple(dict.fromkeys((*known, *new)))
+def _relabelled(state: SessionState, event: AnchorChanged, sequence: int) -> tuple[Labelled, ...]:
+    """The labelled lines after a person withdrew or corrected one."""
+    old, new = event.more["line"], event.more.get("text", "")
+    corrected = [Labelled(new, event.by, event.at_ms, sequence)] if new else []
+    return tuple(each for known in state.critical for each in (corrected if known.text == old else [known]))
 
 
 def _end_turn(state: SessionState, turn: Turn, event: AnchorChanged) -> SessionState:
@@ -236,7 +241,7 @@ def _join(state: SessionState, head: StepHead) -> SessionState:
     if not joined:
         return state
     pending = tuple(each for each in state.pending if each.sequence not in head.joined)
-    return state._replace(pending=pending, critical=_critical(state.critical, joined))
+    return state._replace(pending=pending, critical=with_lines_of(state.critical, joined))
 
 
 def _add_call(state: SessionState, event: CommandDecided, sequence: int) -> SessionState:

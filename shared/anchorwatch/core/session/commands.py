@@ -167,6 +167,22 @@ class Direct:
     control_id: str = ""
 
 
+CRITICAL_LINES = "critical"
+"""What the record of `Relabel` says that it changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relabel:
+    """Withdraw the labelled line ``line`` from later prompts, or put ``text`` in its place."""
+
+    by: str
+    at_ms: int
+    line: str
+    text: str = ""
+    reason: str = ""
+    control_id: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Steer:
     """Send a message to the running turn ``turn_id``: it does not end before its model has seen the message."""
@@ -245,7 +261,7 @@ class Repair:
     more: Mapping[str, Any]
 
 
-Order = Control | Direct | Steer | ClearWakes | Reset | UndoReset | EndEmergency
+Order = Control | Direct | Relabel | Steer | ClearWakes | Reset | UndoReset | EndEmergency
 """Changes of an existing session that people order."""
 
 Command = (

@@ -20,15 +20,18 @@ from anchorwatch.core.errors import (
 )
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.commands import (
+    CRITICAL_LINES,
     ClearWakes,
     Control,
     Direct,
     EndEmergency,
     Order,
+    Relabel,
     Reset,
     Steer,
     UndoReset,
 )
+from anchorwatch.core.session.critical import CRITICAL, all_lines, critical_lines
 from anchorwatch.core.session.events import AnchorChanged
 from anchorwatch.core.session.state import SessionState
 from anchorwatch.core.session.transitions import changed
@@ -56,6 +59,8 @@ def carry_out(state: SessionState, anchor: Anchor, order: Order) -> AnchorChange
             return _control(state, anchor, order)
         case Direct():
             return _direct(anchor, order)
+        case Relabel():
+            return _relabel(state, anchor, order)
         case Steer():
             return _steer(anchor, order)
         case ClearWakes():
@@ -145,6 +150,22 @@ def _direct(anchor: Anchor, order: Direct) -> AnchorChanged:
         which=order.which,
         change=order.change,
     )
+
+
+def _relabel(state: SessionState, anchor: Anchor, order: Relabel) -> AnchorChanged:
+    hint = f"`anchorwatch critical list {anchor.session}` lists them"
+    if all(each.text != order.line for each in state.critical):
+        if any(each.text == order.line for each in all_lines(state)):
+            raise Refused(
+                "the message with that line still waits for a turn", hint="try again after the turn"
+            )
+        raise NotFound(f"{order.line[:80]!r} is not a labelled line of the session", hint=hint)
+    if order.text and any(each.text == order.text for each in state.critical):
+        raise Refused("the session has that labelled line already", hint=hint)
+    if order.text and critical_lines(order.text) != [order.text]:
+        raise BadInput(f"the text must be one line that begins with {CRITICAL}", hint="withdraw it instead")
+    more = {"line": order.line, **({"text": order.text} if order.text else {})}
+    return _changed(Kind.DIRECTIVES, order, anchor, order.reason, which=CRITICAL_LINES, **more)
 
 
 def _steer(anchor: Anchor, order: Steer) -> AnchorChanged:

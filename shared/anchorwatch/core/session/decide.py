@@ -31,6 +31,7 @@ from anchorwatch.core.session.commands import (
     NoteEmergency,
     PlannedCall,
     RefuseInputs,
+    Relabel,
     Repair,
     Reset,
     Steer,
@@ -80,7 +81,9 @@ def decide(state: SessionState, command: Command) -> Sequence[PlannerEvent]:
             return [_refuse(anchor, command)]
         case CommitStep() | NoteEmergency() | Compact() | EndTurn():
             return _in_turn(state, anchor, _held(state, anchor, command.execution_id), command)
-        case Control() | Direct() | Steer() | ClearWakes() | Reset() | UndoReset() | EndEmergency():
+        case (
+            Control() | Direct() | Relabel() | Steer() | ClearWakes() | Reset() | UndoReset() | EndEmergency()
+        ):
             return [carry_out(state, anchor, command)]
         case _:
             assert_never(command)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from anchorwatch.core.anchor import Anchor, Fence, Status
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.conversation import past_turn, remember
-from anchorwatch.core.session.critical import critical_lines
+from anchorwatch.core.session.critical import with_lines_of
 from anchorwatch.core.session.state import SessionState, Turn
 from anchorwatch.core.session.transitions import changed
 from anchorwatch.core.session.turn_end import dispose, end_turn
@@ -90,10 +90,9 @@ def at_rest(state: SessionState, after: Anchor) -> SessionState:
     if taken:
         turn = turn or Turn(after.last_run_id, "", taken[0].at_ms, 0, 0, ())
         turn = replace(turn, inputs=(*turn.inputs, *taken))
-    said = (line for each in taken if each.kind == "message" for line in critical_lines(each.text))
     kept = state._replace(
         turn=None,
         pending=tuple(each for each in state.pending if rested.takes(each.sequence)),
-        critical=tuple(dict.fromkeys((*state.critical, *said))),
+        critical=with_lines_of(state.critical, taken),
     )
     return remember(kept, past_turn(turn, outcome, reason, None)) if turn else kept

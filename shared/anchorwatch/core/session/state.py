@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from anchorwatch.core.anchor import Anchor, RunOutcome
 from anchorwatch.core.names import CallId
+from anchorwatch.core.session.critical import Labelled
 from anchorwatch.core.session.spending import Spent
 
 P0, P1, P2 = 0, 1, 2
@@ -24,6 +25,7 @@ class Input:
     """An accepted input. ``at_ms``: when the journal accepted it; ``sequence``: its receipt.
 
     ``settled``: a disposition that it had from the start, with ``why``: no turn consumes it. Empty: a turn will.
+    ``by``: its author, if that is a person.
     """
 
     sequence: int
@@ -37,6 +39,7 @@ class Input:
     expires_at_ms: int | None = None
     settled: Literal["", "coalesced", "expired", "refused"] = ""
     why: str = ""
+    by: str = ""
 
     @property
     def family(self) -> str:
@@ -182,7 +185,7 @@ class SessionState(NamedTuple):
     ``told_sequence`` and ``told_digest``: the anchor record that a prompt shows: the newest that is neither
     an acquire nor a takeover. ``pending``: accepted inputs without a disposition. ``summary`` replaces the turns
     before ``history``. ``archives``: conversations archived by resets, the latest last; together with ``history`` they
-    share the bounds of one history. ``critical``: every labelled line of people, verbatim; none is ever dropped.
+    share the bounds of one history. ``critical``: every labelled line of people, verbatim, until a person withdraws it.
     ``snapshot_age``: planner records since the last snapshot.
     ``unsettled``: in the journal's order; later commands on a resource wait for these.
     ``refused``: inputs refused since the start of the last turn.
@@ -205,7 +208,7 @@ class SessionState(NamedTuple):
     summary: Summary | None = None
     history: tuple[PastTurn, ...] = ()
     archives: tuple[Archive, ...] = ()
-    critical: tuple[str, ...] = ()
+    critical: tuple[Labelled, ...] = ()
     unsettled: tuple[Unsettled, ...] = ()
     spent: Spent = Spent()
     refused: int = 0
