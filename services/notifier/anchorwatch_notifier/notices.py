@@ -48,7 +48,7 @@ NoticeKind = Literal[
 KINDS: tuple[NoticeKind, ...] = get_args(NoticeKind)
 Severity = Literal["info", "warning", "critical"]
 CRITICAL: frozenset[NoticeKind] = frozenset({
-    "turn_unresolved", "no_progress", "effect_unknown", "session_quarantined", "journal_lost", "dead_letter"
+    "turn_unresolved", "no_progress", "emergency", "effect_unknown", "session_quarantined", "journal_lost", "dead_letter"
 })  # fmt: skip
 """The kinds whose notices may be critical; a message is as severe as the agent says."""
 TEXT_CHARS_MAX = 1_000
