@@ -55,6 +55,20 @@ MINDS = (
         "tests/unit/core/test_emergency.py::test_end_of_a_turn_only_renews_an_emergency",
     ),
     one(
+        "a success that leads to nothing counts as progress",
+        "shared/anchorwatch/core/session/outcome.py",
+        "    if no_progress:\n",
+        "    if no_progress and not done:\n",
+        "tests/unit/planner/test_think.py::test_success_that_leads_to_nothing_is_unresolved",
+    ),
+    one(
+        "the executor lets a launch through during its backoff",
+        "packs/fleet/anchorwatch_fleet/policy.py",
+        '        rule="!observation.launch_backoff",\n',
+        '        rule="true",\n',
+        "tests/unit/fleet/test_launches.py::test_launch_is_refused_during_the_backoff_and_while_unknown",
+    ),
+    one(
         "no rules decide while the model is away",
         "shared/anchorwatch/models/catalog.py",
         "else (RULES,)\n",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from anchorwatch.core.agents import Limits
+from anchorwatch.core.facts import Facts
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.schedules.schedule import Definition
@@ -18,11 +19,14 @@ from anchorwatch.core.times import from_iso
 from anchorwatch.journal.orders import Asked
 from anchorwatch.journal.schedules import ScheduleJournal
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
+from anchorwatch.packs import registry
 from anchorwatch.testing.checks.wakes import ledger_of
 from anchorwatch.testing.mesh import WORKSPACE, SimMesh
 from anchorwatch.zones import zone_of
+from anchorwatch_notifier.notices import read_notice
 
-from tests.sim.test_planner import agent, mesh_test, obedient
+from tests.sim.test_planner import ScriptedPack, agent, mesh_test, obedient, once
+from tests.support.packs import bench_agent
 
 
 def limited(tmp_path: Path, seen: list[list[str]] | None = None, **limits: Any) -> Any:
@@ -196,6 +200,38 @@ def test_session_without_progress_slows_down_until_a_person_acts(
         await mesh.say(ref, "m", "try again", kind="trigger")
         await mesh.until_rest(ref, anchor.run_count + 1, within_s=3)
         assert not ledger(mesh, ref).twice
+
+    mesh_test(4, body)
+
+
+class FutilePack(ScriptedPack):
+    """Its calls succeed, and lead to nothing."""
+
+    name = "futile"
+
+    def no_progress(self, facts: Facts) -> str | None:
+        del facts
+        return "all that was started has ended"
+
+
+def test_success_that_leads_to_nothing_slows_down_and_notifies(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        registry.register(FutilePack(once("fire")))
+        await mesh.open("planner", ("executor", obedient))
+        ref = await mesh.session("s", bench_agent(tmp_path, pack="futile", heartbeat_s=300))
+        for n in range(40):
+            await mesh.say(ref, f"e{n}", "x", 0, "event")
+            await asyncio.sleep(3)
+        anchor = await mesh.anchor(ref)
+        assert anchor.last_run_outcome == "unresolved"
+        assert anchor.last_run_reason == "fire succeeded, but all that was started has ended"
+        began = starts_s(mesh, ref)
+        pauses = [later - before for before, later in pairwise(began)]
+        assert max(pauses[:2]) < 15
+        assert min(pauses[3:]) >= 15
+        told = [notice for each in mesh.journal() if (notice := read_notice(each)) is not None]
+        (alarm,) = [each for each in told if "no_progress" in each.kinds]
+        assert (alarm.data["run"], alarm.severity) == (3, "critical")
 
     mesh_test(4, body)
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from anchorwatch.packs import UNKNOWN, Fact, Observation, instant
 
 from anchorwatch_fleet.instances import Instance
+from anchorwatch_fleet.launches import TOLERATED, launches_in_vain
 from anchorwatch_fleet.sources import Sources
 
 ACTIVE_WITHIN_MS = 60_000
@@ -30,6 +31,8 @@ YARD_FACTS = (
     "workers_dead",
     "fleet_capacity_ph",
     "projected_capacity_ph",
+    "launches_in_vain",
+    "launch_backoff",
 )
 QUEUE_FACTS = ("demand_queued", "tasks_queued")
 
@@ -74,6 +77,7 @@ def yard_facts(instances: Sequence[Instance], at_ms: int) -> dict[str, Fact]:
     in_work = sum(each.job is not None for each in running)
     lately = any(at_ms - (each.job_done_at_ms or 0) <= ACTIVE_WITHIN_MS for each in running)
     capacity_ph = _sum_rates(running)
+    in_vain = launches_in_vain(instances, at_ms)
     return {
         "demand_active": in_work > 0 or lately,
         "tasks_in_work": in_work,
@@ -86,6 +90,8 @@ def yard_facts(instances: Sequence[Instance], at_ms: int) -> dict[str, Fact]:
         "workers_dead": bool(exited or hung) and not running and not loading,
         "fleet_capacity_ph": capacity_ph,
         "projected_capacity_ph": _projected_ph(capacity_ph, instances, len(loading)),
+        "launches_in_vain": in_vain.count,
+        "launch_backoff": at_ms < in_vain.next_at_ms,
     }
 
 
@@ -143,6 +149,10 @@ def _workers(facts: dict[str, Fact]) -> str:
         text += "There IS demand, and no worker serves it."
     elif facts["demand_queued"] and facts["workers_alive"] == 0 and facts["workers_loading"] == 0:
         text += f"\nATTENTION: {facts['tasks_queued']} tasks wait and no worker serves them."
+    in_vain = facts["launches_in_vain"] or 0
+    if int(in_vain) > TOLERATED:
+        text += f"\nNO PROGRESS: the instances of the last {in_vain} launches ended before they did a job."
+        text += f" launch_backoff={_shown(facts['launch_backoff'])}."
     return text
 
 

@@ -58,6 +58,9 @@ class FleetPack:
     def emergency(self, facts: Facts) -> Sighting:
         return policy.emergency(facts)
 
+    def no_progress(self, facts: Facts) -> str | None:
+        return policy.no_progress(facts)
+
     def rules(self, situation: Situation) -> StepDecision:
         # The limits also hold those that every agent has.
         ours = {name: value for name, value in situation.limits.items() if name in FleetConfig.model_fields}

@@ -6,6 +6,8 @@ from typing import Any
 
 from anchorwatch.packs import UNKNOWN, Emergency, Fact, Facts, Invariant, Observation, Sighting
 
+from anchorwatch_fleet.launches import TOLERATED
+
 Truth = bool | None
 """None is unknown."""
 
@@ -21,6 +23,8 @@ ANCHOR_FACTS = (
     "workers_loading",
     "workers_hung",
     "instances_live",
+    "launches_in_vain",
+    "launch_backoff",
     "fleet_limit",
     "jobs_done",
 )
@@ -46,6 +50,13 @@ INVARIANTS: tuple[Invariant, ...] = (
         needs=("instances_live", "fleet_limit"),
         rule="observation.instances_live + command.args.count <= observation.fleet_limit",
         message="live instances and new ones together would be above the fleet limit",
+    ),
+    Invariant(
+        name="launch-backoff",
+        tools=("launch_instances",),
+        needs=("launch_backoff",),
+        rule="!observation.launch_backoff",
+        message="the instances of the last launches ended before they did a job; the next launch must wait",
     ),
 )
 
@@ -76,6 +87,14 @@ def emergency(facts: Facts) -> Sighting:
     if dead:
         return Emergency("workers-dead", f"all workers are dead while {tasks} tasks are queued")
     return Emergency("no-workers", f"no worker serves the {tasks} tasks that are queued")
+
+
+def no_progress(facts: Facts) -> str | None:
+    """Why launches lead to nothing; None: they do, or it is not known."""
+    count = facts.get("launches_in_vain") or 0
+    if int(count) <= TOLERATED:
+        return None
+    return f"the instances of the last {count} launches ended before they did a job"
 
 
 def _is_zero(count: Fact) -> Truth:

@@ -13,6 +13,8 @@ How to read an observation:
 - demand_active: does a live worker work, or did one within the last minute? Its source is the workers.
 - workers_dead: there were workers, no person stopped them, and none is running or loading.
 - fleet_capacity_ph: proofs per hour that the running workers do; projected_capacity_ph: with what is loading.
+- launches_in_vain: the newest launches in a row whose instances all ended before they did a job; launch_backoff: the next \
+launch must wait, and is refused until then.
 - unknown: the source did not answer. Unknown is not zero, not false, and not what it was before.
 
 How to work: look at the newest observation; decide whether anything must change; if so, call the tool, once; after a change \

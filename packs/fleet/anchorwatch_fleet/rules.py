@@ -14,6 +14,8 @@ from anchorwatch.packs import UNKNOWN, PastCall, ProposedCall, Situation, StepDe
 
 from anchorwatch_fleet.changes import backlog_seconds
 from anchorwatch_fleet.config import FleetConfig
+from anchorwatch_fleet.instances import instance_from_json
+from anchorwatch_fleet.launches import launches_in_vain
 from anchorwatch_fleet.policy import emergency
 
 CHECK_AFTER_CHANGE_MIN = 1.0
@@ -119,7 +121,8 @@ def _emergency(case: _Case) -> StepDecision | None:
     """Tasks are queued, and no worker is running or loading."""
     if not emergency(case.facts) or case.room <= 0:
         return None
-    return _launch(min(case.useful, case.room), "emergency" if case.facts["workers_dead"] else "normal")
+    priority = "emergency" if case.facts["workers_dead"] else "normal"
+    return _launch(case, min(case.useful, case.room), priority)
 
 
 def _too_few(case: _Case) -> StepDecision | None:
@@ -129,7 +132,7 @@ def _too_few(case: _Case) -> StepDecision | None:
     if wanted <= 0 and _backlogged(case):
         wanted = case.useful - working
     wanted = min(wanted, case.room)
-    return _launch(wanted, "normal") if wanted > 0 else None
+    return _launch(case, wanted, "normal") if wanted > 0 else None
 
 
 def _backlogged(case: _Case) -> bool:
@@ -225,7 +228,13 @@ def summary(facts: Mapping[str, Any]) -> str:
     )
 
 
-def _launch(count: int, priority: str) -> StepDecision:
+def _launch(case: _Case, count: int, priority: str) -> StepDecision:
+    """The launch; while it must wait, a check as soon as it may follow."""
+    if case.facts["launch_backoff"]:
+        instances = [instance_from_json(each) for each in _instances(case)]
+        at_ms = case.situation.observation.at_ms
+        wait_ms = launches_in_vain(instances, at_ms).next_at_ms - at_ms
+        return _check(max(wait_ms, 0) / 60_000, "whether the next launch works: the last ones did not")
     args = {"count": count, "launch_priority": priority}
     return StepDecision(text=f"Launch {count} ({priority}).", calls=(ProposedCall("launch_instances", args),))
 

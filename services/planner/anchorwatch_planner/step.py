@@ -37,6 +37,7 @@ from anchorwatch.edges import Edge, around
 from anchorwatch.journal.register import Register
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.models.port import ContextOverflow, ModelRefused, ModelReply, ModelUnavailable
+from anchorwatch.packs.port import JudgesProgress
 from anchorwatch.service.context import Clock
 
 from anchorwatch_planner.decision import (
@@ -186,6 +187,15 @@ class Decided:
     calls: tuple[PlannedCall, ...]
     observation: Observation
     seen_again_at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What a pack makes of an observation: the anchor's facts, whether they show an emergency, and why actions led to nothing."""
+
+    facts: dict[str, Any]
+    emergency: Sighting = None
+    no_progress: str | None = None
 
 
 class StepRunner:
@@ -354,29 +364,26 @@ class StepRunner:
         )
         return head, planned
 
-    def _assess(
-        self, state: SessionState, runtime: AgentRuntime, observation: Observation
-    ) -> tuple[dict[str, Any], Sighting]:
-        """The anchor's facts after this observation, and whether they show an emergency.
-
-        If the pack fails, the facts are unchanged, and show nothing.
-        """
-        before = state.anchor.facts if state.anchor else {}
+    def _assess(self, state: SessionState, runtime: AgentRuntime, observation: Observation) -> Assessment:
+        """What the pack makes of this observation. If the pack fails, the facts are unchanged, and show nothing."""
+        before, pack = state.anchor.facts if state.anchor else {}, runtime.pack
         try:
-            facts = runtime.pack.reduce(before, observation)
-            seen = runtime.pack.emergency(facts)
+            facts = pack.reduce(before, observation)
+            seen = pack.emergency(facts)
             # A sighting of another form fails here, not in a write.
             observed(None, seen, observation.at_ms)
+            return Assessment(
+                facts, seen, pack.no_progress(facts) if isinstance(pack, JudgesProgress) else None
+            )
         except Exception:  # noqa: BLE001 - as above
-            self._log.exception("pack.assessment_failed", pack=runtime.pack.name)
-            return dict(before), None
-        return facts, seen
+            self._log.exception("pack.assessment_failed", pack=pack.name)
+            return Assessment(dict(before))
 
     async def _note_emergency(
         self, ref: SessionRef, state: SessionState, runtime: AgentRuntime, observation: Observation
     ) -> SessionState:
         """Record that this observation raises, changes or ends an emergency; the state is unchanged if it does not."""
-        _, seen = self._assess(state, runtime, observation)
+        seen = self._assess(state, runtime, observation).emergency
         before = state.anchor.emergency if state.anchor else None
         change = change_of(before, observed(before, seen, observation.at_ms))
         if change is None:
@@ -398,13 +405,13 @@ class StepRunner:
         turn = state.turn
         if turn is None:
             raise Fenced("the turn has ended")
-        _, seen = self._assess(state, runtime, observation)
+        shown = self._assess(state, runtime, observation)
         before = state.anchor.emergency if state.anchor else None
-        emergency = _described(seen, observed(before, seen, observation.at_ms))
+        emergency = _described(shown.emergency, observed(before, shown.emergency, observation.at_ms))
         acting = frozenset(
             tool.name for tool in runtime.tools if tool.mutating and tool.risk is not Risk.NONE
         )
-        outcome, reason = judge(turn, emergency, acting)
+        outcome, reason = judge(turn, emergency, acting, shown.no_progress)
         count = circles(state, acting)
         if outcome == "success" and count >= CIRCLES_MAX:
             outcome, reason = (
@@ -426,20 +433,20 @@ class StepRunner:
         # The observation of a decision that was repeated is newer than that of the step.
         state = await self._note_emergency(ref, state, runtime, observation)
         now_ms = self._clock.now_ms()
-        facts, seen = self._assess(state, runtime, observation)
+        shown = self._assess(state, runtime, observation)
         spent = asked(state, head).spent if head else state.spent
         warning = self._bounds.spending_of(runtime).warning(spent)
         command = EndTurn(
             execution_id=self._execution_id,
             outcome=outcome,
             reason=reason,
-            facts=facts,
+            facts=shown.facts,
             next_check_at_ms=next_check_ms(state, outcome, self._bounds.heartbeat_of(runtime), now_ms),
             head=head,
             prompt=head.prompt if head else None,
             at_ms=now_ms,
             warning=warning,
-            seen=seen,
+            seen=shown.emergency,
             seen_at_ms=observation.at_ms,
         )
         return await self._commit(ref, state, command)

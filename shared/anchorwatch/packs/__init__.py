@@ -1,7 +1,7 @@
 """The public module for authors of packs: everything that a pack needs of Anchor Watch.
 
 A pack implements `Pack` and `PackRuntime`, describes its tools with `ToolSpec`, and raises the errors listed here.
-Optional protocols: `HasStarter`, `HasHealth`, `HasExercise`, `HasBooks`.
+Optional protocols: `HasStarter`, `HasHealth`, `HasExercise`, `HasBooks`, `JudgesProgress`.
 
     >>> from anchorwatch.packs import EffectClass, ToolSpec
     >>> ToolSpec("ping", "Ping a host.", {"type": "object"}, EffectClass.READ).pool
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         HasExercise,
         HasHealth,
         HasStarter,
+        JudgesProgress,
         NeverDone,
         OutcomeUnknown,
         Pack,
@@ -78,7 +79,7 @@ _MODULES = {
     "anchorwatch.models.port": "PastCall ProposedCall Situation StepDecision",
     "anchorwatch.packs.next_check": "next_check_tool schedule_next_check",
     "anchorwatch.packs.port": (
-        "Artifact HasBooks HasExercise HasHealth HasStarter NeverDone OutcomeUnknown Pack PackEnvironment "
+        "Artifact HasBooks HasExercise HasHealth HasStarter JudgesProgress NeverDone OutcomeUnknown Pack PackEnvironment "
         "PackRuntime Probed Reconciled Starter Stimulus ToolContext ToolFailed ToolResult"
     ),
     "anchorwatch.settings": "Settings",
@@ -109,6 +110,7 @@ __all__ = [
     "HasHealth",
     "HasStarter",
     "Invariant",
+    "JudgesProgress",
     "Message",
     "NeverDone",
     "NotFound",

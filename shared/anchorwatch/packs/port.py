@@ -257,6 +257,18 @@ class HasStarter(Protocol):
 
 
 @runtime_checkable
+class JudgesProgress(Protocol):
+    """A pack whose actions can succeed and lead to nothing. Optional."""
+
+    def no_progress(self, facts: Facts) -> str | None:
+        """Why the latest actions led to nothing, by these facts; None: they led to something, or it is not known.
+
+        While it is not None, each turn ends `unresolved`. So the session slows down, and people are notified after a few.
+        """
+        ...
+
+
+@runtime_checkable
 class HasHealth(Protocol):
     """A pack that can report on its real system to ``anchorwatch doctor``. Optional."""
 

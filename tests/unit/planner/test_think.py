@@ -43,6 +43,18 @@ def test_finished_model_is_not_success(
     assert judge(turn(*calls), emergency, ACTING)[0] == outcome
 
 
+@pytest.mark.parametrize(
+    ("calls", "reason"),
+    [
+        ((call("fire", "succeeded"),), "fire succeeded, but all died"),
+        ((call("fire", "failed"),), "fire failed, but all died"),
+        ((), "all died"),
+    ],
+)
+def test_success_that_leads_to_nothing_is_unresolved(calls: tuple[Call, ...], reason: str) -> None:
+    assert judge(turn(*calls), None, ACTING, "all died") == ("unresolved", reason)
+
+
 def session(stuck: int, *calls: Call) -> SessionState:
     anchor = Anchor(workspace="w", session="s", agent="a@1", runs_without_progress=stuck)
     return SessionState(anchor=anchor, turn=turn(*calls))

@@ -8,11 +8,13 @@ from anchorwatch.core.session.state import Call, Turn
 _NO_EFFECT = frozenset({"failed", "refused", "rejected", "withdrawn"})
 
 
-def judge(turn: Turn, emergency: str | None, acting_tools: frozenset[str]) -> tuple[RunOutcome, str]:
+def judge(
+    turn: Turn, emergency: str | None, acting_tools: frozenset[str], no_progress: str | None = None
+) -> tuple[RunOutcome, str]:
     """The outcome of a turn that the model has ended, and why.
 
     ``emergency``: the open one, as text (None: none). ``acting_tools``: tools that change the world outside; only these count
-    as having done something about an emergency.
+    as having done something about an emergency. ``no_progress``: why the pack says that the latest actions led to nothing.
     """
     calls = [call for step in turn.steps for call in step.calls]
     acted = [call for call in calls if call.tool in acting_tools]
@@ -23,6 +25,8 @@ def judge(turn: Turn, emergency: str | None, acting_tools: frozenset[str]) -> tu
     unknown = [call for call in acted if call.state == "unknown"]
     if unknown:
         return "unresolved", f"the outcome of {unknown[0].tool} is unknown"
+    if no_progress:
+        return "unresolved", f"{_say(acted)}, but {no_progress}" if acted else no_progress
     if done:
         return "success", _say(done)
     if acted and all(call.state in _NO_EFFECT or call.state == "resolved" for call in acted):
