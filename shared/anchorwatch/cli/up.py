@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -189,6 +190,7 @@ Anchor Watch is ready.
   logs     {data.logs}
   access   {data.mesh} (tokens and passwords, for programs)
   model    {model}
+  notices  {_notices(settings, data)}
 {"" if registry.names() else NO_PACK}Try:
   {first}
   stop       {stop}"""
@@ -200,6 +202,23 @@ def _fallbacks(settings: Settings) -> str:
     if not names:
         return "if it does not answer, no turn is decided (ANCHORWATCH_MODEL_FALLBACKS=rules changes that)"
     return f"if it does not answer: {', then '.join(names)} decide"
+
+
+def _notices(settings: Settings, data: DataDir) -> str:
+    """Where notifications go."""
+    file = settings.notify
+    log = f"to the log {data.log('notifier-1')} only"
+    if file is None:
+        return f"{log}: set ANCHORWATCH_NOTIFY to a file with a channel (docs/notifications.md)"
+    try:
+        channels = tomllib.loads(file.read_text(encoding="utf-8")).get("channel", [])
+        kinds = {str(each.get("kind")) for each in channels}
+    except (OSError, ValueError, AttributeError):
+        # The notifier says what is wrong with the file.
+        return f"to the channels in {file}"
+    if kinds <= {"log"}:
+        return f"{log}: add a channel of another kind to {file} (docs/notifications.md)"
+    return f"to the channels in {file}"
 
 
 def _on_path(command: str) -> bool:

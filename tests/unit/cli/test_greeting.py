@@ -28,6 +28,32 @@ def test_greeting_says_who_decides_without_the_model(
     assert says in greeting(MESH, DataDir(tmp_path), settings, [], detach=True)
 
 
+WEBHOOK = '[[channel]]\nname = "ops"\nkind = "webhook"\nurl = "http://h"\n'
+LOG = '[[channel]]\nname = "here"\nkind = "log"\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "only: set ANCHORWATCH_NOTIFY to a file with a channel (docs/notifications.md)"),
+        ("", "only: add a channel of another kind to "),
+        (LOG, "only: add a channel of another kind to "),
+        (LOG + WEBHOOK, "to the channels in "),
+        ("not TOML", "to the channels in "),
+    ],
+)
+def test_greeting_says_where_notifications_go(tmp_path: Path, content: str | None, says: str) -> None:
+    file = tmp_path / "notify.toml"
+    if content is not None:
+        file.write_text(content)
+    settings = load(notify=None if content is None else file)
+    data = DataDir(tmp_path)
+    said = greeting(MESH, data, settings, [], detach=True)
+    (line,) = [line for line in said.splitlines() if line.startswith("  notices  ")]
+    assert says in line
+    assert (str(data.log("notifier-1")) in line) == ("only" in says)
+
+
 @pytest.mark.parametrize("bare", [True, False])
 def test_greeting_proposes_the_started_services(tmp_path: Path, *, bare: bool) -> None:
     said = greeting(MESH, DataDir(tmp_path), load(), [] if bare else registry.starters(), detach=True)
