@@ -76,6 +76,9 @@ def test_seeds_are_judged_together_and_each_needs_work() -> None:
 
 def test_unchecked_promises_are_named_with_the_reason() -> None:
     assert not_checked([SET, BUILD, FIRE], events=1) == []
+    assert not_checked([replace(FIRE, started=0)], events=1) == [
+        "fire (irreversible): its executor died before each call"
+    ]
     found = not_checked([replace(SET, counted=0), replace(FIRE, interrupted=0)], events=0)
     assert [each.partition(":")[0] for each in found] == [
         "how often set was really done",

@@ -138,7 +138,8 @@ def not_checked(tools: Sequence[Tried], events: int) -> list[str]:
     for tool in tools:
         changes = tool.effect_class in (EffectClass.IDEMPOTENT, EffectClass.RECONCILABLE)
         if not tool.started:
-            found.append(f"{tool.tool} ({tool.effect_class}): it was never called")
+            why = "its executor died before each call" if tool.interrupted else "it was never called"
+            found.append(f"{tool.tool} ({tool.effect_class}): {why}")
         elif not tool.interrupted:
             found.append(f"{tool.tool} ({tool.effect_class}): no executor died in an effect of it")
         elif changes and not tool.counted:
