@@ -50,6 +50,17 @@ def test_command_in_a_sentence_is_valid_usage(run: Run, command: str) -> None:
     assert ran.code != USAGE or "Missing argument" in ran.err, ran.err
 
 
+def test_documented_nats_commands_name_server_and_user() -> None:
+    """Without them, the client of NATS finds another server, or is refused."""
+    lines = [
+        line
+        for page in PAGES
+        for line in re.findall(r"^ +nats pub .*$", page.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert lines
+    assert [line for line in lines if not {"--server", "--user", "--password"} <= set(line.split())] == []
+
+
 def test_documented_make_targets_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     named = {
