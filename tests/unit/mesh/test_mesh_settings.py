@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from anchorwatch.core.errors import BadSettings, Refused
 from anchorwatch.mesh.files import DataDir
-from anchorwatch.mesh.mesh_settings import MeshSettings, Resolved, resolve
-from anchorwatch.settings import PREFIX, load
+from anchorwatch.mesh.mesh_settings import KEPT, MeshSettings, Resolved, resolve
+from anchorwatch.service.variables import as_text
+from anchorwatch.settings import PREFIX, Settings, load
 
 
 @pytest.fixture
@@ -126,6 +127,15 @@ def test_settings_of_a_client_are_not_kept(data: DataDir, monkeypatch: pytest.Mo
     value = {"NATS_URL": "nats://other:4222", "PORT": "0"}.get(name, "other")
     monkeypatch.setenv(f"ANCHORWATCH_{name}", value)
     assert start(data).kept == MeshSettings()
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_value_of_every_kept_setting_survives_its_text(data: DataDir, name: str) -> None:
+    """A service reads it from a variable."""
+    value = Settings.model_fields[name].default
+    if value is not None:
+        given = load(data_dir=data.root, **{name: as_text(value)})
+        assert getattr(given, name) == value
 
 
 def test_damaged_settings_are_refused_with_a_way_out(data: DataDir) -> None:
