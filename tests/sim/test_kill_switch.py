@@ -13,13 +13,14 @@ from anchorwatch.journal.switches import WHOLE, Scope, Switch, SwitchJournal
 from anchorwatch.models.port import ProposedCall, Situation, StepDecision
 from anchorwatch.testing.mesh import WORKSPACE, SimMesh
 from anchorwatch.testing.process import LoopClock
+from anchorwatch.topology.subjects import MESH
 from anchorwatch_planner.switches import KillSwitches
 
 from tests.sim.test_planner import agent, mesh_test
 from tests.support.packs import Sink
 
 FRESH_MS = 4_000_000_000_000
-OF = {"session": "s", "agent": "bench", "workspace": WHOLE}
+OF = {"session": "s", "agent": "bench", "workspace": WHOLE, "mesh": WHOLE}
 
 
 def fire_by_run(situation: Situation) -> StepDecision:
@@ -30,7 +31,8 @@ def fire_by_run(situation: Situation) -> StepDecision:
 
 async def turn(mesh: SimMesh, scope: Scope, key: str, *, on: bool, body: str = "") -> tuple[Switch, bool]:
     journal = SwitchJournal(mesh.bus, mesh.committer, "outside")
-    wanted = Switch(WORKSPACE, scope, OF[scope], on, "ada", mesh.server.now_ms())
+    workspace = MESH if scope == "mesh" else WORKSPACE
+    wanted = Switch(workspace, scope, OF[scope], on, "ada", mesh.server.now_ms())
     return await journal.turn(wanted, Asked(f"c-{key}", "ada", body or key))
 
 
@@ -63,7 +65,7 @@ def test_switch_off_notice_is_repeated_where_the_bus_was_away() -> None:
     mesh_test(1, body)
 
 
-@pytest.mark.parametrize("scope", ["session", "agent", "workspace"])
+@pytest.mark.parametrize("scope", ["session", "agent", "workspace", "mesh"])
 @pytest.mark.parametrize("seed", range(2))
 def test_switch_blocks_turns_while_on_and_all_goes_on_when_off(
     tmp_path: Path, scope: Scope, seed: int

@@ -1,10 +1,9 @@
-"""Kill switches of a session, an agent or a workspace: list them, turn them, and find those that hold a session."""
+"""Kill switches of a session, an agent, a workspace or the mesh: list them, turn them, and find those that hold a session."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Sequence
-from typing import Literal
 
 from anchorwatch.codec import canonical_json, sha256_hex
 from anchorwatch.core.agents import Name
@@ -16,7 +15,7 @@ from anchorwatch.journal.inputs import input_id
 from anchorwatch.journal.orders import Asked
 from anchorwatch.journal.switches import WHOLE, Scope, Switch, subjects_of
 from anchorwatch.service.agents import is_subscribed
-from anchorwatch.topology.subjects import SWITCH
+from anchorwatch.topology.subjects import MESH, MESH_SWITCH, SWITCH
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
@@ -43,7 +42,7 @@ SUBJECTS_MAX = 1_000
 
 
 class TurnSwitch(Reason):
-    """A kill switch to turn: of a session or an agent (``name``), or of the workspace."""
+    """A kill switch to turn: of a session or an agent (``name``), of the workspace, or of the whole mesh."""
 
     scope: Scope
     name: Name | None = None
@@ -53,8 +52,8 @@ class TurnSwitch(Reason):
 class KillSwitch(BaseModel):
     """A kill switch, or the hold of a mesh with a damaged journal. While it is on, its sessions start no turn and no command."""
 
-    scope: Scope | Literal["mesh"]
-    name: str | None = Field(description="of the session or agent; null: of the workspace or mesh")
+    scope: Scope
+    name: str | None = Field(description="of the session or agent; null: of the workspace or the mesh")
     on: bool
     by: str = Field(description="who turned it last")
     at: str
@@ -105,8 +104,7 @@ async def over_event(parts: Parts, workspace: str, event: str) -> list[KillSwitc
 
 
 async def _over_event(parts: Parts, workspace: str, event: str) -> list[Switch]:
-    whole = SWITCH.at(workspace=workspace, scope="workspace", name=WHOLE)
-    subjects = {whole: None}
+    subjects = {SWITCH.at(workspace=workspace, scope="workspace", name=WHOLE): None, MESH_SWITCH: None}
     for spec, sessions in await parts.agents.subscribers(workspace):
         if is_subscribed(spec, event):
             for session in sessions[:SESSIONS_CHECKED_MAX]:
@@ -141,6 +139,7 @@ async def turn(
 
 async def _turn(parts: Parts, workspace: str, wanted: TurnSwitch, asked: Asked) -> tuple[Switch, bool]:
     name = _name(wanted)
+    workspace = MESH if wanted.scope == "mesh" else workspace
     if not await parts.switches.was_turned(workspace, asked):
         await _check_exists(parts, workspace, wanted.scope, name, on=wanted.on)
     switch = Switch(workspace, wanted.scope, name, wanted.on, asked.by, parts.clock.now_ms(), wanted.reason)
@@ -151,9 +150,9 @@ async def _turn(parts: Parts, workspace: str, wanted: TurnSwitch, asked: Asked) 
 
 
 def _name(wanted: TurnSwitch) -> str:
-    if (wanted.name is None) != (wanted.scope == "workspace"):
+    if (wanted.name is None) == (wanted.scope in {"session", "agent"}):
         raise BadInput(
-            f"the kill switch of {'a workspace takes no' if wanted.name else f'a {wanted.scope} needs a'} name",
+            f"the kill switch of a {wanted.scope} {'takes no' if wanted.name else 'needs a'} name",
             hint="name the session or the agent; the workspace is the request's",
         )
     return WHOLE if wanted.name is None else wanted.name

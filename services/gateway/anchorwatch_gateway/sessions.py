@@ -21,7 +21,7 @@ from anchorwatch.core.session.state import Input
 from anchorwatch.core.times import from_iso, iso
 from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.paces import Account
-from anchorwatch.journal.switches import MESH_SCOPE, WHOLE, Switch
+from anchorwatch.journal.switches import Switch
 from anchorwatch.service.rates import rate_of, shared_rate_of
 from anchorwatch.topology.subjects import SessionSubjects
 from fastapi import APIRouter, Response
@@ -359,8 +359,6 @@ async def add_holds(parts: Parts, workspace: str, sessions: Sequence[JsonObject]
     """
     limits = _Limits(parts)
     switches = [each for each in await parts.switches.all(workspace) if each.on] if sessions else []
-    if sessions and (mesh := await parts.switches.mesh()) is not None:
-        switches.append(mesh)
     for row in sessions:
         found = [
             *(_held_by_switch(each) for each in switches if _holds(each, row) and row["status"] != "deleted"),
@@ -387,13 +385,13 @@ async def delay_wakes(parts: Parts, session: JsonObject, wakes: Sequence[JsonObj
 
 
 def _holds(switch: Switch, row: JsonObject) -> bool:
-    names = {"session": str(row["name"]), "agent": str(row["agent"]), "workspace": WHOLE}
-    return switch.scope == MESH_SCOPE or names[switch.scope] == switch.name
+    names = {"session": str(row["name"]), "agent": str(row["agent"])}
+    return names.get(switch.scope, switch.name) == switch.name
 
 
 def _held_by_switch(switch: Switch) -> Held:
     return Held(
-        by="journal" if switch.scope == MESH_SCOPE else "kill_switch",
+        by="journal" if switch.is_journal_hold else "kill_switch",
         of=switch.scope,
         who=switch.by,
         since=iso(switch.at_ms),

@@ -19,7 +19,7 @@ from anchorwatch.core.times import iso
 from anchorwatch.journal.effect_mapping import read_effect
 from anchorwatch.journal.late import LateOutcome
 from anchorwatch.journal.reading import read
-from anchorwatch.journal.switches import MESH_SCOPE, read_switch
+from anchorwatch.journal.switches import read_switch
 from anchorwatch.journal.truncation import read_hold
 from anchorwatch.topology.subjects import Register, parse_register
 
@@ -185,7 +185,7 @@ def _of_reset(register: Register, stored: Stored, anchor: Anchor, record: Record
 
 def _of_switch(register: Register, stored: Stored) -> Notice:
     switch, record = read_switch(stored), decode(stored.payload)
-    if switch.scope == MESH_SCOPE:
+    if switch.is_journal_hold:
         return _of_mesh(register, stored, record)
     session = switch.name if switch.scope == "session" else NO_SESSION
     told = replace(register, ref=replace(register.ref, session=session))

@@ -19,7 +19,7 @@ from anchorwatch.journal.commit import Committer
 from anchorwatch.journal.effects import EffectJournal
 from anchorwatch.journal.heads import head_of, last_anchor
 from anchorwatch.journal.letters import read_letter
-from anchorwatch.journal.switches import MESH_SCOPE, Switch, SwitchJournal, first_on, subjects_of
+from anchorwatch.journal.switches import Switch, SwitchJournal, first_on, subjects_of
 from anchorwatch.topology.streams import ANCHORS_BUCKET, DEAD, journal_stream
 from anchorwatch.topology.subjects import BLOCK, CLAIM, DEAD_LETTER, EFFECT, SessionSubjects, parse_register
 
@@ -197,14 +197,18 @@ async def _effects(bus: Bus) -> Check:
 async def _switches(bus: Bus) -> Check:
     journal = SwitchJournal(bus, Committer(bus, journal_stream()), WRITER)
     on = [
-        f"{_said(each)}, by {each.by}" for each in await journal.all() if each.on and each.scope != MESH_SCOPE
+        f"{_said(each)}, by {each.by}" for each in await journal.all() if each.on and not each.is_journal_hold
     ]
     hint = "nothing starts in their scopes; `anchorwatch kill-switch off` with the scope turns one off"
     return warned(SWITCHES, named(on), hint) if on else passed(SWITCHES, "no switch is on")
 
 
 def _said(switch: Switch) -> str:
-    return str(switch) if switch.scope == "workspace" else as_verbs_take_it(str(switch), switch.workspace)
+    return (
+        str(switch)
+        if switch.scope in ("workspace", "mesh")
+        else as_verbs_take_it(str(switch), switch.workspace)
+    )
 
 
 async def _lasts(bus: Bus, stream: str, filter_: str, start: int = 1) -> Sequence[Stored]:

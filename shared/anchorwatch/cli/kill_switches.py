@@ -1,4 +1,4 @@
-"""Verbs on kill switches: block a session, an agent or a whole workspace at once."""
+"""Verbs on kill switches: block a session, an agent, a workspace or the whole mesh at once."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ OneAgent = Annotated[
     str | None, typer.Option("--agent", metavar="AGENT", help="Scope: all sessions of an agent.")
 ]
 Whole = Annotated[bool, typer.Option("--workspace", help="Scope: the whole workspace.")]
+Mesh = Annotated[bool, typer.Option("--mesh", help="Scope: the whole mesh, all workspaces.")]
 
 KILL = noun(APP, "kill-switch", "List the kill switches, or turn one on or off.")
 
@@ -42,11 +43,12 @@ def on(
     session: OneSession = None,
     agent: OneAgent = None,
     workspace: Whole = False,
+    mesh: Mesh = False,
     reason: Reason = "",
     key: Key = None,
 ) -> None:
     """Block turns and commands in a scope."""
-    _turn(cli, {"on": True, "reason": reason, **_scope(session, agent, workspace=workspace)}, key)
+    _turn(cli, {"on": True, "reason": reason, **_scope(session, agent, workspace=workspace, mesh=mesh)}, key)
 
 
 @verb(KILL, without="workspace")
@@ -56,22 +58,28 @@ def off(
     session: OneSession = None,
     agent: OneAgent = None,
     workspace: Whole = False,
+    mesh: Mesh = False,
     reason: Reason = "",
     key: Key = None,
 ) -> None:
     """Unblock turns and commands in a scope."""
-    _turn(cli, {"on": False, "reason": reason, **_scope(session, agent, workspace=workspace)}, key)
+    _turn(cli, {"on": False, "reason": reason, **_scope(session, agent, workspace=workspace, mesh=mesh)}, key)
 
 
-def _scope(session: str | None, agent: str | None, *, workspace: bool) -> dict[str, Any]:
-    given = [("session", session)] * (session is not None) + [("agent", agent)] * (agent is not None)
-    if len(given) + workspace != 1:
-        raise BadInput("name one of --session, --agent and --workspace", hint="each has its own kill switch")
-    scope, name = given[0] if given else ("workspace", None)
-    return {"scope": scope} if name is None else {"scope": scope, "name": name}
+def _scope(session: str | None, agent: str | None, *, workspace: bool, mesh: bool) -> dict[str, Any]:
+    named = {"session": session, "agent": agent}
+    given: list[dict[str, Any]] = [
+        {"scope": scope, "name": name} for scope, name in named.items() if name is not None
+    ]
+    given += [{"scope": scope} for scope, wanted in (("workspace", workspace), ("mesh", mesh)) if wanted]
+    if len(given) != 1:
+        raise BadInput(
+            "name one of --session, --agent, --workspace and --mesh", hint="each has its own kill switch"
+        )
+    return given[0]
 
 
 def _turn(cli: Cli, body: dict[str, Any], key: str | None) -> None:
     done = cli.api.post(PATH, body, key=key)
-    of = f"{done['scope']} {done['name']}" if done["name"] else "the workspace"
+    of = f"{done['scope']} {done['name']}" if done["name"] else f"the {done['scope']}"
     cli.say(done, f"the kill switch of {of} is {'on' if done['on'] else 'off'}")

@@ -20,20 +20,19 @@ from anchorwatch.journal.commit import DEADLINE_S, Committer
 from anchorwatch.journal.ordered import OrderedRegisters
 from anchorwatch.journal.orders import Asked
 from anchorwatch.journal.reading import read
-from anchorwatch.topology.subjects import MESH_HOLD, SWITCH, SWITCHED
+from anchorwatch.topology.subjects import MESH, MESH_HOLD, MESH_SWITCH, SWITCH, SWITCHED
 
-Scope = Literal["session", "agent", "workspace"]
+Scope = Literal["session", "agent", "workspace", "mesh"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 WHOLE = "all"
-MESH_SCOPE: Literal["mesh"] = "mesh"
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A kill switch as its last record says. ``name``: of the session or agent; of a workspace's, `WHOLE`."""
+    """A kill switch as its last record says. ``name``: of the session or agent; of the workspace's and the mesh's, `WHOLE`."""
 
     workspace: str
-    scope: Scope | Literal["mesh"]
+    scope: Scope
     name: str
     on: bool
     by: str = ""
@@ -42,10 +41,17 @@ class Switch:
     sequence: int = 0
 
     def __str__(self) -> str:
-        if self.scope == MESH_SCOPE:
+        if self.is_journal_hold:
             return f"the mesh is {'held' if self.on else 'released'}: {self.reason}"
-        of = f"{self.scope} {self.name}" if self.name != WHOLE else f"workspace {self.workspace}"
+        of = f"{self.scope} {self.name}"
+        if self.name == WHOLE:
+            of = "the mesh" if self.scope == "mesh" else f"workspace {self.workspace}"
         return f"the kill switch of {of} is {'on' if self.on else 'off'}"
+
+    @property
+    def is_journal_hold(self) -> bool:
+        """Whether it holds the mesh because the journal lost its end; no person turns this one."""
+        return self.scope == "mesh" and self.name != WHOLE
 
 
 def subjects_of(ref: SessionRef, agent: str) -> list[str]:
@@ -55,9 +61,8 @@ def subjects_of(ref: SessionRef, agent: str) -> list[str]:
         "agent": agent.partition("@")[0],
         "workspace": WHOLE,
     }
-    return [SWITCH.at(workspace=ref.workspace, scope=scope, name=name) for scope, name in names.items()] + [
-        MESH_HOLD
-    ]
+    own = [SWITCH.at(workspace=ref.workspace, scope=scope, name=name) for scope, name in names.items()]
+    return [*own, MESH_SWITCH, MESH_HOLD]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,7 @@ def read_switch(stored: Stored) -> Switch:
     """
     record, body = read(stored, _Body)
     tokens = SWITCH.parse(stored.subject) or {}
-    scope = next((each for each in (*SCOPES, MESH_SCOPE) if each == tokens.get("scope")), None)
+    scope = next((each for each in SCOPES if each == tokens.get("scope")), None)
     if scope is None:
         raise Damaged(f"sequence {stored.sequence}: {stored.subject} is not a kill switch")
     workspace, name = tokens["workspace"], tokens["name"]
@@ -101,14 +106,12 @@ class SwitchJournal:
         self._writer = writer
 
     async def all(self, workspace: str | None = None) -> list[Switch]:
-        """Every switch of a workspace (None: of all of them) that was ever turned, by scope and name."""
-        named = {} if workspace is None else {"workspace": workspace}
-        page = await self._bus.last(self._stream, [SWITCH.filter(**named)])
+        """Every switch over a workspace (None: of all of them) that was ever turned, by scope and name."""
+        filters = (
+            [SWITCH.filter(workspace=each) for each in (workspace, MESH)] if workspace else [SWITCH.filter()]
+        )
+        page = await self._bus.last(self._stream, filters)
         return sorted(map(read_switch, page.messages), key=lambda each: (each.scope, each.name))
-
-    async def mesh(self) -> Switch | None:
-        """The hold of the mesh, where it is on. Errors as `on_over`."""
-        return next(iter(await self.on_among([MESH_HOLD])), None)
 
     async def on_over(self, ref: SessionRef, agent: str) -> list[Switch]:
         """Those that hold a session of ``agent`` now.

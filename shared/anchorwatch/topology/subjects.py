@@ -94,6 +94,7 @@ SWITCH = Subject(f"{JOURNAL}.{{workspace}}.{WORKSPACE}.switch.{{scope}}.{{name}}
 SWITCHED = Subject(f"{JOURNAL}.{{workspace}}.{WORKSPACE}.switched.{{control_id}}")
 MESH = "_mesh"
 """In place of a workspace's name, for registers of the whole mesh; not a valid workspace name."""
+MESH_SWITCH = SWITCH.at(workspace=MESH, scope="mesh", name="all")
 MESH_HOLD = SWITCH.at(workspace=MESH, scope="mesh", name="journal")
 FILLER = f"aw.journal.0.{MESH}.{WORKSPACE}.filler.gap"
 """Takes sequences that the journal lost, until it is removed. It is never more than a step of making a gap."""

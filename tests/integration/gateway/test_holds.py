@@ -47,9 +47,11 @@ async def test_session_shows_pause_and_kill_switches_that_hold_it(house: House) 
     assert await held(house) == [pause], "another order does not make it another's"
     await switch(house, on=True, scope="agent", name="keeper")
     await switch(house, on=True, scope="workspace")
+    await switch(house, on=True, scope="mesh")
     told = await held(house)
     assert [(each["by"], each["of"], each["who"], each["why"]) for each in told] == [
         ("kill_switch", "agent", "ada", "it smells"),
+        ("kill_switch", "mesh", "ada", "it smells"),
         ("kill_switch", "workspace", "ada", "it smells"),
         ("pause", "session", "bob", "it rains"),
     ]
@@ -58,7 +60,9 @@ async def test_session_shows_pause_and_kill_switches_that_hold_it(house: House) 
     assert 'anchorwatch_kill_switches_on{scope="session"} 0.0' in metrics
     assert "anchorwatch_inputs_refused 0.0" in metrics
     await switch(house, on=False, scope="agent", name="keeper")
+    assert 'anchorwatch_kill_switches_on{scope="mesh"} 1.0' in metrics
     await switch(house, on=False, scope="workspace")
+    await switch(house, on=False, scope="mesh")
     await house.http.post("/api/sessions/fleet/resume")
     assert await held(house) == []
 
@@ -88,7 +92,8 @@ async def test_receipts_name_the_kill_switches_that_hold(house: House) -> None:
     assert (await house.http.put("/api/agents/keeper", json=subscribing)).is_success
     assert [set(each) for each in await told()] == [{"session", "agent"}] * 6
     await switch(house, on=True, scope="workspace")
-    assert [set(each) for each in await told()] == [{"session", "agent", "workspace"}] * 6
+    await switch(house, on=True, scope="mesh")
+    assert [set(each) for each in await told()] == [{"session", "agent", "workspace", "mesh"}] * 6
     receipt = (await house.http.post("/api/sessions/fleet/inputs", json={"content": "look"})).json()
     listed = (await house.http.get("/api/kill-switches")).json()["data"]
     key = lambda each: each["scope"]  # noqa: E731

@@ -137,8 +137,8 @@ class People:
             await self.order(ref, "resume", f"{key}-resume")
 
     async def turn_switch(self, key: str) -> None:
-        """Stop the whole workspace for a moment, unless somebody else has stopped it. Who turned it on can turn it off."""
-        path, body = "/api/kill-switches", {"scope": "workspace"}
+        """Stop the workspace or the mesh for a moment, unless another person has stopped it. Who turned it on can turn it off."""
+        path, body = "/api/kill-switches", {"scope": self._chance.choice(("workspace", "mesh"))}
         turned = await self.insist("POST", path, {**body, "on": True}, f"{key}-on", may_refuse=True)
         if turned.ok:
             await asyncio.sleep(RETRY_S)
