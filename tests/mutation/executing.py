@@ -19,6 +19,20 @@ _LOST = "tests/sim/test_lost_claims.py::test_lost_claim_command_is_settled_as_it
 
 _EXECUTORS = (
     _one(
+        "a constraint's rule is not judged before the claim",
+        _PIPELINE,
+        "    if (broken := await _constrained_at_decision(ctx, job, equipment)) is not None:\n",
+        "    if (broken := None) is not None:\n",
+        "tests/integration/executor/test_constraints.py::test_rule_of_a_constraint_stops_the_third_launch",
+    ),
+    _one(
+        "a constraint's rule is not judged under the fence",
+        _PIPELINE,
+        "    return await constrain(ctx, state.job, state.equipment, anchor) or verdict\n",
+        "    return verdict\n",
+        "tests/integration/executor/test_constraints.py::test_rule_is_judged_again_under_the_fence",
+    ),
+    _one(
         "what the journal has lost is not asked for",
         "shared/anchorwatch/journal/effects.py",
         "state = with_holes(state, at_least, await self._holes())",

@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from anchorwatch import cel
 from anchorwatch.codec import canonical_json, sha256_hex
+from anchorwatch.core.agents import RULES
 from anchorwatch.core.anchor import Status
-from anchorwatch.core.errors import NotFound
+from anchorwatch.core.errors import BadInput, NotFound
 from anchorwatch.core.names import CallId, SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session import SessionState
@@ -30,6 +32,8 @@ from anchorwatch.core.session.commands import (
 from anchorwatch.core.session.commands import Control as ControlOrder
 from anchorwatch.core.session.controls import DIRECTIVES_MAX
 from anchorwatch.core.session.critical import LABELLED_BYTES_MAX, all_lines, critical_lines
+from anchorwatch.core.session.events import AnchorChanged
+from anchorwatch.core.session.goals import goal_of
 from anchorwatch.core.session.preview import confirmed, preview
 from anchorwatch.core.session.state import InputKind, PastTurn
 from anchorwatch.core.session.transitions import ENDS_TURN
@@ -66,6 +70,10 @@ from anchorwatch_gateway.sessions import Directive, find, find_living
 router = APIRouter(prefix="/api/sessions", tags=["controls"], responses=CONFLICT)
 
 TOO_LATE = "it may have run, or may still run until its outcome is recorded"
+RULE_CHARS_MAX = 1_000
+RULE_HINT = "a rule is CEL over `command` (`tool`, `args`, `resource`), `facts` and `observation`"
+NOT_ENFORCED = "told to the model, not enforced; `constraint add --rule` enforces one"
+NOT_READ = "not read by rules: the agent runs on rules, which read no texts"
 PREVIEWED_INPUTS_MAX = 100
 PREVIEWED_CHARS_MAX = 200
 
@@ -88,6 +96,12 @@ class Directives(Reason):
 
     change: Literal["set", "add", "remove"]
     items: list[Directive] = Field(max_length=DIRECTIVES_MAX)
+    rule: str = Field(
+        "",
+        max_length=RULE_CHARS_MAX,
+        description="of the one constraint that is added: CEL over `command`, `facts` and `observation`; executors refuse a"
+        " command for which it is not true",
+    )
 
 
 class ChangeLine(Reason):
@@ -153,6 +167,7 @@ class Control(BaseModel):
     session_status: Status
     kill_switches: list[KillSwitch] | None = Field(description=HOLDING)
     idempotency_key: str
+    notes: list[str] = Field(description="of a change of objectives or constraints: what does not bind")
     run_id: int = Field(description="the session's current or last turn")
     more: dict[str, Any] = Field(description="further fields of the record, by name")
     canary: str | None = Field(description="of a reset: the input that starts a turn after it")
@@ -341,12 +356,54 @@ async def change_constraints(order: ControlDep, body: Directives) -> Control:
 async def _direct(
     order: ControlRequest, which: Literal["objectives", "constraints"], body: Directives
 ) -> Control:
+    _check_rule(which, body)
+
     def make(state: SessionState, given: Given) -> Order:
         del state
         items = tuple(body.items)
-        return Direct(given.by, given.at_ms, which, body.change, items, body.reason, given.control_id)
+        return Direct(
+            given.by, given.at_ms, which, body.change, items, body.reason, given.control_id, body.rule
+        )
 
     return await order.carry_out(which, make)
+
+
+def _check_rule(which: str, body: Directives) -> None:
+    """Check the rule of a new constraint.
+
+    Raises:
+        BadInput: it is not valid CEL, or belongs to something else.
+    """
+    if not body.rule:
+        return
+    if which != "constraints" or body.change != "add" or len(body.items) != 1:
+        raise BadInput("a rule belongs to one constraint that is added", hint="add one constraint at a time")
+    cel.check(body.rule)
+    empty = {"tool": "", "args": {}, "resource": ""}
+    try:
+        value = cel.evaluate(body.rule, {"command": empty, "facts": {}, "observation": {}})
+    except RuntimeError as error:
+        raise BadInput(f"the rule cannot be evaluated: {error}"[:300], hint=RULE_HINT) from None
+    except Exception:  # noqa: BLE001 - an unknown fact is what an empty observation must give
+        return
+    if not isinstance(value, bool):
+        raise BadInput("the rule is not a condition: it must be true or false", hint=RULE_HINT)
+
+
+async def _notes(parts: Parts, ref: SessionRef, change: AnchorChanged) -> list[str]:
+    """What does not bind in the objectives or constraints that an order gave."""
+    if change.kind != Kind.DIRECTIVES or change.more.get("change") not in ("add", "set"):
+        return []
+    anchor, which = change.anchor, change.more["which"]
+    texts = anchor.constraints if which == "constraints" else anchor.objectives
+    if not texts or change.more.get("rule"):
+        return []
+    by_rules = (await parts.agents.get(ref.workspace, anchor.agent.partition("@")[0])).model == RULES
+    if which == "objectives":
+        return [NOT_READ] if by_rules and not all(map(goal_of, texts)) else []
+    if all(text in anchor.constraint_rules for text in texts):
+        return []
+    return [NOT_READ if by_rules else NOT_ENFORCED]
 
 
 @router.get("/{session}/critical")
@@ -525,6 +582,7 @@ async def _reply(parts: Parts, ref: SessionRef, done: Done, key: str) -> Control
         session_status=change.anchor.status,
         kill_switches=switches,
         idempotency_key=key,
+        notes=await _notes(parts, ref, change),
         run_id=change.anchor.run_id,
         more={name: value for name, value in change.more.items() if name != "text"},
         canary=canary_id(change) if change.kind == Kind.RESET else None,

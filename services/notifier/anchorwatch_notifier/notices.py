@@ -14,6 +14,7 @@ from anchorwatch.core.emergency import OpenEmergency
 from anchorwatch.core.errors import Damaged
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind, Record
+from anchorwatch.core.session.goals import MISSED_RUNS
 from anchorwatch.core.session.pacing import NO_PROGRESS_RUNS
 from anchorwatch.core.times import iso
 from anchorwatch.journal.effect_mapping import read_effect
@@ -30,6 +31,7 @@ NoticeKind = Literal[
     "turn_unresolved",
     "over_budget",
     "budget_warning",
+    "objective_missed",
     "no_progress",
     "emergency",
     "model_away",
@@ -238,6 +240,11 @@ def _turn_ended(register: Register, stored: Stored, anchor: Anchor, record: Reco
         severity = "warning" if severity == "info" else severity
         text = f"{warning}; {text}"
     data: dict[str, Any] = {"run": anchor.last_run_id, "outcome": outcome, "agent": anchor.agent}
+    if missed := record.body.get("missed"):
+        kinds.append("objective_missed")
+        severity = "warning" if severity == "info" else severity
+        data["missed"] = list(missed)
+        text = f"missed for {MISSED_RUNS} turns: {'; '.join(map(str, missed))}; {text}"
     if said := str(record.body.get("step", {}).get("text", "")).strip():
         data["said"] = _clip(said)
         text = f"{said}\n({text})"

@@ -30,6 +30,7 @@ from anchorwatch.core.session.commands import CommitStep, EndTurn, NoteEmergency
 from anchorwatch.core.session.cycling import CIRCLES_MAX, circles
 from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.events import PlannerEvent, StepHead
+from anchorwatch.core.session.goals import goal_of
 from anchorwatch.core.session.outcome import judge
 from anchorwatch.core.session.state import SeenObservation, Turn
 from anchorwatch.core.tools import Risk
@@ -446,6 +447,7 @@ class StepRunner:
             prompt=head.prompt if head else None,
             at_ms=now_ms,
             warning=warning,
+            goal_facts=_goal_facts(state, {**shown.facts, **observation.facts}),
             seen=shown.emergency,
             seen_at_ms=observation.at_ms,
         )
@@ -482,6 +484,12 @@ def _described(seen: Sighting, emergency: OpenEmergency | None) -> str | None:
     if emergency is None:
         return None
     return emergency.what if seen else f"{emergency.what}, as last seen at {emergency.last_seen_at}"
+
+
+def _goal_facts(state: SessionState, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts that the session's objectives compare with numbers."""
+    goals = [goal_of(text) for text in state.anchor.objectives] if state.anchor else []
+    return {goal.fact: facts.get(goal.fact) for goal in goals if goal}
 
 
 def shortened(observation: Observation) -> Observation:

@@ -31,6 +31,12 @@ from anchorwatch.core.errors import BadInput, NotFound
 
 CANARY_S = 60.0
 PAUSE_S = 0.3
+Rule = Annotated[
+    str,
+    typer.Option(
+        "--rule", metavar="CEL", help="Condition of every command, over command, facts, observation."
+    ),
+]
 Turn = Annotated[
     str, typer.Argument(metavar="TURN", help="The running turn: its id or run number.", show_default=False)
 ]
@@ -80,8 +86,9 @@ def _directives(name: str, which: str, text: str) -> None:
 
     @verb(group, "list", text=f"List the {which} with their numbers.")
     def show(cli: Cli, session: Session) -> None:
-        items: list[str] = cli.api.get(session_path(session, "anchor"))[which]
-        lines = [f"{number}  {item}" for number, item in enumerate(items, 1)]
+        found = cli.api.get(session_path(session, "anchor"))
+        items: list[str] = found[which]
+        lines = [f"{number}  {item}{_binding(found, which, item)}" for number, item in enumerate(items, 1)]
         cli.say(items, *(lines or [f"no {which}"]))
 
     @verb(group, "set", text=f"Replace all {which}; without TEXT, remove them.")
@@ -94,14 +101,33 @@ def _directives(name: str, which: str, text: str) -> None:
     ) -> None:
         _order(cli, session, which, {"change": "set", "items": texts or []}, key)
 
-    @verb(group, "add", text=f"Add one to the {which}.")
-    def add(cli: Cli, session: Session, text: Text, *, key: Key = None) -> None:
-        _order(cli, session, which, {"change": "add", "items": [read_text(text)]}, key)
+    if which == "constraints":
+
+        @verb(group, "add", text="Add a constraint; with --rule, executors enforce it.")
+        def add_constraint(
+            cli: Cli, session: Session, text: Text, *, rule: Rule = "", key: Key = None
+        ) -> None:
+            more = {"rule": rule} if rule else {}
+            _order(cli, session, which, {"change": "add", "items": [read_text(text)], **more}, key)
+    else:
+
+        @verb(group, "add", text=f"Add one to the {which}.")
+        def add(cli: Cli, session: Session, text: Text, *, key: Key = None) -> None:
+            _order(cli, session, which, {"change": "add", "items": [read_text(text)]}, key)
 
     @verb(group, "remove", text=f"Remove one of the {which}, by its text or number.")
     def remove(cli: Cli, session: Session, text: Text, *, key: Key = None) -> None:
         item = _numbered(cli, session, which, int(text)) if text.isdecimal() else read_text(text)
         _order(cli, session, which, {"change": "remove", "items": [item]}, key)
+
+
+def _binding(anchor: Row, which: str, item: str) -> str:
+    """What binds a directive: its rule, or the turns that missed it."""
+    if which == "objectives":
+        missed = (anchor.get("objectives_missed") or {}).get(item)
+        return f" [missed by the last {many(missed, 'turn')}]" if missed else ""
+    rule = (anchor.get("constraint_rules") or {}).get(item)
+    return f" [enforced: {rule}]" if rule else " [not enforced]"
 
 
 def _numbered(cli: Cli, session: str, which: str, number: int) -> str:
@@ -118,7 +144,9 @@ def _numbered(cli: Cli, session: str, which: str, number: int) -> str:
 
 _directives("objective", "objectives", "Change the objectives of a session: what it works for.")
 _directives(
-    "constraint", "constraints", "Change the constraints of a session: told to the model, not enforced."
+    "constraint",
+    "constraints",
+    "Change the constraints of a session: texts for the model, or enforced rules.",
 )
 
 

@@ -379,5 +379,6 @@ def order_done(cli: Cli, control: Row) -> None:
     lines += [
         f"too late for {each['call']} {each['tool']}: {each['note']}" for each in control.get("too_late", ())
     ]
+    lines += control.get("notes", ())
     lines += [f"blocked: {each}" for each in holding.blocked_by({**control, "session_status": None})]
     cli.say(control, *lines)

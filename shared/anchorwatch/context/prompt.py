@@ -113,6 +113,7 @@ def _system(state: SessionState, role: str, critical: str) -> str:
         "run_count": anchor.run_count,
         "runs_without_progress": anchor.runs_without_progress,
         "facts": anchor.facts,
+        **({"objectives_missed": anchor.objectives_missed} if anchor.objectives_missed else {}),
     }
     lines = [
         role,

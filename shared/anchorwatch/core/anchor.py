@@ -97,6 +97,8 @@ class Anchor:
     reset_count: Count = 0
     objectives: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
+    constraint_rules: dict[str, str] = field(default_factory=dict)
+    objectives_missed: dict[str, Count] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     prompt: PromptProof | None = None
 

@@ -13,6 +13,10 @@ Evaluate = Callable[[str, Mapping[str, Any]], object]
 """Evaluates a CEL expression over named values; raises any exception when it cannot."""
 
 
+CONSTRAINT = "constraint"
+"""The rule that an outcome names when a constraint of the session refused its command."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The decision, the ``rule`` that made it, and the ``reason`` in a sentence for model and people."""
@@ -47,6 +51,28 @@ def judge(question: Question, invariants: Sequence[Invariant], evaluate: Evaluat
         if question.tool in invariant.tools and (refusal := _check(question, command, invariant, evaluate)):
             return refusal
     return Verdict("allowed", "grant")
+
+
+def constrained(question: Question, rules: Mapping[str, str], evaluate: Evaluate) -> Verdict | None:
+    """The refusal of a command by a constraint of its session; None: no rule forbids it.
+
+    ``rules``: CEL by the constraint's text. Unknown facts are absent, so a rule that needs one cannot be evaluated, and refuses.
+    """
+    seen = question.observation.facts if question.observation else {}
+    values = {
+        "command": {"tool": question.tool, "args": dict(question.args), "resource": question.resource},
+        "facts": {name: value for name, value in question.facts.items() if value is not None},
+        "observation": {name: value for name, value in seen.items() if value is not None},
+    }
+    for text, rule in rules.items():
+        try:
+            if evaluate(rule, values) is True:
+                continue
+            why = "the rule is not true"
+        except Exception as error:  # noqa: BLE001 - as in `_check`
+            why = f"the rule cannot be evaluated: {type(error).__name__}: {error}"[:200]
+        return Verdict("refused", CONSTRAINT, f"{text} [{rule}]: {why}")
+    return None
 
 
 def needs_observation(tool: str, invariants: Sequence[Invariant]) -> bool:

@@ -8,6 +8,7 @@ off at any moment. Five steps, in this order, let each effect happen at most onc
 2. `claim` enters the command in the register of its resource, so that one command at a time works on it, and then writes a
    claim. Both writes are a compare-and-swap: of several executors one wins, and the others raise `Fenced` and read again. A
    read needs neither, since running it twice does no harm.
+   The session's constraints with a rule (`constrain`) are judged here, and again in step 3 on what is true then.
 3. `fence` reads the session's anchor *up to the claim's own sequence*. Whatever raises the fence therefore either finds no
    claim, and this step sees the fence, or finds the claim, and reports that the command may have run. The same answer holds the
    kill switches and the register of the resource.
@@ -32,8 +33,10 @@ from random import Random
 
 import structlog
 
+from anchorwatch import cel
 from anchorwatch.bus.port import Bus, Stored
 from anchorwatch.core.agents import AgentSpec
+from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.effect import EffectState, blocking, next_action
 from anchorwatch.core.effect.blocking import Blocked, Clear, Waits
 from anchorwatch.core.effect.decide import (
@@ -51,7 +54,7 @@ from anchorwatch.core.effect.decide import (
 from anchorwatch.core.effect.state import Owner
 from anchorwatch.core.errors import Damaged, Fenced, NotFound, Unavailable
 from anchorwatch.core.names import CallId, SessionRef
-from anchorwatch.core.policy import Verdict
+from anchorwatch.core.policy import Question, Verdict, constrained
 from anchorwatch.core.times import backoff_s
 from anchorwatch.core.tools import EffectClass
 from anchorwatch.edges import Edge, around
@@ -306,12 +309,33 @@ async def _permit_first(
     if not verdict.allowed:
         # No release asks a person at a gate yet: a command that needs an approval is refused.
         return await _refuse(ctx, job, effect, verdict.rule, verdict.reason)
+    if (broken := await _constrained_at_decision(ctx, job, equipment)) is not None:
+        return await _refuse(ctx, job, effect, broken.rule, broken.reason)
     return Judged(job, effect, equipment, claims=claims)
+
+
+async def _constrained_at_decision(ctx: Executor, job: Job, equipment: Equipment) -> Verdict | None:
+    try:
+        anchor, _ = await ctx.sessions.read_anchor(job.ref, job.sequence)
+    except NotFound:
+        return None  # the fence refuses it
+    return await constrain(ctx, job, equipment, anchor)
+
+
+async def constrain(ctx: Executor, job: Job, equipment: Equipment, anchor: Anchor) -> Verdict | None:
+    """The refusal by a rule that people gave the session as a constraint, on facts observed now; None: nothing forbids it."""
+    if not anchor.constraint_rules:
+        return None
+    agent = equipment.agent
+    seen = await observe(partial(ask, ctx.bus, job.ref.workspace, agent.name), ctx.clock)
+    command = job.command
+    question = Question(command.tool, command.args, command.resource, agent.grants, anchor.facts, seen)
+    return constrained(question, anchor.constraint_rules, cel.evaluate)
 
 
 async def _is_deferred(ctx: Executor, job: Job, effect: EffectState) -> bool:
     """Whether the session waits: a claim would only be released again, and fill the journal."""
-    verdict, _ = await _read_fence(ctx, job, effect, job.sequence)
+    verdict, *_ = await _read_fence(ctx, job, effect, job.sequence)
     return isinstance(verdict, Deferred)
 
 
@@ -396,6 +420,11 @@ async def fence(ctx: Executor, state: Claimed) -> Cleared | Stop:
             return Cleared(job, effect, equipment, state.claims, state.doubt)
         case Blocked() as blocked:
             return await _refuse(ctx, job, effect, blocking.RULE, blocked.say(job.command.resource))
+        case Verdict() as broken if effect.claim is None or effect.claim.sequence == effect.first_claim:
+            return await _refuse(ctx, job, effect, broken.rule, broken.reason)
+        case Verdict() as broken:
+            await ctx.recorder.not_settled(job, equipment.pack.name, effect, f"{OVER}; {broken.reason}")
+            return Done()
         case FencedOff(first=first) if first or not state.claims:
             return await _refuse(ctx, job, effect, "fence", f"run {job.call.run} is over")
         case FencedOff() if equipment.tool.effect_class is EffectClass.RECONCILABLE:
@@ -409,20 +438,29 @@ async def fence(ctx: Executor, state: Claimed) -> Cleared | Stop:
             return RetryIn(HOLD_S)
 
 
-async def _read_without_claim(ctx: Executor, state: Claimed) -> Fence:
-    verdict, _ = await _read_fence(ctx, state.job, state.effect, state.job.sequence)
-    return verdict
+async def _read_without_claim(ctx: Executor, state: Claimed) -> Fence | Verdict:
+    verdict, _, anchor = await _read_fence(ctx, state.job, state.effect, state.job.sequence)
+    return await _with_constraints(ctx, state, verdict, anchor)
 
 
-async def _read_under_claim(ctx: Executor, state: Claimed) -> Fence | Blocked:
+async def _with_constraints(
+    ctx: Executor, state: Claimed, verdict: Fence, anchor: Anchor | None
+) -> Fence | Verdict:
+    if anchor is None or not isinstance(verdict, Proceed):
+        return verdict
+    return await constrain(ctx, state.job, state.equipment, anchor) or verdict
+
+
+async def _read_under_claim(ctx: Executor, state: Claimed) -> Fence | Blocked | Verdict:
     """What the session says, and the register of the command's resource, in one answer that reaches up to the claim."""
     job, effect = state.job, state.effect
     assert effect.claim is not None  # noqa: S101 - `claim` has written it
     resource = resource_of(job, state.equipment.pack.name)
     registers = [resource.subject] if resource.name else []
-    verdict, found = await _read_fence(ctx, job, effect, effect.claim.sequence, registers)
-    if not isinstance(verdict, Proceed) or not found:
-        return verdict
+    verdict, found, anchor = await _read_fence(ctx, job, effect, effect.claim.sequence, registers)
+    constrained_verdict = await _with_constraints(ctx, state, verdict, anchor)
+    if not isinstance(constrained_verdict, Proceed) or not found:
+        return constrained_verdict
     mine = entry_of(job)
     entries = [entry for entry in read_block(found[0]).entries if not entry.is_of(mine)]
     others = [(entry, await _effect_of(ctx, job, entry, effect.claim.sequence)) for entry in entries]
@@ -432,8 +470,8 @@ async def _read_under_claim(ctx: Executor, state: Claimed) -> Fence | Blocked:
 
 async def _read_fence(
     ctx: Executor, job: Job, effect: EffectState, at_least: int, registers: Sequence[str] = ()
-) -> tuple[Fence, list[Stored]]:
-    """What the anchor and the kill switches say, and the contents of ``registers``: one answer, read up to ``at_least``.
+) -> tuple[Fence, list[Stored], Anchor | None]:
+    """What the anchor and the kill switches say, the contents of ``registers``, and the anchor: one answer, up to ``at_least``.
 
     The fence comes first: a command that is fenced off does not wait for a kill switch.
     """
@@ -441,11 +479,11 @@ async def _read_fence(
     try:
         anchor, found = await ctx.sessions.read_beside(job.ref, [*switches, *registers], at_least)
     except NotFound:  # the session was erased
-        return FencedOff(first=effect.claim is None or effect.claim.sequence == effect.first_claim), []
+        return FencedOff(first=effect.claim is None or effect.claim.sequence == effect.first_claim), [], None
     verdict, switch = after_claim(effect, job.call.run, anchor), first_on(found)
     if switch is not None and isinstance(verdict, Proceed):
-        return Deferred(str(switch)), []
-    return verdict, [each for each in found if each.subject in registers]
+        return Deferred(str(switch)), [], anchor
+    return verdict, [each for each in found if each.subject in registers], anchor
 
 
 # --- run
@@ -474,7 +512,7 @@ async def _may_run_again(ctx: Executor, state: Cleared) -> bool:
     deadline_s = ctx.clock.elapsed_s() + HOLD_S_MAX
     while ctx.clock.elapsed_s() < deadline_s:
         try:
-            verdict, _ = await _read_fence(ctx, state.job, state.effect, claim.sequence)
+            verdict, *_ = await _read_fence(ctx, state.job, state.effect, claim.sequence)
             if not isinstance(verdict, Deferred):
                 return isinstance(verdict, Proceed)
         except Unavailable:

@@ -28,7 +28,7 @@ FACTS_MAX = 32
 """Facts in one entry."""
 FACT_CHARS_MAX = 80
 SAID_CHARS_MAX = 1_000
-CHANGES = ("agent", "status", "objectives", "constraints", "next_check_at")
+CHANGES = ("agent", "status", "objectives", "constraints", "constraint_rules", "next_check_at")
 """The fields of the anchor whose change by an order an entry shows."""
 
 
@@ -173,6 +173,8 @@ def _changes(anchor: Anchor, record: Record, before: Mapping[str, Any] | None) -
 def _bounded(value: object) -> object:
     if isinstance(value, list):
         return [clip(each) for each in value]
+    if isinstance(value, Mapping):
+        return [clip(f"{name}: {each}") for name, each in value.items()]
     return clip(value) if isinstance(value, str) else value
 
 

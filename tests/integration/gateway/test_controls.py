@@ -348,3 +348,31 @@ async def test_labelled_lines_have_a_limit_and_are_withdrawn(house: House) -> No
     whats = [each["what"] for each in entries if each["kind"] == "directives"]
     assert whats[0].startswith("labelled line withdrawn: CRITICAL: ")
     assert whats[1].startswith("labelled line corrected: CRITICAL: rule 0")
+
+
+async def test_constraint_says_whether_it_is_enforced(house: House) -> None:
+    await house.make_session()
+    rule = "command.tool != 'launch' || observation.instances < 2"
+
+    async def add(text: str, status: int = 200, **more: str) -> Any:
+        return await ask(house, "constraints", {"change": "add", "items": [text], **more}, status=status)
+
+    by_rules = (await house.http.get("/api/agents/keeper")).json()["model"] == "rules"
+    (note,) = (await add("be quiet"))["notes"]
+    assert note.startswith("not read by rules" if by_rules else "told to the model, not enforced")
+    ruled = await add("at most two", rule=rule)
+    assert (ruled["notes"], ruled["more"]["rule"]) == ([], rule)
+    assert (await anchor(house))["constraint_rules"] == {"at most two": rule}
+    for odd, words in (
+        ("observation.x <", "not valid CEL"),
+        ("instances < 2", "cannot be evaluated"),
+        ("1 + 1", "must be true or false"),
+    ):
+        assert words in (await add("odd", 422, rule=odd))["message"]
+    both = {"change": "add", "items": ["a", "b"], "rule": rule}
+    await ask(house, "constraints", both, status=422)
+    await ask(house, "objectives", {"change": "add", "items": ["a"], "rule": rule}, status=422)
+    entries = (await house.http.get("/api/sessions/fleet/timeline")).json()["data"]
+    assert entries[-1]["changes"]["constraint_rules"] == {"from": [], "to": [f"at most two: {rule}"]}
+    await ask(house, "constraints", {"change": "remove", "items": ["at most two"]})
+    assert (await anchor(house))["constraint_rules"] == {}

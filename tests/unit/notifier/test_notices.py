@@ -265,3 +265,11 @@ def test_end_of_a_turn_says_the_words_and_whom_they_answer() -> None:
     quiet = read_notice(anchor_record(Kind.TURN_ENDED, **fields))
     assert quiet is not None
     assert quiet.kinds == ("turn_ended",)
+
+
+def test_missed_objective_is_a_warning_of_its_turn() -> None:
+    fields: dict[str, Any] = {"last_run_id": 3, "last_run_outcome": "no_action", "last_run_reason": "quiet"}
+    notice = read_notice(anchor_record(Kind.TURN_ENDED, **fields, missed=["proofs_per_hour >= 500"]))
+    assert notice is not None
+    assert (notice.kinds, notice.severity) == (("objective_missed", "turn_ended"), "warning")
+    assert notice.text == "missed for 3 turns: proofs_per_hour >= 500; quiet"

@@ -111,6 +111,7 @@ class NoteEmergency:
 class EndTurn:
     """End the turn. ``head``: its last step, if it had one. ``warning``: a further notice for people.
 
+    ``goal_facts``: the facts that objectives compare with numbers.
     ``seen``, ``seen_at_ms``: of its last observation, which renews an open emergency of the same kind.
     """
 
@@ -125,6 +126,7 @@ class EndTurn:
     warning: str = ""
     seen: Sighting = None
     seen_at_ms: int = 0
+    goal_facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,10 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """Change the objectives or the constraints; only people do."""
+    """Change the objectives or the constraints; only people do.
+
+    ``rule``: CEL that executors enforce, of the one constraint that is added.
+    """
 
     by: str
     at_ms: int
@@ -165,6 +170,7 @@ class Direct:
     items: tuple[str, ...]
     reason: str = ""
     control_id: str = ""
+    rule: str = ""
 
 
 CRITICAL_LINES = "critical"

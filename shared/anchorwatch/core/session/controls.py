@@ -119,7 +119,7 @@ def _direct(anchor: Anchor, order: Direct) -> AnchorChanged:
         case "set":
             after = tuple(dict.fromkeys(order.items))
         case "add":
-            if all(item in before for item in order.items):
+            if all(item in before for item in order.items) and not order.rule:
                 raise Refused(
                     f"all of them are {order.which} already",
                     hint=f"`anchorwatch anchor {anchor.session}` lists them",
@@ -140,15 +140,20 @@ def _direct(anchor: Anchor, order: Direct) -> AnchorChanged:
             f"the session would have {len(after)} {order.which}, the limit is {DIRECTIVES_MAX}",
             hint="remove some first",
         )
+    if order.which == "objectives":
+        changed_anchor = replace(anchor, objectives=after)
+    else:
+        rules = {**anchor.constraint_rules, **(dict.fromkeys(order.items, order.rule) if order.rule else {})}
+        kept = {text: rule for text, rule in rules.items() if text in after}
+        changed_anchor = replace(anchor, constraints=after, constraint_rules=kept)
     return _changed(
         Kind.DIRECTIVES,
         order,
-        replace(anchor, objectives=after)
-        if order.which == "objectives"
-        else replace(anchor, constraints=after),
+        changed_anchor,
         order.reason,
         which=order.which,
         change=order.change,
+        **({"rule": order.rule} if order.rule else {}),
     )
 
 

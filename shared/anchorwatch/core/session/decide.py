@@ -47,6 +47,7 @@ from anchorwatch.core.session.events import (
     StepDecided,
     StepHead,
 )
+from anchorwatch.core.session.goals import MISSED_RUNS, missed_after
 from anchorwatch.core.session.joining import named
 from anchorwatch.core.session.quarantine import repaired
 from anchorwatch.core.session.state import SessionState, Turn, Unsettled
@@ -285,6 +286,10 @@ def _end(state: SessionState, anchor: Anchor, turn: Turn, command: EndTurn) -> A
         _check_shown(state, turn, command.head)
     joined = command.head.joined if command.head else ()
     answers = _answers(state, turn, command.head)
+    missed = missed_after(anchor.objectives, anchor.objectives_missed, command.goal_facts)
+    told = [
+        text for text, runs in missed.items() if runs == MISSED_RUNS > anchor.objectives_missed.get(text, 0)
+    ]
     away = (command.head.away if command.head else ()) or turn.away
     after = replace(
         end_turn(
@@ -299,6 +304,7 @@ def _end(state: SessionState, anchor: Anchor, turn: Turn, command: EndTurn) -> A
         next_check_at=iso(command.next_check_at_ms),
         prompt=command.prompt or anchor.prompt,
         emergency=_renewed(anchor, command),
+        objectives_missed=missed,
         runs_by_rules=anchor.runs_by_rules + 1 if away else 0,
     )
     return AnchorChanged(
@@ -311,6 +317,7 @@ def _end(state: SessionState, anchor: Anchor, turn: Turn, command: EndTurn) -> A
         more={
             **({"warning": command.warning} if command.warning else {}),
             **({"answers": answers} if answers else {}),
+            **({"missed": told} if told else {}),
             **({"away": [list(each) for each in away]} if away else {}),
         },
     )
