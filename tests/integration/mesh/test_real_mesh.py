@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from anchorwatch.mesh.credentials import Credentials
 
@@ -43,6 +44,15 @@ class RealMesh(SmallMesh):
         done = self.verb(*words, "--json")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        """A request to the HTTP API."""
+        credentials = Credentials.load(self.data)
+        assert credentials is not None
+        headers = {"Authorization": f"Bearer {credentials.token}"}
+        answer = httpx2.request(method, self.mesh.api_url + path, json=body, headers=headers, timeout=60)
+        assert answer.is_success, answer.text
+        return answer.json()
 
     def json_of(self, *words: str) -> Any:
         """The JSON of a verb with any exit code."""
@@ -95,6 +105,12 @@ def test_first_steps_of_a_user_after_up(real: RealMesh) -> None:
     until(lambda: real.json("fleet", "status")["facts"]["jobs_done"] == 3, 60)
     effect = next(each for each in real.json("effects") if each["tool"] == "launch_instances")
     assert real.json("show", effect["call"])["tool"] == "launch_instances"
+
+    # The limit is that of the agent's newest version.
+    spec = real.request("GET", "/api/agents/fleet-keeper")
+    real.request("PUT", "/api/agents/fleet-keeper", {**spec, "config": {**spec["config"], "fleet_limit": 5}})
+    assert real.json("fleet", "status")["facts"]["fleet_limit"] == 5
+    assert "live of at most 5." in real.verb("fleet", "status").stdout
 
     # After a kill of every process, a new start continues the session.
     runs = real.json("anchor", "fleet")["run_count"]
