@@ -226,16 +226,10 @@ class Settings(BaseSettings):
     @field_validator("pools", "model_fallbacks", mode="before")
     @classmethod
     def _separate(cls, value: object) -> object:
-        """``default,gpu`` in the environment; a list in the settings file."""
-        return (
-            [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-        )
-
-    @field_validator("model_fallbacks", mode="before")
-    @classmethod
-    def _none(cls, value: object) -> object:
-        """`none` is the empty list: an empty variable means the default."""
-        return () if value in ("none", ["none"]) else value
+        """``default,gpu`` in the environment, ``none`` for an empty list (an empty variable means the default); or a list."""
+        if not isinstance(value, str):
+            return value
+        return [] if value.strip() == "none" else [part.strip() for part in value.split(",") if part.strip()]
 
     @field_validator("pools", "model_fallbacks")
     @classmethod

@@ -73,9 +73,9 @@ def describe_unknown(name: str, meant: str) -> str:
 
 
 def as_text(value: object) -> str:
-    """A value as a variable holds it: a list has commas, a secret is not masked."""
+    """A value as a variable holds it: a list has commas and is ``none`` if it is empty, a secret is not masked."""
     if isinstance(value, SecretStr):
         return value.get_secret_value()
     if isinstance(value, tuple):
-        return ",".join(map(str, value))
+        return ",".join(map(str, value)) or "none"
     return str(value.absolute() if isinstance(value, Path) else value)

@@ -138,6 +138,12 @@ def test_value_of_every_kept_setting_survives_its_text(data: DataDir, name: str)
         assert getattr(given, name) == value
 
 
+def test_empty_list_survives_its_text(data: DataDir) -> None:
+    """An empty variable means the default, which may have items."""
+    given = load(data_dir=data.root, model_fallbacks=as_text(()))
+    assert (as_text(()), given.model_fallbacks) == ("none", ())
+
+
 def test_damaged_settings_are_refused_with_a_way_out(data: DataDir) -> None:
     data.settings.write_text(json.dumps({"ANCHORWATCH_MODEL": "openai"}))
     with pytest.raises(Refused, match=r"settings\.json is damaged"):

@@ -52,7 +52,9 @@ def anchor_was_in_prompt(evidence: Incident) -> Check:
             )
             named = f"{proof.anchor_revision} ({proof.anchor_sha256[:12]})" if proof else "no anchor"
             (shown if fits else wrong).append(f"run {run} step {prompt.step} shows {named}")
-    expected = "each prompt of run n + 1 names the anchor record that ended run n (or a later one of a person), and its digest"
+    expected = (
+        "each prompt of run n + 1 names the anchor record that ended run n (or a later one), and its digest"
+    )
     seen = f"{some(shown)}; wrong: {some(wrong)}"
     return Check(
         "the anchor of run n is in the prompt of run n + 1", expected, seen, bool(shown) and not wrong
