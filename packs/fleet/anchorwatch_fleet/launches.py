@@ -18,16 +18,26 @@ OLD_MS = 12 * BACKOFF_MS_MAX
 """An older death does not count."""
 SURVIVED_MS = 60_000
 """An instance that has run for so long is well, even if there was no job for it."""
+DEATHS_LISTED_MAX = 20
+"""The yard lists no more. A list full of deaths counts as one launch for each `DEATHS_OF_A_LAUNCH`: it hides older ones."""
 DEATHS_OF_A_LAUNCH = 4
-"""Deaths that count as one launch at least: of large launches the yard lists only the last instances."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchesInVain:
-    """``count``: the newest launches in a row that were in vain. ``next_at_ms``: before it, no launch should follow."""
+    """The newest ``launches`` in a row that were in vain, and the ``deaths`` of their instances, as far as they are listed.
 
-    count: int = 0
+    ``next_at_ms``: before it, no launch should follow.
+    """
+
+    launches: int = 0
+    deaths: int = 0
     next_at_ms: int = 0
+
+
+def leads_to_nothing(launches: int, deaths: int) -> bool:
+    """Whether launches in vain are no accident any more."""
+    return launches > TOLERATED or deaths >= DEATHS_LISTED_MAX
 
 
 def launches_in_vain(instances: Sequence[Instance], at_ms: int) -> LaunchesInVain:
@@ -52,13 +62,14 @@ def launches_in_vain(instances: Sequence[Instance], at_ms: int) -> LaunchesInVai
     last_ms = max((each.since_ms for each in deaths), default=0)
     if not deaths or at_ms - last_ms >= FORGET_MS:
         return LaunchesInVain()
-    count = max(len(dead), len(deaths) // DEATHS_OF_A_LAUNCH)
-    if count <= TOLERATED:
-        return LaunchesInVain(count)
+    if not leads_to_nothing(len(dead), len(deaths)):
+        return LaunchesInVain(len(dead), len(deaths))
+    listed_all = len(deaths) < DEATHS_LISTED_MAX
+    count = len(dead) if listed_all else max(len(dead), len(deaths) // DEATHS_OF_A_LAUNCH)
     # The list is bounded, and so is the count. What it spans grows with each wait, so waits continue to grow.
     spanned_ms = last_ms - min(each.since_ms for each in deaths)
     wait_ms = max(BACKOFF_MS << (count - TOLERATED - 1), spanned_ms // 2)
-    return LaunchesInVain(count, last_ms + min(wait_ms, BACKOFF_MS_MAX))
+    return LaunchesInVain(len(dead), len(deaths), last_ms + min(wait_ms, BACKOFF_MS_MAX))
 
 
 def _result(launch: Sequence[Instance], at_ms: int) -> Literal["worked", "in_vain", "undecided"]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from anchorwatch.packs import UNKNOWN, Fact, Observation, instant
 
 from anchorwatch_fleet.instances import Instance
-from anchorwatch_fleet.launches import TOLERATED, launches_in_vain
+from anchorwatch_fleet.launches import launches_in_vain, leads_to_nothing
 from anchorwatch_fleet.sources import Sources
 
 ACTIVE_WITHIN_MS = 60_000
@@ -32,6 +32,7 @@ YARD_FACTS = (
     "fleet_capacity_ph",
     "projected_capacity_ph",
     "launches_in_vain",
+    "deaths_before_work",
     "launch_backoff",
 )
 QUEUE_FACTS = ("demand_queued", "tasks_queued")
@@ -90,7 +91,8 @@ def yard_facts(instances: Sequence[Instance], at_ms: int) -> dict[str, Fact]:
         "workers_dead": bool(exited or hung) and not running and not loading,
         "fleet_capacity_ph": capacity_ph,
         "projected_capacity_ph": _projected_ph(capacity_ph, instances, len(loading)),
-        "launches_in_vain": in_vain.count,
+        "launches_in_vain": in_vain.launches,
+        "deaths_before_work": in_vain.deaths,
         "launch_backoff": at_ms < in_vain.next_at_ms,
     }
 
@@ -149,9 +151,11 @@ def _workers(facts: dict[str, Fact]) -> str:
         text += "There IS demand, and no worker serves it."
     elif facts["demand_queued"] and facts["workers_alive"] == 0 and facts["workers_loading"] == 0:
         text += f"\nATTENTION: {facts['tasks_queued']} tasks wait and no worker serves them."
-    in_vain = facts["launches_in_vain"] or 0
-    if int(in_vain) > TOLERATED:
-        text += f"\nNO PROGRESS: the instances of the last {in_vain} launches ended before they did a job."
+    launches, deaths = int(facts["launches_in_vain"] or 0), int(facts["deaths_before_work"] or 0)
+    if leads_to_nothing(launches, deaths):
+        text += (
+            f"\nNO PROGRESS: {deaths} instances of the last {launches} launches ended before they did a job."
+        )
         text += f" launch_backoff={_shown(facts['launch_backoff'])}."
     return text
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from anchorwatch.packs import UNKNOWN, Emergency, Fact, Facts, Invariant, Observation, Sighting
 
-from anchorwatch_fleet.launches import TOLERATED
+from anchorwatch_fleet.launches import leads_to_nothing
 
 Truth = bool | None
 """None is unknown."""
@@ -24,6 +24,7 @@ ANCHOR_FACTS = (
     "workers_hung",
     "instances_live",
     "launches_in_vain",
+    "deaths_before_work",
     "launch_backoff",
     "fleet_limit",
     "jobs_done",
@@ -76,25 +77,32 @@ def reduce(facts: Facts, observation: Observation) -> dict[str, Any]:
     return reduced
 
 
-def emergency(facts: Facts) -> Sighting:
-    """The emergency: tasks are queued, and no worker is running or loading. Unknown where a fact that decides it is unknown."""
+def unserved(facts: Facts) -> Truth:
+    """Whether tasks are queued, and no worker is running or loading. Unknown where a fact that decides it is unknown."""
     dead = facts.get("workers_dead")
-    unserved = _any(dead, _all(_is_zero(facts.get("workers_alive")), _is_zero(facts.get("workers_loading"))))
-    shown = _all(facts.get("demand_queued"), unserved)
+    nobody = _all(_is_zero(facts.get("workers_alive")), _is_zero(facts.get("workers_loading")))
+    return _all(facts.get("demand_queued"), _any(dead, nobody))
+
+
+def emergency(facts: Facts) -> Sighting:
+    """The emergency: tasks are queued and unserved. Where launches are in vain, an instance that only loads does not end it."""
+    tasks, in_vain = facts.get("tasks_queued"), no_progress(facts)
+    if in_vain and facts.get("demand_queued") and facts.get("workers_alive") == 0:
+        return Emergency("launches-in-vain", f"{in_vain}, and {tasks} tasks are queued")
+    shown = unserved(facts)
     if not shown:
         return shown
-    tasks = facts.get("tasks_queued")
-    if dead:
+    if facts.get("workers_dead"):
         return Emergency("workers-dead", f"all workers are dead while {tasks} tasks are queued")
     return Emergency("no-workers", f"no worker serves the {tasks} tasks that are queued")
 
 
 def no_progress(facts: Facts) -> str | None:
     """Why launches lead to nothing; None: they do, or it is not known."""
-    count = facts.get("launches_in_vain") or 0
-    if int(count) <= TOLERATED:
+    launches, deaths = int(facts.get("launches_in_vain") or 0), int(facts.get("deaths_before_work") or 0)
+    if not leads_to_nothing(launches, deaths):
         return None
-    return f"the instances of the last {count} launches ended before they did a job"
+    return f"{deaths} instances of the last {launches} launches ended before they did a job"
 
 
 def _is_zero(count: Fact) -> Truth:

@@ -16,7 +16,7 @@ from anchorwatch_fleet.changes import backlog_seconds
 from anchorwatch_fleet.config import FleetConfig
 from anchorwatch_fleet.instances import instance_from_json
 from anchorwatch_fleet.launches import launches_in_vain
-from anchorwatch_fleet.policy import emergency
+from anchorwatch_fleet.policy import emergency, unserved
 
 CHECK_AFTER_CHANGE_MIN = 1.0
 CHECK_WHILE_BLIND_MIN = 1.0
@@ -119,7 +119,7 @@ def _time_to_tell(case: _Case) -> bool:
 
 def _emergency(case: _Case) -> StepDecision | None:
     """Tasks are queued, and no worker is running or loading."""
-    if not emergency(case.facts) or case.room <= 0:
+    if not unserved(case.facts) or case.room <= 0:
         return None
     priority = "emergency" if case.facts["workers_dead"] else "normal"
     return _launch(case, min(case.useful, case.room), priority)

@@ -12,8 +12,15 @@ from anchorwatch.core.policy import Question, judge
 from anchorwatch.models.port import PastCall
 from anchorwatch_fleet import PACK
 from anchorwatch_fleet.instances import Instance
-from anchorwatch_fleet.launches import BACKOFF_MS, FORGET_MS, LaunchesInVain, launches_in_vain
-from anchorwatch_fleet.policy import INVARIANTS, no_progress, reduce
+from anchorwatch_fleet.launches import (
+    BACKOFF_MS,
+    DEATHS_LISTED_MAX,
+    FORGET_MS,
+    LaunchesInVain,
+    launches_in_vain,
+)
+from anchorwatch_fleet.policy import INVARIANTS, emergency, no_progress, reduce
+from anchorwatch_fleet.yard.roster import ENDED_LISTED_MAX
 
 from tests.unit.fleet.sights import NOW_MS, sight, situation
 
@@ -32,42 +39,46 @@ def alive(number: int, *, launch: int, jobs: int = 0, state: str = "running", fo
 
 
 @pytest.mark.parametrize(
-    ("instances", "count", "wait_ms"),
+    ("instances", "launches", "deaths", "wait_ms"),
     [
-        pytest.param([], 0, 0, id="none"),
-        pytest.param([dead(1)], 1, 0, id="one may be an accident"),
-        pytest.param([dead(1), dead(2)], 2, 0, id="two may be"),
-        pytest.param([dead(1), dead(2), dead(3)], 3, BACKOFF_MS, id="three are not"),
-        pytest.param([dead(n) for n in range(1, 6)], 5, 4 * BACKOFF_MS, id="five wait longer"),
-        pytest.param([dead(n) for n in range(1, 21)], 20, 600_000, id="bounded"),
-        pytest.param([dead(n, launch=0) for n in range(1, 4)], 1, 0, id="three of one launch"),
+        pytest.param([], 0, 0, 0, id="none"),
+        pytest.param([dead(1)], 1, 1, 0, id="one may be an accident"),
+        pytest.param([dead(1), dead(2)], 2, 2, 0, id="two may be"),
+        pytest.param([dead(1), dead(2), dead(3)], 3, 3, BACKOFF_MS, id="three are not"),
+        pytest.param([dead(n) for n in range(1, 6)], 5, 5, 4 * BACKOFF_MS, id="five wait longer"),
+        pytest.param([dead(n) for n in range(1, 21)], 20, 20, 600_000, id="bounded"),
+        pytest.param([dead(n, launch=0) for n in range(1, 7)], 1, 6, 0, id="six of one launch"),
         pytest.param(
-            [dead(n, launch=0) for n in range(1, 21)], 5, 4 * BACKOFF_MS, id="a list full of deaths"
+            [dead(n, launch=0) for n in range(1, 21)], 1, 20, 4 * BACKOFF_MS, id="a list full of deaths"
         ),
-        pytest.param([dead(9), dead(10), dead(11)], 3, BACKOFF_MS, id="ids are numbers"),
-        pytest.param([*map(dead, (1, 2, 3)), dead(4, jobs=1)], 0, 0, id="the newest did a job, then died"),
-        pytest.param([dead(1, jobs=7), *map(dead, (2, 3, 4))], 3, BACKOFF_MS, id="an older one worked"),
-        pytest.param([*map(dead, (1, 2, 3)), alive(4, launch=4, jobs=1)], 0, 0, id="the newest works"),
-        pytest.param([*map(dead, (1, 2, 3)), alive(4, launch=4, for_s=60)], 0, 0, id="the newest survives"),
+        pytest.param([dead(9), dead(10), dead(11)], 3, 3, BACKOFF_MS, id="ids are numbers"),
+        pytest.param([*map(dead, (1, 2, 3)), dead(4, jobs=1)], 0, 0, 0, id="the newest did a job, then died"),
+        pytest.param([dead(1, jobs=7), *map(dead, (2, 3, 4))], 3, 3, BACKOFF_MS, id="an older one worked"),
+        pytest.param([*map(dead, (1, 2, 3)), alive(4, launch=4, jobs=1)], 0, 0, 0, id="the newest works"),
         pytest.param(
-            [*map(dead, (1, 2, 3)), alive(4, launch=4)], 3, BACKOFF_MS, id="the newest must show it"
+            [*map(dead, (1, 2, 3)), alive(4, launch=4, for_s=60)], 0, 0, 0, id="the newest survives"
+        ),
+        pytest.param([*map(dead, (1, 2, 3)), alive(4, launch=4)], 3, 3, BACKOFF_MS, id="it must show it"),
+        pytest.param(
+            [*map(dead, (1, 2, 3)), alive(4, launch=4, state="loading")], 3, 3, BACKOFF_MS, id="it loads"
         ),
         pytest.param(
-            [*map(dead, (1, 2, 3)), alive(4, launch=4, state="loading")], 3, BACKOFF_MS, id="the newest loads"
+            [dead(1), dead(2), dead(3, launch=3), alive(4, launch=3)], 2, 2, 0, id="one of the newest lives"
         ),
-        pytest.param(
-            [dead(1), dead(2), dead(3, launch=3), alive(4, launch=3)], 2, 0, id="one of the newest lives"
-        ),
-        pytest.param([dead(1), dead(2), dead(3, jobs=None)], 2, 0, id="jobs unknown: not decided"),
-        pytest.param([dead(n, ago_s=FORGET_MS / 1_000) for n in (1, 2, 3)], 0, 0, id="long ago"),
-        pytest.param([dead(1, ago_s=9_000), dead(2), dead(3)], 2, 0, id="one of them long ago"),
+        pytest.param([dead(1), dead(2), dead(3, jobs=None)], 2, 2, 0, id="jobs unknown: not decided"),
+        pytest.param([dead(n, ago_s=FORGET_MS / 1_000) for n in (1, 2, 3)], 0, 0, 0, id="long ago"),
+        pytest.param([dead(1, ago_s=9_000), dead(2), dead(3)], 2, 2, 0, id="one of them long ago"),
     ],
 )
 def test_launches_in_vain_are_counted_and_the_next_waits(
-    instances: list[Instance], count: int, wait_ms: int
+    instances: list[Instance], launches: int, deaths: int, wait_ms: int
 ) -> None:
-    expected = LaunchesInVain(count, NOW_MS - SECOND_MS + wait_ms if wait_ms else 0)
+    expected = LaunchesInVain(launches, deaths, NOW_MS - SECOND_MS + wait_ms if wait_ms else 0)
     assert launches_in_vain(instances, NOW_MS) == expected
+
+
+def test_list_of_the_yard_is_as_long_as_assumed() -> None:
+    assert DEATHS_LISTED_MAX == ENDED_LISTED_MAX
 
 
 def refused(observation: Observation) -> set[str]:
@@ -90,15 +101,30 @@ def test_launch_is_refused_during_the_backoff_and_while_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "says"), [(2, None), (3, "the last 3 launches ended before they did a job")]
+    ("count", "says"), [(2, None), (3, "3 instances of the last 3 launches ended before they did a job")]
 )
 def test_facts_say_that_launches_lead_to_nothing(count: int, says: str | None) -> None:
     seen = sight([dead(n) for n in range(1, count + 1)], 59)
     for facts in (seen.facts, reduce({}, seen)):
-        told = no_progress(facts)
-        assert told == (says and f"the instances of {says}")
+        assert no_progress(facts) == says
     assert ("NO PROGRESS" in seen.text) == bool(says)
     assert no_progress(sight(None, 59).facts) is None
+
+
+@pytest.mark.parametrize(
+    ("newest", "expected"),
+    [
+        ([], "launches-in-vain"),
+        ([alive(4, launch=4, state="loading")], "launches-in-vain"),
+        ([alive(4, launch=4)], None),
+    ],
+)
+def test_loading_instance_does_not_end_an_emergency_of_launches(
+    newest: list[Instance], expected: str | None
+) -> None:
+    seen = emergency(sight([dead(1), dead(2), dead(3), *newest], 59).facts)
+    assert (seen.kind if seen else None) == expected
+    assert emergency(sight([dead(1), dead(2), dead(3), *newest], 0).facts) is False
 
 
 @dataclass
