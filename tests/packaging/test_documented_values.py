@@ -13,6 +13,7 @@ from anchorwatch.core import errors
 from anchorwatch.core.agents import Limits
 from anchorwatch.core.session.wakes import Disposition
 from anchorwatch.core.tools import EffectClass
+from anchorwatch_gateway.state import Counters
 from anchorwatch_notifier.notices import CRITICAL, KINDS
 from typer.main import get_command
 
@@ -20,6 +21,7 @@ from tests.support.openapi import description
 
 DOCS = Path(__file__).parents[2] / "docs"
 FAULT = 1
+CODE = ("shared", "services", "packs", "tests")
 
 
 def page(name: str) -> str:
@@ -92,6 +94,26 @@ def test_routes_are_listed() -> None:
     text = page("api.md")
     ends = {path: path.rstrip("}").rpartition("/")[2].partition("{")[0] for path in description()["paths"]}
     assert [path for path, end in ends.items() if end and f"/{end}" not in text] == []
+
+
+def test_metrics_are_listed() -> None:
+    names = {
+        f"{metric.name}_total" if metric.type == "counter" else metric.name
+        for metric in Counters().registry.collect()
+    }
+    assert names <= set(quoted(row("api.md", "`GET /metrics`")))
+
+
+def test_names_in_the_checklists_exist() -> None:
+    """A name of code or of a table in a checklist; a name in capitals with SERVICE or ACT is a placeholder."""
+    named = set(re.findall(r"`(\w*(?:[a-z][A-Z]|_)\w*)`", page("adding.md")))
+    files = [
+        DOCS.parent / "pyproject.toml",
+        *(each for top in CODE for each in (DOCS.parent / top).rglob("*.py")),
+    ]
+    code = "\n".join(each.read_text(encoding="utf-8") for each in files)
+    assert len(named) > 20
+    assert [name for name in sorted(named) if name not in code and "SERVICE_ACT" not in name] == []
 
 
 def test_readme_links_every_page() -> None:

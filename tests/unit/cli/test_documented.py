@@ -23,7 +23,8 @@ USAGE = 2
 
 def commands(form: str) -> list[str]:
     """The command lines of this form on all pages."""
-    texts = (page.read_text(encoding="utf-8") for page in PAGES)
+    # A command that is continued on the next line is one command.
+    texts = (re.sub(r"\\\n +", " ", page.read_text(encoding="utf-8")) for page in PAGES)
     return sorted({each for text in texts for each in re.findall(form, text, re.MULTILINE) if is_run(each)})
 
 
