@@ -53,11 +53,11 @@ class Process:
         readable = self._spawn()
         try:
             async with asyncio.timeout(READY_S_MAX):
-                told = await asyncio.to_thread(os.read, readable, 64)
+                report = await asyncio.to_thread(os.read, readable, 64)
         finally:
             os.close(readable)
         self.ready_s = time.monotonic()
-        if not told:
+        if not report:
             raise RuntimeError(f"{self.name} did not start:\n{self.log.read_text()[-3000:]}")
 
     def _spawn(self) -> int:

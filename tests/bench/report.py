@@ -219,8 +219,8 @@ def _cpu(speed: Speed) -> str:
 
 def _wire(speed: Speed) -> str:
     passed = {who.rpartition("-")[0] or who: count / speed.turns for who, count in speed.usage.wire.items()}
-    told = (f"{who} {count:.1f}" for who, count in sorted(passed.items()) if who not in ("", "bench"))
-    return ", ".join(told)
+    report = (f"{who} {count:.1f}" for who, count in sorted(passed.items()) if who not in ("", "bench"))
+    return ", ".join(report)
 
 
 def _single_session(results: Results) -> list[str]:

@@ -1,4 +1,4 @@
-"""One case of the sweep: a process dies at one edge, another takes its place, and the session comes to rest."""
+"""One case of the sweep: a process dies at one edge, another replaces it, and the session comes to rest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from anchorwatch.edges import Edge
 
-from tests.chaos.scene import KILLED, Scene, Told
+from tests.chaos.mesh import KILLED, ChaosMesh, ChaosSession
 from tests.support.waiting import eventually, is_stopped
 
 DEATH_S_MAX = 45.0
@@ -17,10 +17,10 @@ LARGE = " " * 40_000
 
 @dataclass
 class Case:
-    """``reach``: at which reach of the edge its process dies."""
+    """``reach``: the process dies when it reaches the edge for this time, counted from 1."""
 
-    scene: Scene
-    actor: Told
+    chaos: ChaosMesh
+    actor: ChaosSession
     edge: Edge
     reach: int
     parallel: bool
@@ -30,14 +30,14 @@ class Case:
         return f"{self.edge.service}-1"
 
     async def arm(self, edge: Edge | None = None, reach: int | None = None, *, failing: str = "") -> None:
-        """Have the service's next process die at the edge (this case's, or another). ``failing``: failpoints besides."""
-        self.scene.mesh.start(self.instance, f"{edge or self.edge}=kill@{reach or self.reach};{failing}")
-        # It may come to its edge by what its former self left to do, before it says that it works.
-        await self.scene.mesh.ready_or_ended(self.instance)
+        """Start a process that dies at ``edge`` (default: the case's). ``failing``: further failpoints."""
+        self.chaos.mesh.start(self.instance, f"{edge or self.edge}=kill@{reach or self.reach};{failing}")
+        # Work that its predecessor left may lead it to the edge before it is ready.
+        await self.chaos.mesh.ready_or_ended(self.instance)
 
     async def death(self) -> None:
-        """Wait until the process has died, and see that it died at its edge."""
-        child = self.scene.mesh.children[self.instance]
+        """Wait until the process has died by its failpoint."""
+        child = self.chaos.mesh.children[self.instance]
 
         async def dead() -> bool:
             return child.exit_code is not None
@@ -49,17 +49,17 @@ class Case:
         """Wait until the process has stopped itself at a failpoint."""
 
         async def stopped() -> bool:
-            return is_stopped(self.scene.mesh.children[self.instance].pid)
+            return is_stopped(self.chaos.mesh.children[self.instance].pid)
 
         await eventually(stopped, DEATH_S_MAX, f"{self.instance} stops")
 
     async def back(self) -> None:
-        """Start it again, without any failpoint."""
-        self.scene.mesh.start(self.instance)
-        await self.scene.mesh.ready(self.instance)
+        """Start the process without a failpoint, and wait until it is ready."""
+        self.chaos.mesh.start(self.instance)
+        await self.chaos.mesh.ready(self.instance)
 
-    async def tell(self) -> None:
-        """Everything that a session may be told: calls of every class, events, things too large for a record."""
+    async def send_all(self) -> None:
+        """Send each kind of input: calls of every effect class, events, and contents too large for a record."""
         await self.actor.make()
         if self.parallel:
             await self.actor.say(
@@ -83,9 +83,9 @@ class Case:
         await self.actor.say(more=LARGE)
         self.actor.world.set_world(dead="w-1")
 
-    async def dies_during(self, telling: Awaitable[None]) -> None:
-        """Wait for the death while this is told, start the process again, and see the telling to its end."""
-        task = asyncio.ensure_future(telling)
+    async def dies_during(self, sending: Awaitable[None]) -> None:
+        """Wait for the death while ``sending`` runs, replace the process, and wait for the end of ``sending``."""
+        task = asyncio.ensure_future(sending)
         try:
             await self.death()
             await self.back()

@@ -1,4 +1,4 @@
-"""Schedules for the sweep: one whose slot has come already, and one of a session that there is not."""
+"""Schedules for the sweep: one with a slot in the past, and one of an unknown session."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Daily:
         return ScheduleJournal(self.bus, Committer(self.bus, journal_stream()), WRITER)
 
     async def make(self, session: str) -> None:
-        """Make it, of this session; planners see to its slot at once."""
+        """Create it for a session; its slot fires at once."""
         now = datetime.now(UTC)
         slot, made_ms = now - DUE_BEFORE, round((now - MADE_BEFORE).timestamp() * 1000)
         cron = f"{slot.minute} {slot.hour} * * *"

@@ -1,4 +1,4 @@
-"""A mesh on three servers that lose their leader under load, again and again."""
+"""A mesh on three servers that lose their leader repeatedly under load."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from anchorwatch.mesh.credentials import SERVICES, mesh_users
 from anchorwatch.testing.crash_test.mesh import CrashMesh
 from anchorwatch.topology.streams import journal_stream
 
-from tests.chaos.scene import Scene, Told, playing
+from tests.chaos.mesh import ChaosMesh, ChaosSession, chaos_mesh
 from tests.support.nats_server import Cluster, User, start_cluster
 from tests.support.waiting import eventually
 
 LEADERS_KILLED = 3
 MORE = 6
-"""So many messages are acknowledged between two kills, so that each finds the mesh at work."""
+"""The number of messages acknowledged between two kills, so that each kill meets a busy mesh."""
 SESSIONS = 3
 PAUSE_S = 0.2
 # An election takes 4.5-8 s, and the first one comes with the streams.
@@ -28,7 +28,7 @@ PROGRESS_S_MAX = 60.0
 
 @dataclass
 class ClusterMesh(CrashMesh):
-    """Its servers are three."""
+    """A mesh on three servers."""
 
     cluster: Cluster | None = None
 
@@ -48,24 +48,24 @@ class ClusterMesh(CrashMesh):
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def chaos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosMesh]:
     root = tmp_path_factory.mktemp("cluster")
     settings = {"ANCHORWATCH_NATS_REPLICAS": "3"}
-    with playing(root, dict.fromkeys(SERVICES, 1), settings, ClusterMesh) as made:
+    with chaos_mesh(root, dict.fromkeys(SERVICES, 1), settings, ClusterMesh) as made:
         yield made
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_cluster_keeps_its_guarantees_across_leader_losses(scene: Scene) -> None:
-    cluster = cast("ClusterMesh", scene.mesh).cluster
+async def test_cluster_keeps_its_guarantees_across_leader_losses(chaos: ChaosMesh) -> None:
+    cluster = cast("ClusterMesh", chaos.mesh).cluster
     assert cluster is not None
-    async with scene.mesh.bus() as bus:
-        sessions = [scene.actor(bus) for _ in range(SESSIONS)]
+    async with chaos.mesh.bus() as bus:
+        sessions = [chaos.actor(bus) for _ in range(SESSIONS)]
         for session in sessions:
             await session.make()
         over = asyncio.Event()
-        load = [asyncio.create_task(keep_telling(session, over)) for session in sessions]
+        load = [asyncio.create_task(keep_sending(session, over)) for session in sessions]
         try:
             for _ in range(LEADERS_KILLED):
                 await more_is_accepted(sessions)
@@ -78,12 +78,12 @@ async def test_cluster_keeps_its_guarantees_across_leader_losses(scene: Scene) -
         finally:
             for task in load:
                 task.cancel()
-        assert scene.mesh.ended() == {}, "whoever lives rides it out"
+        assert chaos.mesh.ended() == {}, "whoever lives rides it out"
         for session in sessions:
             assert await session.violations() == []
 
 
-async def keep_telling(session: Told, over: asyncio.Event) -> None:
+async def keep_sending(session: ChaosSession, over: asyncio.Event) -> None:
     number = 0
     while not over.is_set():
         number += 1
@@ -94,7 +94,7 @@ async def keep_telling(session: Told, over: asyncio.Event) -> None:
         await asyncio.sleep(PAUSE_S)
 
 
-async def more_is_accepted(sessions: list[Told]) -> None:
+async def more_is_accepted(sessions: list[ChaosSession]) -> None:
     def accepted() -> int:
         return sum(len(session.acknowledged.inputs) for session in sessions)
 

@@ -1,4 +1,4 @@
-"""`anchorwatch crash-test`, as a pack's author runs it: a pack that keeps its promises passes, one that does not is found out."""
+"""`anchorwatch crash-test`, as the author of a pack runs it: it reports exactly the packs that break their guarantees."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ STEPS = [[["set", "a", "ok"], ["build", "b", "lost_once"]], [["fire", "c", "ok"]
 
 
 def install(directory: Path) -> dict[str, str]:
-    """An environment in which the packs of the tests are installed, as `pip` would have done it."""
+    """An environment with the packs of the tests, as `pip` installs them."""
     info = directory / "packs_of_the_tests-1.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: packs-of-the-tests\nVersion: 1\n")
     (info / "entry_points.txt").write_text(
-        "[anchorwatch.packs]\ntold = tests.support.told:TOLD\ncareless = tests.support.bad_packs:CARELESS\n"
+        "[anchorwatch.packs]\nscripted = tests.support.scripted:SCRIPTED\ncareless = tests.support.bad_packs:CARELESS\n"
         "hasty = tests.support.bad_packs:HASTY\n"
     )
     # So deep that no socket's path would fit into it.
@@ -37,13 +37,13 @@ def install(directory: Path) -> dict[str, str]:
 
 
 def agent_file(tmp_path: Path, pack: str) -> Path:
-    """An agent of the pack that is told to use each class of effect."""
+    """An agent of the pack whose exercises use each class of effect."""
     file = tmp_path / "agent.toml"
     file.write_text(
         f'name = "keeper"\npack = "{pack}"\ngrants = ["look", "set", "build", "fire"]\n'
-        f'subscriptions = ["told.>"]\n[config]\ndirectory = "{tmp_path / "world"}"\n'
+        f'subscriptions = ["scripted.>"]\n[config]\ndirectory = "{tmp_path / "world"}"\n'
         f"[[exercise]]\nmessage = '{json.dumps(STEPS)}'\n"
-        '[[exercise]]\nevent = "told.keeper.note"\ndata = { size = 3 }\n'
+        '[[exercise]]\nevent = "scripted.keeper.note"\ndata = { size = 3 }\n'
     )
     return file
 
@@ -60,27 +60,27 @@ def crash_test(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def outcome(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     assert ran.stdout, f"it said nothing, exit {ran.returncode}: {ran.stderr}"
-    told: dict[str, Any] = json.loads(ran.stdout)
-    return told
+    report: dict[str, Any] = json.loads(ran.stdout)
+    return report
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_pack_that_keeps_its_guarantees_passes(tmp_path: Path) -> None:
-    file = agent_file(tmp_path, "told")
+    file = agent_file(tmp_path, "scripted")
     ran = crash_test(tmp_path, "--agent", str(file), "--seeds", "1", "--json")
-    told = outcome(ran)
+    report = outcome(ran)
     assert ran.returncode == 0, ran.stderr + ran.stdout
-    assert (told["ok"], told["lost"], told["duplicated"], told["guessed"]) == (True, 0, 0, 0)
-    assert told["kills"] >= len(told["edges"]["reached"]) > 40
-    assert told["seeds"][0]["turns"] > 6, "its exercises are not all swallowed by one turn"
-    assert told["worst"] is None
-    assert {each["tool"]: each["interrupted"] > 0 for each in told["tools"]} == {
+    assert (report["ok"], report["lost"], report["duplicated"], report["guessed"]) == (True, 0, 0, 0)
+    assert report["kills"] >= len(report["edges"]["reached"]) > 40
+    assert report["seeds"][0]["turns"] > 6, "its exercises are not all swallowed by one turn"
+    assert report["worst"] is None
+    assert {each["tool"]: each["interrupted"] > 0 for each in report["tools"]} == {
         "look": False, "set": True, "build": True, "fire": True,
     }  # fmt: skip
-    assert told["not_checked"][0] == "look (read): it was never called"
+    assert report["not_checked"][0] == "look (read): it was never called"
     # A death between the claim and the call blocks the one resource of `fire`: then no call of it ever starts.
-    assert set(told["not_checked"][1:]) <= {"fire (irreversible): its executor died before each call"}
+    assert set(report["not_checked"][1:]) <= {"fire (irreversible): its executor died before each call"}
     assert (tmp_path / "world" / "effects.jsonl").exists()
     assert list((tmp_path / TMP).iterdir()) == [], "its own directory is gone"
 
@@ -88,7 +88,7 @@ def test_pack_that_keeps_its_guarantees_passes(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_agent_that_may_do_nothing_fails_the_test(tmp_path: Path) -> None:
-    file = agent_file(tmp_path, "told")
+    file = agent_file(tmp_path, "scripted")
     granted = 'grants = ["look", "set", "build", "fire"]'
     file.write_text(file.read_text().replace(granted, "grants = []"))
     ran = crash_test(tmp_path, "--agent", str(file), "--seeds", "1")
@@ -104,15 +104,15 @@ def test_pack_that_breaks_its_guarantees_is_reported(tmp_path: Path) -> None:
         tmp_path, "--pack", "careless", "--agent", str(file), "--seeds", "1", "--seed", "3", "--json",
         "--data-dir", str(kept),
     )  # fmt: skip
-    told = outcome(ran)
+    report = outcome(ran)
     assert ran.returncode == 1, ran.stderr + ran.stdout
-    assert told["duplicated"] > 0, "its `set` does it again under the same key"
-    assert told["guessed"] > 0, "its `build` is recorded as succeeded, but was not done"
-    assert told["worst"]["seed"] == 3
-    assert told["worst"]["again"].startswith(
+    assert report["duplicated"] > 0, "its `set` does it again under the same key"
+    assert report["guessed"] > 0, "its `build` is recorded as succeeded, but was not done"
+    assert report["worst"]["seed"] == 3
+    assert report["worst"]["again"].startswith(
         f"anchorwatch crash-test --pack careless --agent {file} --seed 3"
     )
-    assert told["data_dir"] == str(kept)
+    assert report["data_dir"] == str(kept)
     assert (kept / "seed-3" / "calls.jsonl").exists()
 
 
@@ -124,15 +124,15 @@ def test_pack_defect_that_only_a_running_executor_shows_is_found(tmp_path: Path)
     steps = json.dumps([[["set", "a", "lost_once"]]])
     file.write_text(file.read_text().replace(json.dumps(STEPS), steps))
     ran = crash_test(tmp_path, "--agent", str(file), "--seeds", "1", "--seed", "3", "--json")
-    told = outcome(ran)
+    report = outcome(ran)
     assert ran.returncode == 1, ran.stderr + ran.stdout
-    assert (told["lost"], told["duplicated"]) == (0, 0)
-    assert told["guessed"] > 0, "its `set` is recorded as failed, but was done"
+    assert (report["lost"], report["duplicated"]) == (0, 0)
+    assert report["guessed"] > 0, "its `set` is recorded as failed, but was done"
 
 
 def test_killed_itself_it_leaves_nothing_running(tmp_path: Path) -> None:
     with subprocess.Popen(
-        command("--agent", str(agent_file(tmp_path, "told"))), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        command("--agent", str(agent_file(tmp_path, "scripted"))), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         env=install(tmp_path / "site"), cwd=tmp_path, start_new_session=True,
     ) as running:  # fmt: skip
         until(lambda: len(of_session(running.pid)) > SERVICES_AND_MORE, 60, "its processes run")
@@ -145,17 +145,17 @@ def test_killed_itself_it_leaves_nothing_running(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (["--pack", "nobody"], "unknown pack 'nobody'"),
-        (["--pack", "told"], "needs an agent: the bench needs a directory"),
+        (["--pack", "scripted"], "needs an agent: the bench needs a directory"),
         (["--agent", "missing.toml"], "file missing.toml does not exist"),
         (["--seeds", "0"], "--seeds"),
-        (["--pack", "fleet", "--agent", "agent.toml"], "is an agent of the pack told, not of fleet"),
+        (["--pack", "fleet", "--agent", "agent.toml"], "is an agent of the pack scripted, not of fleet"),
         (["--agent", "odd.toml"], "an [[exercise]] table is not valid"),
         (["--data-dir", "."], "is not empty"),
         (["--url", "http://x"], "it uses no running mesh"),
     ],
 )  # fmt: skip
 def test_unusable_input_is_reported_and_nothing_starts(tmp_path: Path, words: list[str], said: str) -> None:
-    text = agent_file(tmp_path, "told").read_text()
+    text = agent_file(tmp_path, "scripted").read_text()
     (tmp_path / "odd.toml").write_text(text + '[[exercise]]\nmessage = "x"\nevent = "a.b"\n')
     ran = crash_test(tmp_path, *words)
     assert ran.returncode == 2

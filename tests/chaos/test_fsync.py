@@ -77,8 +77,8 @@ async def test_doctor_reads_the_sync_mode_of_each_server(
         for server in servers:
             server.kill9()
     assert answers is not None
-    told = {each["server"]["name"]: bool(each["data"]["config"].get("sync_always")) for each in answers}
-    assert told == {server.name: server.sync_always for server in servers}
+    report = {each["server"]["name"]: bool(each["data"]["config"].get("sync_always")) for each in answers}
+    assert report == {server.name: server.sync_always for server in servers}
     check = judge(answers, replicas=3)
     assert check.state == state
     assert said in check.detail

@@ -31,8 +31,8 @@ from anchorwatch.topology.subjects import SessionSubjects
 from anchorwatch_planner.wakeups import WakeupTimers, timer_of_session
 
 from tests.support.eventually import persist
+from tests.support.journal_writer import P1, P2, JournalWriter, acquire, step
 from tests.support.nats_server import Cluster, NatsServer, start_cluster
-from tests.support.shelf import P1, P2, Shelf, acquire, step
 from tests.support.waiting import eventually
 
 ROUNDS = 12
@@ -42,14 +42,14 @@ STALE_READS = 200
 
 @dataclass
 class Place:
-    """Where a test runs: the servers, and a connection to each."""
+    """The servers of a test, and a connection to each."""
 
     cluster: Cluster
     buses: list[JetStreamBus]
 
-    def shelf(self, session: str, n: int) -> Shelf:
+    def writer(self, session: str, n: int) -> JournalWriter:
         """A session's journal, by the ``n``-th server."""
-        return Shelf(self.buses[n % len(self.buses)], session)
+        return JournalWriter(self.buses[n % len(self.buses)], session)
 
     async def leader(self) -> NatsServer:
         """The server that leads the journal; alone, it is the only one."""
@@ -82,15 +82,15 @@ async def place(cluster: Cluster) -> AsyncIterator[Place]:
         await bus.close()
 
 
-async def held(shelf: Shelf) -> SessionState:
+async def held(writer: JournalWriter) -> SessionState:
     """A session whose turn P1 holds."""
-    state = await shelf.created()
-    return await shelf.do(state, acquire(state, P1))
+    state = await writer.created()
+    return await writer.do(state, acquire(state, P1))
 
 
 async def test_interleaving_1_step_races_takeover_and_one_wins(place: Place) -> None:
     for n in range(ROUNDS):
-        one, two = (place.shelf(f"race-{n}", which) for which in (n, n + 1))
+        one, two = (place.writer(f"race-{n}", which) for which in (n, n + 1))
         state = await held(one)
         raced = await asyncio.gather(
             one.do(state, step(1, P1)), two.do(state, TakeOver(P2, 1, 2_500, "raced")), return_exceptions=True
@@ -103,7 +103,7 @@ async def test_interleaving_1_step_races_takeover_and_one_wins(place: Place) -> 
 
 async def test_interleaving_2_step_racing_cancel_commits_whole_or_not(place: Place) -> None:
     for n in range(ROUNDS):
-        one, two = (place.shelf(f"batch-{n}", which) for which in (n, n + 1))
+        one, two = (place.writer(f"batch-{n}", which) for which in (n, n + 1))
         state = await held(one)
         raced = await asyncio.gather(
             one.do(state, step(1, P1, count=5)),
@@ -121,16 +121,16 @@ async def test_interleaving_3_shared_message_id_makes_one_writer_lose(
     place: Place,
 ) -> None:
     for n in range(ROUNDS):
-        shelves = [place.shelf(f"shared-{n}", which) for which in (n, n + 1)]
-        subjects = SessionSubjects(shelves[0].ref)
+        writers = [place.writer(f"shared-{n}", which) for which in (n, n + 1)]
+        subjects = SessionSubjects(writers[0].ref)
         subject = subjects.effect("default", CallId(1, 1, 1), "claim")
         family = Expect(subjects.effect_family("default", CallId(1, 1, 1)), 0)
         claims = await asyncio.gather(
             *(
-                Committer(shelf.bus, journal_stream(), new_id=lambda: f"same-{n}").commit(  # noqa: B023 - called at once
+                Committer(writer.bus, journal_stream(), new_id=lambda: f"same-{n}").commit(  # noqa: B023 - called at once
                     [Write(subject, f"{which}".encode())], family
                 )
-                for which, shelf in enumerate(shelves)
+                for which, writer in enumerate(writers)
             ),
             return_exceptions=True,
         )
@@ -141,14 +141,14 @@ async def test_interleaving_3_shared_message_id_makes_one_writer_lose(
 async def test_interleaving_4_stale_server_is_not_trusted_after_stop(
     place: Place,
 ) -> None:
-    shelf = place.shelf("stale", 0)
-    state = await held(shelf)
+    writer = place.writer("stale", 0)
+    state = await held(writer)
     old = await place.leader()
     others = [
         bus for bus, server in zip(place.buses, place.cluster.servers, strict=True) if server is not old
     ]
-    writer = Shelf((others or place.buses)[0], "stale")
-    reader = Shelf(place.buses[place.cluster.servers.index(old)], "stale")
+    writer = JournalWriter((others or place.buses)[0], "stale")
+    reader = JournalWriter(place.buses[place.cluster.servers.index(old)], "stale")
     old.pause()
     try:
         if not others:
@@ -170,16 +170,16 @@ async def test_interleaving_4_stale_server_is_not_trusted_after_stop(
 async def test_interleaving_4_racing_claim_and_cancel_see_each_other(
     place: Place,
 ) -> None:
-    """Whoever claims reads the anchor behind it, whoever cancels looks at claims behind it: from servers that may lag."""
+    """After a claim the executor reads the anchor, and after a cancel the person reads the claims: from servers that may lag."""
     ident = CallId(1, 1, 1)
     for n in range(ROUNDS):
         claimer, claimers_eyes, canceller, cancellers_eyes = (
-            place.shelf(f"cross-{n}", n + k) for k in range(4)
+            place.writer(f"cross-{n}", n + k) for k in range(4)
         )
         state = await held(claimer)
         state = await claimer.do(state, step(1, P1))
 
-        async def claim(by: Shelf = claimer, eyes: Shelf = claimers_eyes) -> bool:
+        async def claim(by: JournalWriter = claimer, eyes: JournalWriter = claimers_eyes) -> bool:
             owner = Owner("executor-1", "aa")
             claimed = await by.effects.append(
                 by.ref, "default", ident, EffectState(), Claimed(owner, 1, "k"), 2_000
@@ -190,7 +190,7 @@ async def test_interleaving_4_racing_claim_and_cancel_see_each_other(
             return anchor.fence.run > ident.run
 
         async def cancel(
-            by: Shelf = canceller, eyes: Shelf = cancellers_eyes, state: SessionState = state
+            by: JournalWriter = canceller, eyes: JournalWriter = cancellers_eyes, state: SessionState = state
         ) -> bool:
             fenced = await by.do(state, Control(Kind.CANCELLED, "person", 2_400))
             effect = await persist(
@@ -205,21 +205,21 @@ async def test_interleaving_4_racing_claim_and_cancel_see_each_other(
 async def test_interleaving_5_one_of_many_executors_claims_on_any_node(place: Place) -> None:
     ident = CallId(1, 1, 1)
     for n in range(ROUNDS):
-        shelves = [place.shelf(f"claims-{n}", which) for which in range(6)]
+        writers = [place.writer(f"claims-{n}", which) for which in range(6)]
         claims = await asyncio.gather(
             *(
-                shelf.effects.append(
-                    shelf.ref, "default", ident, EffectState(), Claimed(Owner(f"e-{which}", "aa"), 1, "k"), 1
+                writer.effects.append(
+                    writer.ref, "default", ident, EffectState(), Claimed(Owner(f"e-{which}", "aa"), 1, "k"), 1
                 )
-                for which, shelf in enumerate(shelves)
+                for which, writer in enumerate(writers)
             ),
             return_exceptions=True,
         )
         [won] = [claim for claim in claims if isinstance(claim, EffectState)]
         assert {type(claim) for claim in claims if claim is not won} == {Fenced}
-        for shelf in shelves[:3]:
+        for writer in writers[:3]:
             stands = await persist(
-                lambda shelf=shelf, won=won: shelf.effects.look(shelf.ref, "default", ident, won.head),  # type: ignore[misc]
+                lambda writer=writer, won=won: writer.effects.look(writer.ref, "default", ident, won.head),  # type: ignore[misc]
                 ELECTION_S_MAX,
             )
             assert stands.claim is not None
@@ -232,7 +232,7 @@ async def test_interleaving_11_schedule_moves_only_earlier(
 ) -> None:
     clock = WallClock()
     for n in range(ROUNDS):
-        ref = place.shelf(f"tick-{n}", 0).ref
+        ref = place.writer(f"tick-{n}", 0).ref
         in_an_hour = clock.now_ms() + 3_600_000
         wishes = [in_an_hour + minutes * 60_000 for minutes in (3, 1, 0, 2)]
 
@@ -251,15 +251,15 @@ async def test_interleaving_11_schedule_moves_only_earlier(
 async def test_interleaving_12_view_shows_the_current_anchor(
     place: Place,
 ) -> None:
-    shelf = place.shelf("viewed", 0)
-    state = await held(shelf)
-    state = await shelf.do(state, Control(Kind.DELETED, "person", 2_400))
-    last = await shelf.bus.last(journal_stream(), [SessionSubjects(shelf.ref).anchor_change])
+    writer = place.writer("viewed", 0)
+    state = await held(writer)
+    state = await writer.do(state, Control(Kind.DELETED, "person", 2_400))
+    last = await writer.bus.last(journal_stream(), [SessionSubjects(writer.ref).anchor_change])
     for bus in place.buses:
         view = await bus.bucket(ANCHORS_BUCKET)
 
         async def is_shown(view: KeyValue = view) -> bool:
-            entry = await view.get(f"{shelf.ref.workspace}.{shelf.ref.session}")
+            entry = await view.get(f"{writer.ref.workspace}.{writer.ref.session}")
             return entry is not None and entry.value == last.messages[0].payload
 
         await eventually(is_shown, ELECTION_S_MAX)

@@ -1,4 +1,4 @@
-"""Processes and the server killed at random, under load. `ANCHORWATCH_CHAOS_SEED=N` has the order of kills of seed N again."""
+"""Processes and the server killed at random under load. `ANCHORWATCH_CHAOS_SEED=N` repeats the kills of seed N."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anchorwatch.mesh.credentials import SERVICES
 from anchorwatch.mesh.roster import NATS
 from anchorwatch.testing.crash_test.kills import KillRunner, Plan, TimedKill, make_plan
 
-from tests.chaos.scene import Scene, Told, playing
+from tests.chaos.mesh import ChaosMesh, ChaosSession, chaos_mesh
 
 SEEDS = [int(os.environ["ANCHORWATCH_CHAOS_SEED"])] if "ANCHORWATCH_CHAOS_SEED" in os.environ else [1, 2]
 KILLS = 10
@@ -23,32 +23,32 @@ MODES = ("ok", "ok", "ok", "lost_once", "artifact", "refuse")
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def chaos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosMesh]:
     counts = {**dict.fromkeys(SERVICES, 1), "executor": 2}
-    with playing(tmp_path_factory.mktemp("random"), counts) as made:
+    with chaos_mesh(tmp_path_factory.mktemp("random"), counts) as made:
         yield made
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_kills_under_load_break_no_guarantee(scene: Scene, seed: int) -> None:
-    await survives(scene, make_plan(seed, scene.mesh.instances, KILLS, edges=()))
+async def test_kills_under_load_break_no_guarantee(chaos: ChaosMesh, seed: int) -> None:
+    await survives(chaos, make_plan(seed, chaos.mesh.instances, KILLS, edges=()))
 
 
 async def test_server_killed_under_load_loses_nothing_acknowledged(
-    scene: Scene,
+    chaos: ChaosMesh,
 ) -> None:
-    await survives(scene, Plan(0, {}, [TimedKill(NATS, 1.0)] * 5))
+    await survives(chaos, Plan(0, {}, [TimedKill(NATS, 1.0)] * 5))
 
 
-async def survives(scene: Scene, plan: Plan) -> None:
-    """Load on several sessions while the plan is carried out; then each of them is at rest, and whole."""
+async def survives(chaos: ChaosMesh, plan: Plan) -> None:
+    """Several sessions get input while the plan runs; afterwards each is at rest without a violation."""
     print(f"seed {plan.seed}: {', '.join(kill.instance for kill in plan.kills)}")
-    async with scene.mesh.bus() as bus:
-        sessions = [scene.actor(bus) for _ in range(SESSIONS)]
+    async with chaos.mesh.bus() as bus:
+        sessions = [chaos.actor(bus) for _ in range(SESSIONS)]
         await asyncio.gather(*(session.make() for session in sessions))
-        killer = KillRunner(scene.mesh, plan)
+        killer = KillRunner(chaos.mesh, plan)
         killing = asyncio.create_task(killer.run())
-        load = [asyncio.create_task(keep_telling(session, killer, plan.seed)) for session in sessions]
+        load = [asyncio.create_task(keep_sending(session, killer, plan.seed)) for session in sessions]
         try:
             await asyncio.gather(*load)
         finally:
@@ -64,8 +64,8 @@ async def survives(scene: Scene, plan: Plan) -> None:
             await session.leave()
 
 
-async def keep_telling(session: Told, killer: KillRunner, seed: int) -> None:
-    """Messages with calls of every class, and events, until all the kills have been done."""
+async def keep_sending(session: ChaosSession, killer: KillRunner, seed: int) -> None:
+    """Send messages with calls of every class, and events, until the plan is done."""
     chance = random.Random(f"{seed}/{session.name}")
     number = 0
     while not killer.done:

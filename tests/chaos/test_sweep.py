@@ -1,7 +1,7 @@
-"""kill -9 at every durable edge of every service: nothing is lost, nothing is done twice, nothing is guessed.
+"""kill -9 at every durable edge of every service: nothing is lost, done twice or guessed.
 
-A new edge is swept without a word here. Where its case does not come to it, the case fails: it needs a play of its own
-(`sweeping.PLAYS`).
+The sweep covers a new edge by itself. A case whose process does not reach its edge fails: it needs a scenario in
+`scenarios.SCENARIOS`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from anchorwatch.edges import Edge
 from anchorwatch.mesh.credentials import SERVICES
 
 from tests.chaos.case import Case
-from tests.chaos.scene import Scene, playing
-from tests.chaos.sweeping import BUDGET, OUTGROWS, OVERFLOWS, WAITING_MAX, play
+from tests.chaos.mesh import ChaosMesh, chaos_mesh
+from tests.chaos.scenarios import BUDGET, OUTGROWS, OVERFLOWS, WAITING_MAX, run_scenario
 
 REACHED_AGAIN = frozenset(
     {
@@ -36,31 +36,33 @@ REACHED_AGAIN = frozenset(
         Edge.MEMORY_STORE_AFTER,
     }
 )
-"""With parallel commands their processes die at the second reach, where more than one thing is in hand."""
+"""With parallel commands, the process dies when it reaches these edges for the second time, with several items in flight."""
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    with playing(tmp_path_factory.mktemp("sweep"), dict.fromkeys(SERVICES, 1)) as made:
+def chaos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosMesh]:
+    with chaos_mesh(tmp_path_factory.mktemp("sweep"), dict.fromkeys(SERVICES, 1)) as made:
         yield made
 
 
 @pytest.mark.parametrize("commands", ["single", "parallel"])
 @pytest.mark.parametrize("edge", Edge, ids=str)
-async def test_process_killed_at_an_edge_breaks_no_guarantee(scene: Scene, edge: Edge, commands: str) -> None:
+async def test_process_killed_at_an_edge_breaks_no_guarantee(
+    chaos: ChaosMesh, edge: Edge, commands: str
+) -> None:
     parallel = commands == "parallel"
-    async with scene.mesh.bus() as bus:
+    async with chaos.mesh.bus() as bus:
         limits = Limits(
             context_tokens_max=BUDGET if edge in OUTGROWS else None,
             waiting_max=WAITING_MAX if edge in OVERFLOWS else None,
         )
         case = Case(
-            scene,
-            scene.actor(bus, limits=limits),
+            chaos,
+            chaos.actor(bus, limits=limits),
             edge,
             2 if parallel and edge in REACHED_AGAIN else 1,
             parallel,
         )
-        await play(case)
+        await run_scenario(case)
         assert await case.actor.violations() == []
         await case.actor.leave()

@@ -1,4 +1,4 @@
-"""It always wakes: kill -9 in each window of a heartbeat, a trigger, a reset; and every kind of wake starts a run, once."""
+"""A session always wakes: kill -9 in each window of a heartbeat, trigger and reset; each kind of wake starts one run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anchorwatch.journal.history import History
 from anchorwatch.mesh.credentials import SERVICES
 
 from tests.chaos.case import Case
-from tests.chaos.scene import Scene, Told, playing
+from tests.chaos.mesh import ChaosMesh, ChaosSession, chaos_mesh
 from tests.support.waiting import eventually
 
 HEARTBEAT_S = 1.0
@@ -36,19 +36,19 @@ ORDERED = (Edge.GATEWAY_CONTROL_BEFORE, Edge.GATEWAY_CONTROL_AFTER)
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    with playing(tmp_path_factory.mktemp("wakes"), dict.fromkeys(SERVICES, 1)) as made:
+def chaos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosMesh]:
+    with chaos_mesh(tmp_path_factory.mktemp("wakes"), dict.fromkeys(SERVICES, 1)) as made:
         yield made
 
 
 def ran(history: History, kind: str, after: int) -> bool:
-    """Whether a run that has ended took up a wake of the kind that was accepted after a sequence."""
+    """Whether an ended run consumed a wake of this kind that was accepted after a sequence."""
     runs = [each.anchor.run_id for each in history.anchors if each.kind == "turn_ended"]
     return any(wake.kind == kind and wake.sequence > after for run in runs for wake in history.taken(run))
 
 
-async def starts_a_run(actor: Told, kind: str, wake: Callable[[], Awaitable[object]] | None) -> None:
-    """See that a wake starts a run; None: it comes by itself."""
+async def starts_a_run(actor: ChaosSession, kind: str, wake: Callable[[], Awaitable[object]] | None) -> None:
+    """Cause a wake and wait for its run. ``wake`` None: the mesh causes it."""
     before = (await actor.journal.history()).last_sequence
     if wake is not None:
         await wake()
@@ -60,7 +60,7 @@ async def starts_a_run(actor: Told, kind: str, wake: Callable[[], Awaitable[obje
 
 
 async def killed_during(case: Case, wake: Callable[[], Awaitable[object]] | None) -> None:
-    """Have the case's process die in its window, and another take its place."""
+    """The case's process dies in its window and is replaced."""
     waking = asyncio.ensure_future(wake()) if wake is not None else None
     try:
         await case.death()
@@ -73,9 +73,9 @@ async def killed_during(case: Case, wake: Callable[[], Awaitable[object]] | None
 
 
 @pytest.mark.parametrize("edge", [*OF_A_TICK, *IN_A_TURN], ids=str)
-async def test_heartbeat_and_the_next_one_survive_a_planner_kill(scene: Scene, edge: Edge) -> None:
-    async with scene.mesh.bus() as bus:
-        case = Case(scene, scene.actor(bus, heartbeat_s=HEARTBEAT_S), edge, 1, parallel=False)
+async def test_heartbeat_and_the_next_one_survive_a_planner_kill(chaos: ChaosMesh, edge: Edge) -> None:
+    async with chaos.mesh.bus() as bus:
+        case = Case(chaos, chaos.actor(bus, heartbeat_s=HEARTBEAT_S), edge, 1, parallel=False)
         await case.actor.make()
         await starts_a_run(case.actor, "tick", None)
         await case.arm()
@@ -86,9 +86,9 @@ async def test_heartbeat_and_the_next_one_survive_a_planner_kill(scene: Scene, e
 
 
 @pytest.mark.parametrize("edge", [*ACCEPTED, *IN_A_TURN], ids=str)
-async def test_trigger_runs_once_whichever_process_is_killed(scene: Scene, edge: Edge) -> None:
-    async with scene.mesh.bus() as bus:
-        case = Case(scene, scene.actor(bus), edge, 1, parallel=False)
+async def test_trigger_runs_once_whichever_process_is_killed(chaos: ChaosMesh, edge: Edge) -> None:
+    async with chaos.mesh.bus() as bus:
+        case = Case(chaos, chaos.actor(bus), edge, 1, parallel=False)
         await case.actor.make()
         await case.arm()
         await killed_during(case, case.actor.trigger)
@@ -100,9 +100,9 @@ async def test_trigger_runs_once_whichever_process_is_killed(scene: Scene, edge:
 
 
 @pytest.mark.parametrize("edge", [*ORDERED, *IN_A_TURN], ids=str)
-async def test_each_kind_of_wake_starts_a_run_after_a_reset_in_a_turn(scene: Scene, edge: Edge) -> None:
-    async with scene.mesh.bus() as bus:
-        case = Case(scene, scene.actor(bus, heartbeat_s=HEARTBEAT_S), edge, 1, parallel=False)
+async def test_each_kind_of_wake_starts_a_run_after_a_reset_in_a_turn(chaos: ChaosMesh, edge: Edge) -> None:
+    async with chaos.mesh.bus() as bus:
+        case = Case(chaos, chaos.actor(bus, heartbeat_s=HEARTBEAT_S), edge, 1, parallel=False)
         actor = case.actor
         await actor.make()
         await in_the_middle_of_a_turn(actor)
@@ -123,8 +123,8 @@ async def test_each_kind_of_wake_starts_a_run_after_a_reset_in_a_turn(scene: Sce
         await actor.leave()
 
 
-async def in_the_middle_of_a_turn(actor: Told) -> None:
-    """Have it do what takes long, so that its turn goes on."""
+async def in_the_middle_of_a_turn(actor: ChaosSession) -> None:
+    """Start a long command, so that the turn stays open."""
     await actor.say([("build", "a", "hang")])
 
     async def claimed() -> bool:

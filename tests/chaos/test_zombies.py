@@ -1,4 +1,4 @@
-"""Processes stopped (SIGSTOP) where it hurts, replaced, and continued: nothing is done twice, and what they say is too late."""
+"""Processes that are stopped (SIGSTOP) at an edge, replaced, and continued: nothing is done twice, and their records are late."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anchorwatch.mesh.credentials import SERVICES
 from anchorwatch.service.leases import lease_key
 from anchorwatch.topology.streams import LEASES_BUCKET
 
-from tests.chaos.scene import Scene, Told, playing
+from tests.chaos.mesh import ChaosMesh, ChaosSession, chaos_mesh
 from tests.support.waiting import eventually, is_stopped
 
 STOPPED_S_MAX = 60.0
@@ -25,24 +25,24 @@ STEP = [("set", "a", "ok"), ("build", "b", "ok"), ("fire", "c", "ok")]
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def chaos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosMesh]:
     counts = {service: 2 if service in TWO else 1 for service in SERVICES}
-    with playing(tmp_path_factory.mktemp("zombies"), counts, SETTINGS) as made:
+    with chaos_mesh(tmp_path_factory.mktemp("zombies"), counts, SETTINGS) as made:
         yield made
 
 
 class Zombie:
-    """The first process of a service: it stops at an edge, and the second one takes its place.
+    """The first process of a service: within the block it stops at an edge, and the second one replaces it.
 
-    Within the block; before and after it, both of them work.
+    Before and after the block, both work.
     """
 
-    def __init__(self, scene: Scene, edge: Edge) -> None:
+    def __init__(self, chaos: ChaosMesh, edge: Edge) -> None:
         self.instance, self.other = f"{edge.service}-1", f"{edge.service}-2"
-        self._mesh, self._edge = scene.mesh, edge
+        self._mesh, self._edge = chaos.mesh, edge
 
     async def __aenter__(self) -> Self:
-        # It alone works for now, so that it is who comes to the edge.
+        # No other process may reach the edge first.
         self._mesh.kill(self.other)
         self._mesh.start(self.instance, f"{self._edge}=stop")
         await self._mesh.ready_or_ended(self.instance)
@@ -56,7 +56,7 @@ class Zombie:
             await self._mesh.ready(instance)
 
     async def replaced(self) -> None:
-        """It has stopped, and another has begun."""
+        """Wait until it has stopped, and start its replacement."""
         pid = self._mesh.children[self.instance].pid
 
         async def stopped() -> bool:
@@ -67,7 +67,7 @@ class Zombie:
         await self._mesh.ready(self.other)
 
     def comes_back(self) -> None:
-        """It goes on where it stopped, and from here on it works alone again."""
+        """Continue it where it stopped, and kill its replacement."""
         self._mesh.resume(self.instance)
         self._mesh.kill(self.other)
 
@@ -90,11 +90,11 @@ class Zombie:
     ],
     ids=str,
 )
-async def test_replaced_process_that_continues_does_nothing_twice(scene: Scene, edge: Edge) -> None:
-    async with scene.mesh.bus() as bus:
-        session = scene.actor(bus)
+async def test_replaced_process_that_continues_does_nothing_twice(chaos: ChaosMesh, edge: Edge) -> None:
+    async with chaos.mesh.bus() as bus:
+        session = chaos.actor(bus)
         await session.make_and_rest()
-        async with Zombie(scene, edge) as zombie:
+        async with Zombie(chaos, edge) as zombie:
             await session.say(STEP)
             await session.publish("a note")
             await zombie.replaced()
@@ -109,12 +109,12 @@ async def test_replaced_process_that_continues_does_nothing_twice(scene: Scene, 
 @pytest.mark.parametrize("tool", ["set", "build", "fire"])
 @pytest.mark.parametrize("edge", [Edge.EXECUTOR_EFFECT_BEFORE, Edge.EXECUTOR_OUTCOME_BEFORE], ids=str)
 async def test_outcome_of_a_replaced_executor_is_recorded_as_late(
-    scene: Scene, edge: Edge, tool: str
+    chaos: ChaosMesh, edge: Edge, tool: str
 ) -> None:
-    async with scene.mesh.bus() as bus:
-        session = scene.actor(bus)
+    async with chaos.mesh.bus() as bus:
+        session = chaos.actor(bus)
         await session.make()
-        async with Zombie(scene, edge) as zombie:
+        async with Zombie(chaos, edge) as zombie:
             await session.say([(tool, "a", "ok")])
             await zombie.replaced()
             before = await session.rest()
@@ -128,12 +128,12 @@ async def test_outcome_of_a_replaced_executor_is_recorded_as_late(
         await session.leave()
 
 
-async def test_sweep_continues_after_its_lease_holder_is_stopped(scene: Scene) -> None:
-    """Another one takes the lease, and finds the turn that nobody is watching."""
-    async with scene.mesh.bus() as bus:
-        session = scene.actor(bus)
+async def test_sweep_continues_after_its_lease_holder_is_stopped(chaos: ChaosMesh) -> None:
+    """Another planner takes the lease, and finds the turn without an owner."""
+    async with chaos.mesh.bus() as bus:
+        session = chaos.actor(bus)
         await session.make_and_rest()
-        async with Zombie(scene, Edge.PLANNER_ACQUIRE_AFTER) as zombie:
+        async with Zombie(chaos, Edge.PLANNER_ACQUIRE_AFTER) as zombie:
             leases = await bus.bucket(LEASES_BUCKET)
 
             async def sweeps() -> bool:
@@ -151,7 +151,7 @@ async def test_sweep_continues_after_its_lease_holder_is_stopped(scene: Scene) -
         await session.leave()
 
 
-async def is_late(session: Told) -> None:
+async def is_late(session: ChaosSession) -> None:
     async def there() -> bool:
         history = await session.journal.history()
         return [each.outcome.owner.instance for each in history.late] == ["executor-1"]

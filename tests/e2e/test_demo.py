@@ -31,13 +31,13 @@ def test_demo_incident_runs_to_its_end_and_keeps_each_guarantee(tmp_path: Path) 
         [*COMMAND, "--json"], capture_output=True, text=True, check=False, timeout=PLAYED_S_MAX,
         env=environment(tmp_path),
     )  # fmt: skip
-    told = json.loads(done.stdout)
-    assert [check for check in told["checks"] if not check["ok"]] == [], done.stderr
-    assert (done.returncode, told["ok"]) == (0, True)
-    assert len(told["checks"]) == 23
-    assert [kill["service"] for kill in told["kills"]] == ["planner", "executor", "notifier", "nats"]
-    assert told["claim"]["killed_pid"] == told["kills"][1]["pid"]
-    assert told["data_dir"] is None
+    report = json.loads(done.stdout)
+    assert [check for check in report["checks"] if not check["ok"]] == [], done.stderr
+    assert (done.returncode, report["ok"]) == (0, True)
+    assert len(report["checks"]) == 23
+    assert [kill["service"] for kill in report["kills"]] == ["planner", "executor", "notifier", "nats"]
+    assert report["claim"]["killed_pid"] == report["kills"][1]["pid"]
+    assert report["data_dir"] is None
     assert list(tmp_path.iterdir()) == []
 
 

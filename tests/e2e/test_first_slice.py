@@ -96,8 +96,8 @@ async def test_plain_client_event_becomes_input_turn_anchor_and_worker(
     async with mesh.plain("cli") as client:
         js = client.jetstream()
         kept = json.loads((await (await js.key_value("anchors")).get("default.fleet")).value or b"")
-        told = await js.get_last_msg("JOURNAL_0", "aw.journal.0.default.fleet.p.anchor.change", direct=True)
-        assert json.loads(told.data or b"") == kept
+        report = await js.get_last_msg("JOURNAL_0", "aw.journal.0.default.fleet.p.anchor.change", direct=True)
+        assert json.loads(report.data or b"") == kept
     assert (kept["run_id"], kept["run_count"], kept["last_run_outcome"]) == (runs + 1, runs + 1, "success")
     assert kept["status"] == "idle"
 

@@ -22,7 +22,7 @@ from anchorwatch.topology.streams import journal_stream
 from tests.e2e.meshes import WORKSPACE, LiveMesh, running
 from tests.support.openapi import check_value
 from tests.support.packs import Sink, bench_agent
-from tests.support.told import order
+from tests.support.scripted import order
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ("look", "set", "build", "fire")
@@ -36,12 +36,12 @@ QUICK = {"ANCHORWATCH_DEBOUNCE_P0_S": "0", "ANCHORWATCH_SWEEP_S": "2", "ANCHORWA
 def mesh(tmp_path: Path) -> Iterator[LiveMesh]:
     """Without the yard; its services know the packs of the tests, as they know any that is installed."""
     installed = tmp_path / "installed"
-    (installed / "told-1.dist-info").mkdir(parents=True)
-    (installed / "told-1.dist-info" / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: told\nVersion: 1\n"
+    (installed / "scripted-1.dist-info").mkdir(parents=True)
+    (installed / "scripted-1.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: scripted\nVersion: 1\n"
     )
-    entry = "[anchorwatch.packs]\nforgetful = tests.support.told:FORGETFUL\n"
-    (installed / "told-1.dist-info" / "entry_points.txt").write_text(entry)
+    entry = "[anchorwatch.packs]\nforgetful = tests.support.scripted:FORGETFUL\n"
+    (installed / "scripted-1.dist-info" / "entry_points.txt").write_text(entry)
     paths = {"PYTHONPATH": os.pathsep.join([str(installed), str(ROOT)])}
     only = [word for name in SERVICES for word in ("--only", name)]
     with running(tmp_path / "mesh", "--bare", *only, settings={**QUICK, **paths}) as started:

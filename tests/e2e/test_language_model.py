@@ -224,10 +224,10 @@ async def test_garbage_ends_its_turn_with_a_reason_and_mesh_goes_on(make: Any, m
 
 async def test_small_model_calls_by_streamed_json_and_gets_the_result(make: Any, minds: Minds) -> None:
     session = await make("small", model="small")
-    told = {"title": "It is calm.", "text": "Nothing moves.", "severity": "info"}
+    report = {"title": "It is calm.", "text": "Nothing moves.", "severity": "info"}
     answers = (
         "I tell them.",
-        {"text": "I tell them.", "calls": [{"tool": "notify_human", "arguments": told}]},
+        {"text": "I tell them.", "calls": [{"tool": "notify_human", "arguments": report}]},
         {"text": "Told.", "calls": []},
     )
     minds.script(

@@ -42,14 +42,14 @@ async def test_bus_closes_although_reconnecting_loses_a_cancellation(
 
 async def test_cancelled_subscribe_affects_no_other_subscription(tmp_path: Path) -> None:
     """Cancel a subscribe, as a client of live events does that disconnects early."""
-    told: list[str] = []
+    report: list[str] = []
 
     async def hear(_subject: str, _payload: bytes) -> None:
         return None
 
     with running_server(tmp_path) as server:
         bus = await jetstream.connect(
-            server.url, user=None, password=None, name="listening", on_error=told.append
+            server.url, user=None, password=None, name="listening", on_error=report.append
         )
         reading = bus._link._connection.client._reading_task  # noqa: SLF001
         assert reading is not None
@@ -65,13 +65,13 @@ async def test_cancelled_subscribe_affects_no_other_subscription(tmp_path: Path)
         assert not reading.done()
         assert bus.connected
         await bus.close()
-    assert told == []
+    assert report == []
 
 
 async def test_connection_without_a_reader_is_replaced_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    report: list[str] = []
     faults: list[int] = []
     heard = Client._process_pong  # noqa: SLF001
 
@@ -88,12 +88,12 @@ async def test_connection_without_a_reader_is_replaced_at_once(
     monkeypatch.setattr("anchorwatch.bus.jetstream.connection.PING_INTERVAL_S", 600)
     with running_server(tmp_path) as server:
         bus = await jetstream.connect(
-            server.url, user=None, password=None, name="listening", on_error=told.append
+            server.url, user=None, password=None, name="listening", on_error=report.append
         )
         monkeypatch.setattr(Client, "_process_pong", fail_once)
         with contextlib.suppress(Unavailable):
             await bus.subscribe("live", hear)
-        await eventually(lambda: any("reconnected" in text for text in told))
+        await eventually(lambda: any("reconnected" in text for text in report))
         await bus.subscribe("live", hear)
         await bus.close()
     assert faults
@@ -105,11 +105,11 @@ async def test_client_reconnects_after_an_unreadable_greeting(
     faults: list[int] = []
     greeted = Client._process_info  # noqa: SLF001
 
-    async def misunderstand_once(client: Client, *told: Any, **more: Any) -> None:
+    async def misunderstand_once(client: Client, *report: Any, **more: Any) -> None:
         if not faults:
             faults.append(1)
             raise ValueError("not enough values to unpack")
-        await greeted(client, *told, **more)
+        await greeted(client, *report, **more)
 
     with running_server(tmp_path) as server:
         bus = await jetstream.connect(server.url, user=None, password=None, name="n")

@@ -20,8 +20,8 @@ from anchorwatch.journal.quarantine import quarantine
 from anchorwatch.service.provisioning import ensure_topology
 from anchorwatch.topology.streams import StreamSpec, journal_stream
 
+from tests.support.journal_writer import P1, P2, JournalWriter, acquire, step
 from tests.support.nats_server import NatsServer, running_server
-from tests.support.shelf import P1, P2, Shelf, acquire, step
 
 STREAM = StreamSpec("S", ("s.>",), atomic_batches=True)
 
@@ -74,14 +74,14 @@ async def test_session_with_an_unreadable_last_record_does_not_run(server: NatsS
     await ensure_topology(bus)
     heads: dict[str, int] = {}
     for session in sorted(("bad", "well"), key=last.__eq__):
-        shelf = Shelf(bus, session)
-        state = await shelf.created()
-        heads[session] = (await shelf.do(state, acquire(state, f"planner-1:{session}"))).head
+        writer = JournalWriter(bus, session)
+        state = await writer.created()
+        heads[session] = (await writer.do(state, acquire(state, f"planner-1:{session}"))).head
     await bus.close()
     damage(server, journal_stream(), b'"execution_id":"planner-1:bad"')
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     try:
-        bad, well = Shelf(bus, "bad"), Shelf(bus, "well")
+        bad, well = JournalWriter(bus, "bad"), JournalWriter(bus, "well")
         with pytest.raises(Damaged):
             await bad.load()
         assert (await well.load()).head > 0
@@ -97,15 +97,15 @@ async def test_session_with_an_unreadable_last_record_does_not_run(server: NatsS
 async def test_unreadable_earlier_input_is_found_and_named(server: NatsServer) -> None:
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     await ensure_topology(bus)
-    shelf = Shelf(bus, "s")
-    await shelf.created()
-    receipts = [await shelf.say(f"k{n}", f"the input {n}") for n in range(3)]
+    writer = JournalWriter(bus, "s")
+    await writer.created()
+    receipts = [await writer.say(f"k{n}", f"the input {n}") for n in range(3)]
     await bus.close()
     damage(server, journal_stream(), b"the input 1")
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     try:
-        shelf = Shelf(bus, "s")
-        found = await verify(bus, journal_stream(), shelf.journal, shelf.ref)
+        writer = JournalWriter(bus, "s")
+        found = await verify(bus, journal_stream(), writer.journal, writer.ref)
         lost = receipts[1].sequence
         assert [(each.trouble, each.sequence, each.through) for each in found.open] == [("lost", lost, lost)]
     finally:
@@ -143,44 +143,44 @@ async def test_fence_on_an_unreadable_last_message_compares_zero(
 async def test_lost_planner_record_is_quarantined_and_repaired_once(server: NatsServer, lost: str) -> None:
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     await ensure_topology(bus)
-    shelf = Shelf(bus, "s")
-    state = await shelf.created()
+    writer = JournalWriter(bus, "s")
+    state = await writer.created()
     if lost == "log":
-        await shelf.journal.snapshot(shelf.ref, state, 1_000)
+        await writer.journal.snapshot(writer.ref, state, 1_000)
     else:
-        await shelf.do(state, acquire(state, P1))
-    head = await shelf.journal.newest(shelf.ref)
+        await writer.do(state, acquire(state, P1))
+    head = await writer.journal.newest(writer.ref)
     await bus.close()
     damage(server, journal_stream(), b'"execution_id":"planner-1:aa"' if lost == "anchor" else b"snapshot")
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     try:
-        shelf = Shelf(bus, "s")
+        writer = JournalWriter(bus, "s")
 
         async def read(at_least: int) -> None:
-            await shelf.journal.load(shelf.ref, at_least)
+            await writer.journal.load(writer.ref, at_least)
 
         async def pack_of(*_: str) -> str:
             return "scripted"
 
         with pytest.raises(Damaged):
-            await shelf.do(state, acquire(state, P2))
+            await writer.do(state, acquire(state, P2))
         verdicts = await asyncio.gather(
-            *(quarantine(bus, shelf.committer, shelf.ref, read, at_ms=5, writer=f"p{n}") for n in range(4)),
+            *(quarantine(bus, writer.committer, writer.ref, read, at_ms=5, writer=f"p{n}") for n in range(4)),
         )
         assert sorted(verdicts) == ["kept", "kept", "kept", "written"]
-        blocks = BlockJournal(bus, shelf.committer, "test")
-        repairs = Repairer(bus, shelf.committer, shelf.journal, blocks, "test", pack_of)
-        plan = await repairs.plan(shelf.ref)
+        blocks = BlockJournal(bus, writer.committer, "test")
+        repairs = Repairer(bus, writer.committer, writer.journal, blocks, "test", pack_of)
+        plan = await repairs.plan(writer.ref)
         assert ("lost", head) in [(each.finding.trouble, each.finding.sequence) for each in plan.remedies]
         order = Order(plan.digest, "ann", "the disk was replaced", 10_000)
-        done = await repairs.carry_out(shelf.ref, order)
-        state = await shelf.load()
+        done = await repairs.carry_out(writer.ref, order)
+        state = await writer.load()
         assert state.anchor is not None
         assert (state.anchor.status, state.head) == ("idle", done.sequence)
         assert state.anchor.fence.run > state.anchor.run_id >= (1 if lost == "anchor" else 0)
-        state = await shelf.do(state, acquire(state, P2))
-        assert (await shelf.load()).head == state.head
-        assert (await verify(bus, journal_stream(), shelf.journal, shelf.ref)).open == []
+        state = await writer.do(state, acquire(state, P2))
+        assert (await writer.load()).head == state.head
+        assert (await verify(bus, journal_stream(), writer.journal, writer.ref)).open == []
     finally:
         await bus.close()
 
@@ -189,29 +189,29 @@ async def test_lost_claim_permits_no_new_first_claim(server: NatsServer) -> None
     """Unreadable while the server has its index; after a kill it is lost, with all later messages of its block."""
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     await ensure_topology(bus)
-    shelf, call = Shelf(bus, "s"), CallId(1, 1, 1)
-    state = await shelf.created()
-    state = await shelf.do(await shelf.do(state, acquire(state, P1)), step(1, P1))
+    writer, call = JournalWriter(bus, "s"), CallId(1, 1, 1)
+    state = await writer.created()
+    state = await writer.do(await writer.do(state, acquire(state, P1)), step(1, P1))
     claim = Claimed(Owner("executor-1", "the-lost-claim"), 1, "key")
-    claimed = await shelf.effects.append(shelf.ref, "default", call, EffectState(), claim, 3_000)
+    claimed = await writer.effects.append(writer.ref, "default", call, EffectState(), claim, 3_000)
     await bus.close()
     damage(server, journal_stream(), b"the-lost-claim")
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
-    shelf = Shelf(bus, "s")
+    writer = JournalWriter(bus, "s")
     with pytest.raises(Unreadable):
-        await shelf.effects.load(shelf.ref, "default", call, state.head)
+        await writer.effects.load(writer.ref, "default", call, state.head)
     with pytest.raises(Damaged):
-        await shelf.journal.check_effects(shelf.ref, 1, {call})
+        await writer.journal.check_effects(writer.ref, 1, {call})
     # The fence of a first claim holds on a server that cannot read the existing one, so no executor may get this far.
-    again = await shelf.effects.append(shelf.ref, "default", call, EffectState(), claim, 3_000)
+    again = await writer.effects.append(writer.ref, "default", call, EffectState(), claim, 3_000)
     assert again.head > claimed.head
     await bus.close()
     server.restart()
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     try:
-        shelf = Shelf(bus, "s")
+        writer = JournalWriter(bus, "s")
         assert await bus.holes(journal_stream()) == [(claimed.head, claimed.head)]
-        found = await shelf.effects.load(shelf.ref, "default", call, state.head)
+        found = await writer.effects.load(writer.ref, "default", call, state.head)
         assert (found.head, found.first_claim, found.lost_claim, found.doubt) == (
             0,
             claimed.head,

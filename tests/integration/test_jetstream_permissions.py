@@ -61,14 +61,14 @@ def server(tmp_path: Path) -> Iterator[NatsServer]:
         yield server
 
 
-async def connect(server: NatsServer, user: User, told: list[str]) -> JetStreamBus:
+async def connect(server: NatsServer, user: User, report: list[str]) -> JetStreamBus:
     return await jetstream.connect(
         server.url,
         user=user.name,
         password=user.password,
         name=user.name,
         inbox=f"_INBOX.{user.name}",
-        on_error=told.append,
+        on_error=report.append,
     )
 
 
@@ -79,8 +79,8 @@ async def make(bus: JetStreamBus) -> None:
 
 
 async def test_each_operation_needs_only_its_listed_permissions(server: NatsServer) -> None:
-    told: list[str] = []
-    admin, worker = await connect(server, ADMIN, told), await connect(server, WORKER, told)
+    report: list[str] = []
+    admin, worker = await connect(server, ADMIN, report), await connect(server, WORKER, report)
     await make(admin)
     await worker.publish(Message("s.a", b"1"))
     await worker.publish_batch([Message("s.a", b"2"), Message("s.b", b"3")])
@@ -107,7 +107,7 @@ async def test_each_operation_needs_only_its_listed_permissions(server: NatsServ
     await worker.server_time_ms()
     await worker.close()
     await admin.close()
-    assert told == []
+    assert report == []
 
 
 async def test_missing_stream_is_recognized_with_one_permission(server: NatsServer) -> None:

@@ -41,10 +41,10 @@ def test_write_to_a_lost_connection_is_unavailable(tmp_path: Path) -> None:
 
 def test_client_reconnects_after_a_second_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lost: list[Client] = []
-    told = Client._process_info  # noqa: SLF001
+    report = Client._process_info  # noqa: SLF001
 
     async def lose_it_once(client: Client, *told_of: Any, **more: Any) -> None:
-        await told(client, *told_of, **more)
+        await report(client, *told_of, **more)
         if not lost:
             lost.append(client)
             client._transport._io_writer.transport.abort()  # type: ignore[union-attr]  # noqa: SLF001

@@ -28,8 +28,8 @@ from anchorwatch.topology.streams import (
     journal_stream,
 )
 
+from tests.support.journal_writer import JournalWriter
 from tests.support.nats_server import NatsServer, running_server
-from tests.support.shelf import Shelf
 from tests.support.waiting import eventually
 
 COMPRESSED = b"cmp"
@@ -119,7 +119,7 @@ async def test_event_stream_is_made_again_after_the_view_is_removed(
     bus = await jetstream.connect(server.url, user=None, password=None, name="n")
     try:
         await ensure_topology(bus)
-        await Shelf(bus, "s").created()
+        await JournalWriter(bus, "s").created()
         await bus.request(f"$JS.API.STREAM.DELETE.{EVENTS}", b"", 5.0)
         with pytest.raises(StreamGone, match=f"{EVENTS} is missing"):
             await ensure_topology(bus)

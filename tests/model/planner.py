@@ -82,9 +82,9 @@ def _takes(setup: Setup, world: World, index: int, planner: Planner) -> Iterator
         busy = planner._replace(phase="reads", cause=(kind, at, attempt))
         if kind == "done" and known(world, planner).is_held_by(me):
             # What the cached turn waited for came by itself: nothing has to be read.
-            told = busy if at <= busy.read or at in busy.own else busy._replace(own=(*busy.own, at))
-            if (state := known(world, told)).turn and state.turn.settled:
-                after = _with(taken, index, look(setup, world, me, told))
+            report = busy if at <= busy.read or at in busy.own else busy._replace(own=(*busy.own, at))
+            if (state := known(world, report)).turn and state.turn.settled:
+                after = _with(taken, index, look(setup, world, me, report))
                 yield Move(f"{me} is told of the outcome {at}", after)
                 continue
         supposed = supposes(setup, taken, me, busy) if kind == "in" and setup.remembers else None

@@ -80,11 +80,11 @@ def test_five_thousand_events_make_one_turn_that_counts_kinds(
         assert max(len(payload) for _, subject, payload in records if subject.startswith("p.")) < 16_384
         state = await mesh.sessions.load(ref, 0)
         (past,) = state.history[-1:]
-        told = prompt.past_messages(past)[0]["content"]
-        assert f"{BURST + 1} in all" in told
+        report = prompt.past_messages(past)[0]["content"]
+        assert f"{BURST + 1} in all" in report
         for n, kind in enumerate(KINDS):
             count = len(range(n, BURST, len(KINDS)))
-            assert f'- {count} × "event/world/{kind}"' in told
+            assert f'- {count} × "event/world/{kind}"' in report
 
     mesh_test(3, body, debounce_p1_s=60)
 

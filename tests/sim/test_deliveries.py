@@ -74,7 +74,7 @@ class FakeChannel:
     async def close(self) -> None:
         pass
 
-    def told(self, kind: str) -> list[Notice]:
+    def report(self, kind: str) -> list[Notice]:
         return [notice for _, notice in self.taken if kind in notice.kinds]
 
 
@@ -154,7 +154,7 @@ def test_dying_planner_reports_an_ended_turn_once(tmp_path: Path, seed: int) -> 
         await mesh.until_rest(ref, 1)
         await asyncio.sleep(60)
         anchor = await mesh.until_rest(ref, 1)
-        runs = [notice.data["run"] for notice in channel.told("turn_ended")]
+        runs = [notice.data["run"] for notice in channel.report("turn_ended")]
         assert sorted(runs) == list(range(1, anchor.run_count + 1))
 
     mesh_test(body, seed, **settings(tmp_path, "ops"))
@@ -488,7 +488,7 @@ def test_unannounced_letter_that_has_moved_on_can_be_retried(tmp_path: Path) -> 
         assert (await find_message(mesh.bus, untold.address)).sequence > untold.address.sequence
         await order(mesh.bus, untold, "retry", mesh.server.now_ms(), "k2")
         await mesh.until(settled, within_s=10)
-        assert channel.told("dead_letter") == []
+        assert channel.report("dead_letter") == []
 
     mesh_test(body, **settings(tmp_path, "ops"))
 
@@ -502,11 +502,11 @@ def test_letter_opening_is_reported_once(tmp_path: Path) -> None:
         await mesh.open("planner", "executor", notifying({"ops": channel}))
         ref = await mesh.session("s", agent(tmp_path, pack))
         await mesh.until_rest(ref, 1, within_s=300)
-        await mesh.until(lambda: _is(len(channel.told("dead_letter")) >= 1), within_s=5)
+        await mesh.until(lambda: _is(len(channel.report("dead_letter")) >= 1), within_s=5)
         await mesh.processes["notifier-1"].kill()
         await mesh.processes["notifier-1"].start()
         await asyncio.sleep(10)
-        (notice,) = channel.told("dead_letter")
+        (notice,) = channel.report("dead_letter")
         assert notice.severity == "critical"
         assert notice.content()["letter"] == "executor-s-1-1-1"
         assert notice.content()["session"] == "s"

@@ -19,7 +19,7 @@ from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import WORKSPACE, SimMesh
 from anchorwatch_memory.store import MEMORY, Store
 
-from tests.sim.test_planner import ScriptedPack
+from tests.sim.test_planner import RulesPack
 from tests.sim.test_repair import repairer
 from tests.support.kept_journal import read_kept
 from tests.support.packs import Sink, bench_agent
@@ -42,7 +42,9 @@ async def mesh_of_today(tmp_path: Path) -> SimMesh:
     await mesh.open()
     KEPT.restore(mesh.server)
     Sink(tmp_path).set_world(at_ms=4_000_000_000_000)
-    registry.register(ScriptedPack(once))
+    pack = RulesPack(once)
+    pack.name = "scripted"  # as in the kept journal
+    registry.register(pack)
     directory = await AgentDirectory.open(mesh.bus)
     spec = await directory.apply(WORKSPACE, bench_agent(tmp_path, pack="scripted", heartbeat_s=3600))
     assert spec.at_version == KEPT.agent
@@ -54,9 +56,9 @@ def test_kept_journal_holds_every_kind_of_record() -> None:
 
 
 def test_stored_records_are_all_read_and_narrated() -> None:
-    told = [(open_record(stored).record.kind, Narrator().narrate(stored)) for stored in KEPT.messages]
-    assert {kind for kind, entry in told if entry is None} == SILENT
-    assert not [entry for _, entry in told if entry and entry.kind == "damaged"]
+    report = [(open_record(stored).record.kind, Narrator().narrate(stored)) for stored in KEPT.messages]
+    assert {kind for kind, entry in report if entry is None} == SILENT
+    assert not [entry for _, entry in report if entry and entry.kind == "damaged"]
 
 
 def test_memory_projects_the_kept_journal_without_damage() -> None:

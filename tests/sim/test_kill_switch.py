@@ -41,11 +41,11 @@ async def claims(mesh: SimMesh, ref: SessionRef) -> int:
 
 
 def test_switch_off_notice_is_repeated_where_the_bus_was_away() -> None:
-    told: list[bool] = []
+    report: list[bool] = []
 
     async def released() -> None:
-        told.append(len(told) > 0)
-        if len(told) == 1:
+        report.append(len(report) > 0)
+        if len(report) == 1:
             raise Unavailable("the bus is away")
 
     async def body(mesh: SimMesh) -> None:
@@ -57,7 +57,7 @@ def test_switch_off_notice_is_repeated_where_the_bus_was_away() -> None:
         await turn(mesh, "workspace", "off", on=False)
 
         async def again() -> bool:
-            return told == [False, True]
+            return report == [False, True]
 
         await mesh.until(again, within_s=5)
         following.cancel()

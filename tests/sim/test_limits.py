@@ -25,7 +25,7 @@ from anchorwatch.testing.mesh import WORKSPACE, SimMesh
 from anchorwatch.zones import zone_of
 from anchorwatch_notifier.notices import read_notice
 
-from tests.sim.test_planner import ScriptedPack, agent, mesh_test, obedient, once
+from tests.sim.test_planner import RulesPack, agent, mesh_test, obedient, once
 from tests.support.packs import bench_agent
 
 
@@ -204,7 +204,7 @@ def test_session_without_progress_slows_down_until_a_person_acts(
     mesh_test(4, body)
 
 
-class FutilePack(ScriptedPack):
+class FutilePack(RulesPack):
     """Its calls succeed, and lead to nothing."""
 
     name = "futile"

@@ -33,10 +33,10 @@ from tests.support.packs import BenchPack, bench_agent
 Decide = Callable[[Situation], StepDecision]
 
 
-class ScriptedPack(BenchPack):
+class RulesPack(BenchPack):
     """The bench, with rules that the test gives."""
 
-    name = "scripted"
+    name = "rules"
 
     def __init__(self, rules: Decide) -> None:
         self._rules = rules
@@ -90,8 +90,8 @@ def mesh_test(seed: int, body: Callable[[SimMesh], Coroutine[Any, Any, None]], *
 
 
 def agent(tmp_path: Path, rules: Decide, **changes: Any) -> Any:
-    registry.register(ScriptedPack(rules))
-    return bench_agent(tmp_path, pack="scripted", **changes)
+    registry.register(RulesPack(rules))
+    return bench_agent(tmp_path, pack="rules", **changes)
 
 
 async def ended(mesh: SimMesh, ref: Any, runs: int) -> Callable[[], Awaitable[bool]]:
@@ -284,7 +284,7 @@ def test_damaged_session_delays_no_other(tmp_path: Path) -> None:
     mesh_test(9, body)
 
 
-class MissingPack(ScriptedPack):
+class MissingPack(RulesPack):
     """A pack that whoever runs it cannot load while ``missing``."""
 
     name = "missing"

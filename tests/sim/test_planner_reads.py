@@ -105,7 +105,7 @@ def outside(body: Callable[[SimMesh, SessionRef], Awaitable[None]], path: Path) 
     run_virtual(main())
 
 
-async def told(mesh: SimMesh, ref: SessionRef, what: str) -> Cause:
+async def accept_cause(mesh: SimMesh, ref: SessionRef, what: str) -> Cause:
     """An input, and its message as it comes to a planner."""
     sequence = (await mesh.say(ref, what)).sequence
     return Cause("in", sequence, 1, mesh.server.stream(journal_stream()).messages[sequence])
@@ -114,10 +114,10 @@ async def told(mesh: SimMesh, ref: SessionRef, what: str) -> Cause:
 def test_turn_takes_all_inputs_up_to_the_current_message(tmp_path: Path) -> None:
     async def body(mesh: SimMesh, ref: SessionRef) -> None:
         turns, steps = planner(mesh, "planner-1")
-        steps.told.set()
-        first = await told(mesh, ref, "first")
+        steps.release.set()
+        first = await accept_cause(mesh, ref, "first")
         assert await turns.plan(ref, [first]) == TurnEnded()
-        later = [await told(mesh, ref, f"m{number}") for number in range(5)]
+        later = [await accept_cause(mesh, ref, f"m{number}") for number in range(5)]
         # Of these it hears of the last alone: the others went to another planner, which saw the session run.
         assert await turns.plan(ref, [first.after_turn(), later[-1]]) == TurnEnded()
         assert steps.turns == [(first.sequence,), tuple(each.sequence for each in later)]
@@ -128,15 +128,15 @@ def test_turn_takes_all_inputs_up_to_the_current_message(tmp_path: Path) -> None
 def test_foreign_records_below_the_current_message_are_seen(tmp_path: Path) -> None:
     async def body(mesh: SimMesh, ref: SessionRef) -> None:
         (one, slow), (two, slower) = planner(mesh, "planner-1"), planner(mesh, "planner-2")
-        slow.told.set()
-        slower.told.set()
-        assert await one.plan(ref, [await told(mesh, ref, "first")]) == TurnEnded()
-        assert await two.plan(ref, [await told(mesh, ref, "second")]) == TurnEnded()
-        third = await told(mesh, ref, "third")
+        slow.release.set()
+        slower.release.set()
+        assert await one.plan(ref, [await accept_cause(mesh, ref, "first")]) == TurnEnded()
+        assert await two.plan(ref, [await accept_cause(mesh, ref, "second")]) == TurnEnded()
+        third = await accept_cause(mesh, ref, "third")
         assert await one.plan(ref, [third]) == TurnEnded()
         assert slow.turns[1:] == [(third.sequence,)], "the second was taken by the other's turn"
         await mesh.control(ref, Kind.PAUSED, "pause")
-        assert await one.plan(ref, [await told(mesh, ref, "fourth")]) == Done()
+        assert await one.plan(ref, [await accept_cause(mesh, ref, "fourth")]) == Done()
         anchor = await mesh.anchor(ref)
         assert (anchor.status, anchor.run_id, len(slow.turns)) == ("paused", 3, 2)
 
@@ -168,7 +168,7 @@ def test_session_is_read_whole_where_an_outcome_may_still_come(
         reader = SessionReader(mesh.sessions, cache, "me:a", clock, Windows(0, 0))
         state = (await mesh.sessions.load(ref, 0))._replace(**more)  # type: ignore[arg-type]
         cache.put(ref, state)
-        cause = await told(mesh, ref, "m")
+        cause = await accept_cause(mesh, ref, "m")
         found = await reader.open(ref, [cause])
         assert isinstance(found, Assumed) == assumed
         if isinstance(found, Assumed):
@@ -196,7 +196,7 @@ def test_turn_messages_stay_pending_until_its_end_is_checked(tmp_path: Path) -> 
         mailboxes = Mailboxes(plan, structlog.get_logger(), slots=FairSemaphore(1, 1), random=random)
         sequences, in_hand = [], list[asyncio.Task[Answer]]()
         for number in range(2):
-            cause = await told(mesh, ref, f"m{number}")
+            cause = await accept_cause(mesh, ref, f"m{number}")
             sequences.append(cause.sequence)
             in_hand.append(asyncio.create_task(mailboxes.handle(ref, cause)))
             assert await left() == 1, "of the turn before, this look has seen to"

@@ -112,8 +112,8 @@ async def stays_so(mesh: SimMesh, bad: SessionRef, good: SessionRef, behind: int
     assert Kind.ACQUIRED not in kinds
     assert Kind.COMMAND not in kinds
     assert kinds.count(Kind.QUARANTINED) == 1
-    told = [each for each in records_of(mesh, bad) if ".sent." in each.subject and each.sequence > behind]
-    told_of = [open_record(each).record.body["kinds"] for each in told]
+    report = [each for each in records_of(mesh, bad) if ".sent." in each.subject and each.sequence > behind]
+    told_of = [open_record(each).record.body["kinds"] for each in report]
     assert told_of.count(["session_quarantined"]) == 2, "one notification: its claim, and its end"
     state = await mesh.sessions.load(good, 0)
     with pytest.raises(SessionQuarantined):

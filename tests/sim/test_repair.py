@@ -48,7 +48,7 @@ NOISE = (
 )
 
 
-def repairer(mesh: SimMesh, pack: str = "scripted") -> Repairer:
+def repairer(mesh: SimMesh, pack: str = "rules") -> Repairer:
     async def pack_of(workspace: str, agent: str) -> str:
         del workspace, agent
         return pack
@@ -65,12 +65,12 @@ async def confirm(mesh: SimMesh, ref: SessionRef, note: str = "the disk was repl
 
 async def runs_again(mesh: SimMesh, ref: SessionRef) -> None:
     """It takes what it was told meanwhile, and what it is told now, each once; its runs have no gap."""
-    told = await mesh.say(ref, "again", "are you there?")
+    result = await mesh.say(ref, "again", "are you there?")
 
     async def taken() -> bool:
-        state = await mesh.sessions.load(ref, told.sequence)
+        state = await mesh.sessions.load(ref, result.sequence)
         idle = state.anchor is not None and state.anchor.status == "idle"
-        return idle and not state.takes(told.sequence)
+        return idle and not state.takes(result.sequence)
 
     await mesh.until(taken, within_s=120)
     assert (await mesh.anchor(ref)).last_run_outcome == "success"
@@ -239,7 +239,7 @@ def test_lost_effect_is_unknown_and_blocks_its_resource(tmp_path: Path, register
 
 def _blocks(mesh: SimMesh) -> list[Stored]:
     """Every record of the register of ``set/run-1``, in order."""
-    subject = Resource("default", "scripted", "set/run-1").subject
+    subject = Resource("default", "rules", "set/run-1").subject
     stored = mesh.server.stream(journal_stream()).messages.values()
     return [each for each in stored if each.subject == subject]
 

@@ -76,10 +76,10 @@ def test_resolution_wakes_the_session_once_despite_deaths(tmp_path: Path, seed: 
         await victim.kill()
         await victim.start()
         await asyncio.sleep(60)
-        (run,) = (run for run, told in seen.items() if told)
-        (told,) = seen[run]
-        assert "s/1.1.1 (fire on fire/x)" in told
-        assert "it was not done, says ada: seen" in told
+        (run,) = (run for run, report in seen.items() if report)
+        (report,) = seen[run]
+        assert "s/1.1.1 (fire on fire/x)" in report
+        assert "it was not done, says ada: seen" in report
         found = await outcomes(mesh, ref)
         assert found[-1] == (f"{run}.1.1", "succeeded", ""), "its resource is free again"
         state = await mesh.sessions.load(ref, 0)

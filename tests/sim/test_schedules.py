@@ -33,10 +33,10 @@ EDGES = (
 
 
 def test_slot_starts_a_turn_that_knows_its_schedule(tmp_path: Path) -> None:
-    told: list[str] = []
+    report: list[str] = []
 
     def note(situation: Situation) -> StepDecision:
-        told.extend(str(wake["text"]) for wake in situation.wakes if wake["source"] == "schedule")
+        report.extend(str(wake["text"]) for wake in situation.wakes if wake["source"] == "schedule")
         return StepDecision("done")
 
     async def body(mesh: SimMesh) -> None:
@@ -48,7 +48,7 @@ def test_slot_starts_a_turn_that_knows_its_schedule(tmp_path: Path) -> None:
         assert (await mesh.anchor(ref)).run_count == 2
         await asyncio.sleep(60)
         assert (await mesh.anchor(ref)).run_count == 3
-        assert told == ["2026-01-01T00:01 UTC: count", "2026-01-01T00:02 UTC: count"]
+        assert report == ["2026-01-01T00:01 UTC: count", "2026-01-01T00:02 UTC: count"]
         assert dispositions(mesh, ref) == {"ran": 2}
         assert (await standing(mesh)).counts.made == 2
 
@@ -246,17 +246,17 @@ def test_deleted_schedules_free_names_and_a_full_list_names_one(
         ref = await mesh.session("s", agent(tmp_path, once(), heartbeat_s=3600))
         await schedule(mesh, ref, key="a", name="a")
         await schedule(mesh, ref, key="b", name="b")
-        with pytest.raises(Refused, match="has 2 schedules") as told:
+        with pytest.raises(Refused, match="has 2 schedules") as caught:
             await schedule(mesh, ref, key="c", name="c")
-        assert "delete one" in told.value.hint
+        assert "delete one" in caught.value.hint
         await order(mesh, "delete", "a")
         await schedule(mesh, ref, key="c", name="c")
         with pytest.raises(Refused, match="has 2 schedules"):
             await schedule(mesh, ref, key="a2", name="a")
         await order(mesh, "delete", "b")
-        with pytest.raises(Refused, match="3 names") as told:
+        with pytest.raises(Refused, match="3 names") as caught:
             await schedule(mesh, ref, key="d", name="d")
-        assert told.value.hint.endswith("such as a")
+        assert caught.value.hint.endswith("such as a")
         anew = await schedule(mesh, ref, key="a3", name="a")
         assert await schedule(mesh, ref, key="a3", name="a") == anew
 

@@ -54,11 +54,11 @@ class Alive:
 
 
 class Slow(StepRunner):
-    """Takes one step, which lasts until ``told`` is set and ends the turn."""
+    """Takes one step, which lasts until ``release`` is set and ends the turn."""
 
     def __init__(self, sessions: SessionJournal, me: str) -> None:
         self.thinking = asyncio.Event()
-        self.told = asyncio.Event()
+        self.release = asyncio.Event()
         self.seen: Observation | None = None
         self.turns: list[tuple[int, ...]] = []
         self._sessions = sessions
@@ -78,7 +78,7 @@ class Slow(StepRunner):
         self.seen = seen
         self.turns.append(tuple(each.sequence for each in state.turn.inputs) if state.turn else ())
         self.thinking.set()
-        await self.told.wait()
+        await self.release.wait()
         end = EndTurn(self._me, "success", "", {}, FAR_MS, None, None, 0)
         return await self._sessions.append(ref, state, decide(state, end), 0)
 
@@ -130,11 +130,11 @@ def test_replaced_planner_leaves_turn_and_message_to_new_owner(
         await slower.thinking.wait()
         assert slow.seen is not None, "seen while the turn was acquired"
         assert slower.seen is None, "a takeover observes again"
-        slow.told.set()
+        slow.release.set()
         left = await first
         assert isinstance(left, LeftToHolder)
         assert left.by == wake.sequence
-        slower.told.set()
+        slower.release.set()
         assert await second == TurnEnded()
         kinds = [each["record"]["kind"] for each in await mesh.anchors(ref)]
         assert kinds == ["created", "acquired", "taken_over", "turn_ended"], "and it is not taken back"

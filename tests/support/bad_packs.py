@@ -14,11 +14,11 @@ from anchorwatch.packs.port import (
     ToolResult,
 )
 
-from tests.support.told import ToldPack, ToldRuntime
+from tests.support.scripted import ScriptedPack, ScriptedRuntime
 
 
 @dataclass
-class CarelessRuntime(ToldRuntime):
+class CarelessRuntime(ScriptedRuntime):
     """Reports every effect as done."""
 
     async def reconcile(self, tool: str, args: Mapping[str, Any], context: ToolContext) -> Reconciled:
@@ -26,7 +26,7 @@ class CarelessRuntime(ToldRuntime):
         return Reconciled("done")
 
 
-class CarelessPack(ToldPack):
+class CarelessPack(ScriptedPack):
     """`set` is declared idempotent, but its provider ignores the key; `build` is declared reconcilable, but is not reconciled."""
 
     name = "careless"
@@ -38,7 +38,7 @@ CARELESS = CarelessPack()
 
 
 @dataclass
-class HastyRuntime(ToldRuntime):
+class HastyRuntime(ScriptedRuntime):
     """Reports a call with a lost answer as certainly not done."""
 
     async def run(self, tool: str, args: Mapping[str, Any], context: ToolContext) -> ToolResult:
@@ -48,7 +48,7 @@ class HastyRuntime(ToldRuntime):
             raise ToolFailed(str(error)) from None
 
 
-class HastyPack(ToldPack):
+class HastyPack(ScriptedPack):
     """Takes a missing answer for "not done". Only a living executor shows the fault: the word of a dead one is not used."""
 
     name = "hasty"

@@ -56,14 +56,14 @@ async def test_cancel_lists_the_calls_that_may_have_run(house: House) -> None:
     assert (await ask(house, "cancel", {"turn": 7}, status=409))["code"] == "turn_not_active"
     late = await ask(house, "cancel", {"turn": "turn_other"}, status=409)
     assert late["code"] == "turn_not_active"
-    told = await ask(house, "cancel", {"turn": "1", "reason": "wrong one"}, key="k")
-    assert told["never_start"] == [f"fleet/{waiting.call}"]
-    assert [each["call"] for each in told["too_late"]] == [f"fleet/{claimed.call}"]
-    assert "may still run" in told["too_late"][0]["note"]
+    response = await ask(house, "cancel", {"turn": "1", "reason": "wrong one"}, key="k")
+    assert response["never_start"] == [f"fleet/{waiting.call}"]
+    assert [each["call"] for each in response["too_late"]] == [f"fleet/{claimed.call}"]
+    assert "may still run" in response["too_late"][0]["note"]
     for command in (waiting, claimed):
         await session.record(command, Outcome(command.call, "fire", "succeeded", "", {}))
     again = await ask(house, "cancel", {"turn": "1", "reason": "wrong one"}, key="k")
-    assert again == {**told, "replayed": True}, "also once they have their outcomes"
+    assert again == {**response, "replayed": True}, "also once they have their outcomes"
     now = await anchor(house)
     assert (now["status"], now["last_run_outcome"], now["fence"]["run"]) == ("idle", "cancelled", 2)
     assert (await ask(house, "cancel", {"turn": "turn_1"}, status=409))["code"] == "turn_not_active"
@@ -82,13 +82,13 @@ async def test_read_is_never_listed_as_not_started(house: House, verb: str) -> N
     )
     await session.record(ended, Outcome(ended.call, "look", "succeeded", "", {}))
     body = {"cancel": {"turn": "1"}, "reset": {"confirmation": None}, "delete": {}}[verb]
-    told = await ask(house, verb, body, key="k")
-    assert told["never_start"] == [f"fleet/{waiting.call}"]
-    assert [each["call"] for each in told["too_late"]] == [f"fleet/{running.call}"]
+    response = await ask(house, verb, body, key="k")
+    assert response["never_start"] == [f"fleet/{waiting.call}"]
+    assert [each["call"] for each in response["too_late"]] == [f"fleet/{running.call}"]
     await session.record(running, Outcome(running.call, "look", "succeeded", "", {}))
     # An executor that claims after the fence reads the fence, and refuses.
     await session.record(waiting, Claimed(Owner("executor-1", "aa"), 1, "key"))
-    assert await ask(house, verb, body, key="k") == {**told, "replayed": True}
+    assert await ask(house, verb, body, key="k") == {**response, "replayed": True}
 
 
 async def test_claim_given_back_after_the_fence_stays_too_late(house: House) -> None:
@@ -98,18 +98,18 @@ async def test_claim_given_back_after_the_fence_stays_too_late(house: House) -> 
     (command,) = await session.commands(("fire", {"item": "a"}))
     owner = Owner("executor-1", "aa")
     await session.record(command, Claimed(owner, 1, "key"))
-    told = await ask(house, "cancel", {"turn": "1"}, key="k")
-    assert [each["call"] for each in told["too_late"]] == [f"fleet/{command.call}"]
+    response = await ask(house, "cancel", {"turn": "1"}, key="k")
+    assert [each["call"] for each in response["too_late"]] == [f"fleet/{command.call}"]
     await session.record(command, Released(owner, "the session is paused"))
-    assert await ask(house, "cancel", {"turn": "1"}, key="k") == {**told, "replayed": True}
+    assert await ask(house, "cancel", {"turn": "1"}, key="k") == {**response, "replayed": True}
 
 
 async def test_steer_names_its_turn_and_a_late_one_is_refused(house: House) -> None:
     await house.make_session()
     session = scripted(house)
     await session.acquire()
-    told = await ask(house, "steer", {"turn": "turn_1", "text": "not that one"})
-    assert told["kind"] == "steered"
+    response = await ask(house, "steer", {"turn": "turn_1", "text": "not that one"})
+    assert response["kind"] == "steered"
     late = await ask(house, "steer", {"turn": "turn_7", "text": "stop"}, status=409)
     assert late["code"] == "turn_not_active"
 
@@ -136,11 +136,11 @@ async def test_emergency_is_listed_until_a_person_ends_it(house: House) -> None:
     assert row["emergency"] == opened
     assert (await house.http.get("/api/sessions/fleet")).json()["emergency"] == opened
     await ask(house, "end-emergency", {"reason": " "}, status=422)
-    told = await ask(house, "end-emergency", {"reason": "the rack is sold"}, key="k")
-    assert (told["kind"], told["more"]["emergency"]) == ("emergency_ended", opened)
+    response = await ask(house, "end-emergency", {"reason": "the rack is sold"}, key="k")
+    assert (response["kind"], response["more"]["emergency"]) == ("emergency_ended", opened)
     assert (await anchor(house))["emergency"] is None
     again = await ask(house, "end-emergency", {"reason": "the rack is sold"}, key="k")
-    assert again == {**told, "replayed": True}
+    assert again == {**response, "replayed": True}
     assert (await ask(house, "end-emergency", {"reason": "again"}, status=409))["code"] == "refused"
     entries = (await house.http.get("/api/sessions/fleet/timeline")).json()["data"]
     texts = [(each["what"], each["why"]) for each in entries]
@@ -159,9 +159,9 @@ async def test_reset_does_what_was_previewed_or_nothing(house: House) -> None:
     assert shown["disposed"]["count"] == 1
     assert shown["kept"]["objectives"] == ["500 proofs per hour"]
     new = (await house.http.post("/api/sessions/fleet/inputs", json={"content": "new"})).json()
-    told = await ask(house, "reset", {"confirmation": shown["confirmation"]})
-    assert told["more"]["superseded"]["inputs"] == [old["input_id"]]
-    assert told["canary"] == "canary-1"
+    response = await ask(house, "reset", {"confirmation": shown["confirmation"]})
+    assert response["more"]["superseded"]["inputs"] == [old["input_id"]]
+    assert response["canary"] == "canary-1"
     state = await session.load()
     assert [each.input_id for each in state.pending] == [new["input_id"], "canary-1"]
     again = await ask(house, "reset", {"confirmation": shown["confirmation"]}, status=409)

@@ -48,8 +48,8 @@ async def test_session_shows_pause_and_kill_switches_that_hold_it(house: House) 
     await switch(house, on=True, scope="agent", name="keeper")
     await switch(house, on=True, scope="workspace")
     await switch(house, on=True, scope="mesh")
-    told = await held(house)
-    assert [(each["by"], each["of"], each["who"], each["why"]) for each in told] == [
+    response = await held(house)
+    assert [(each["by"], each["of"], each["who"], each["why"]) for each in response] == [
         ("kill_switch", "agent", "ada", "it smells"),
         ("kill_switch", "mesh", "ada", "it smells"),
         ("kill_switch", "workspace", "ada", "it smells"),
@@ -78,22 +78,22 @@ async def test_receipts_name_the_kill_switches_that_hold(house: House) -> None:
         ("events", {"source": "fleet", "type": "instance.dead"}),
     )
 
-    async def told() -> list[list[str]]:
+    async def response() -> list[list[str]]:
         answers = [await house.http.post(f"/api/{path}", json=body) for path, body in asks]
         assert all(each.is_success for each in answers), [each.text for each in answers]
         return [[switch["scope"] for switch in each.json()["kill_switches"]] for each in answers]
 
-    assert await told() == [[]] * 6
+    assert await response() == [[]] * 6
     await switch(house, on=True, scope="session", name="fleet")
     await switch(house, on=True, scope="agent", name="keeper")
     # An event that no agent asked for goes to no session.
-    assert [set(each) for each in await told()] == [{"session", "agent"}] * 5 + [set()]
+    assert [set(each) for each in await response()] == [{"session", "agent"}] * 5 + [set()]
     subscribing = {**AGENT, "subscriptions": ["fleet.instance.>"]}
     assert (await house.http.put("/api/agents/keeper", json=subscribing)).is_success
-    assert [set(each) for each in await told()] == [{"session", "agent"}] * 6
+    assert [set(each) for each in await response()] == [{"session", "agent"}] * 6
     await switch(house, on=True, scope="workspace")
     await switch(house, on=True, scope="mesh")
-    assert [set(each) for each in await told()] == [{"session", "agent", "workspace", "mesh"}] * 6
+    assert [set(each) for each in await response()] == [{"session", "agent", "workspace", "mesh"}] * 6
     receipt = (await house.http.post("/api/sessions/fleet/inputs", json={"content": "look"})).json()
     listed = (await house.http.get("/api/kill-switches")).json()["data"]
     key = lambda each: each["scope"]  # noqa: E731

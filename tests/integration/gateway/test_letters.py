@@ -81,8 +81,8 @@ async def test_retry_handles_the_message_once_per_key(observed: House) -> None:
     await until_state(observed, letter, "open")
     await mend(observed, "bad")
     for _ in range(2):
-        told = await observed.http.post(f"{LIST}/{letter}/retry", headers={"Idempotency-Key": "k-1"})
-        assert (told.status_code, told.headers["Idempotency-Key"]) == (202, "k-1"), told.text
+        response = await observed.http.post(f"{LIST}/{letter}/retry", headers={"Idempotency-Key": "k-1"})
+        assert (response.status_code, response.headers["Idempotency-Key"]) == (202, "k-1"), response.text
     done = await until_state(observed, letter, "done")
     assert [(action["verb"], action["by"]) for action in done["actions"]] == [("retry", "a person")]
     assert await observed.inputs_in_journal() == 1
@@ -109,9 +109,11 @@ async def test_drop_is_recorded_once_with_caller_and_note(observed: House) -> No
     await until_state(observed, letter, "open")
     keyed = {"Idempotency-Key": "k"}
     for _ in range(2):
-        told = await observed.http.post(f"{LIST}/{letter}/drop", json={"note": "an old test"}, headers=keyed)
-        assert (told.status_code, told.json()["state"]) == (200, "dropped"), told.text
-    (action,) = told.json()["actions"]
+        response = await observed.http.post(
+            f"{LIST}/{letter}/drop", json={"note": "an old test"}, headers=keyed
+        )
+        assert (response.status_code, response.json()["state"]) == (200, "dropped"), response.text
+    (action,) = response.json()["actions"]
     assert (action["verb"], action["by"], action["note"]) == ("drop", "a person", "an old test")
     again = await observed.http.post(f"{LIST}/{letter}/drop", json={"note": "an old test"})
     assert (again.status_code, again.json()["code"]) == (409, "refused")

@@ -42,8 +42,8 @@ async def test_many_orders_under_one_key_run_once(house: House, path: str, body:
     async with client:
         answers = await asyncio.gather(*(client.post(f"/api/{path}", json=body) for _ in range(AT_ONCE)))
         assert {each.status_code for each in answers} <= {200, 201, 202}, {each.text for each in answers}
-        told = [each.json() for each in answers]
-        assert len({each["sequence"] for each in told}) == 1
-        assert sum(not each["replayed"] for each in told) == 1
+        answer = [each.json() for each in answers]
+        assert len({each["sequence"] for each in answer}) == 1
+        assert sum(not each["replayed"] for each in answer) == 1
         other = await client.post(f"/api/{path}", json={**body, "reason": "another"})
         assert other.status_code in (409, 422), other.text

@@ -171,12 +171,12 @@ async def test_stopping_gateway_ends_its_streams(house: House) -> None:
 
 async def test_unknown_parameter_is_refused(house: House) -> None:
     await house.make_session()
-    told = await house.http.get("/api/sessions/fleet/turns", params={"statsu": "failed"})
-    assert (told.status_code, told.json()["code"]) == (400, "bad_request")
-    assert "'statsu'" in told.json()["message"]
-    assert "status" in told.json()["hint"]
-    told = await house.http.post("/api/sessions/fleet/inputs", params={"foo": "1"}, json={"content": "x"})
-    assert told.status_code == 400
+    response = await house.http.get("/api/sessions/fleet/turns", params={"statsu": "failed"})
+    assert (response.status_code, response.json()["code"]) == (400, "bad_request")
+    assert "'statsu'" in response.json()["message"]
+    assert "status" in response.json()["hint"]
+    response = await house.http.post("/api/sessions/fleet/inputs", params={"foo": "1"}, json={"content": "x"})
+    assert response.status_code == 400
     assert (await all_pages(house, "/api/sessions/fleet/wakes", kind="message")) == []
     assert (await house.http.get("/healthz", params={"at": "1"})).status_code == 200, (
         "probes add what they like"

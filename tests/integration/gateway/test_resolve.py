@@ -64,12 +64,12 @@ async def test_resolved_effect_shows_caller_time_and_verdict(lost: Lost) -> None
     assert (await lost.shown("unknown"))["blocks"] == "fire/x"
     answer = await lost.resolve("not-done", note="the console shows none")
     assert answer.status_code == 200, answer.text
-    told = answer.json()
-    assert (told["verdict"], told["by"], told["replayed"]) == ("not-done", "a person", False)
+    response = answer.json()
+    assert (response["verdict"], response["by"], response["replayed"]) == ("not-done", "a person", False)
     assert answer.headers["Idempotency-Key"] == "k"
     after = await lost.shown("resolved")
     assert (after["verdict"], after["note"]) == ("not_done", "the console shows none")
-    assert (after["settled_by"], after["blocks"], after["ended_at"]) == ("a person", "", told["at"])
+    assert (after["settled_by"], after["blocks"], after["ended_at"]) == ("a person", "", response["at"])
     assert await lost.session.records(lost.command) == [Kind.CLAIM, Kind.OUTCOME, Kind.CLAIM, Kind.OUTCOME]
 
 

@@ -96,8 +96,8 @@ async def failure(server: ModelServer, script: said.Script, **options: Any) -> A
     async with client(server.url, **options) as model:
         with pytest.raises(AnchorWatchError) as raised:
             await model.complete(REQUEST, DEADLINE_S)
-    told = "".join(traceback.format_exception(raised.value))
-    assert KEY not in told
+    report = "".join(traceback.format_exception(raised.value))
+    assert KEY not in report
     return raised.value
 
 

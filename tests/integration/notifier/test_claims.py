@@ -115,8 +115,8 @@ async def test_records_that_concern_people_are_all_sent(
         done = Outcome(command.call, "fire", state, "text", data)  # type: ignore[arg-type]  # one of its states
         await session.record(command, done)
     await settled(bus, await session.control(Kind.QUARANTINED))
-    told = [json.loads(line) for line in (tmp_path / "papers.jsonl").read_text().splitlines()]
-    assert sorted(line["kinds"][0] for line in told) == ["effect_unknown", "message", "session_quarantined"]
+    report = [json.loads(line) for line in (tmp_path / "papers.jsonl").read_text().splitlines()]
+    assert sorted(line["kinds"][0] for line in report) == ["effect_unknown", "message", "session_quarantined"]
 
 
 async def test_unwritable_file_is_retried_and_ends_with_one_line(

@@ -46,8 +46,8 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 @pytest.fixture
 def remote(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
     """A gateway that verbs find by the environment."""
-    with gateway() as told:
-        monkeypatch.setenv("ANCHORWATCH_URL", told.url)
+    with gateway() as remote:
+        monkeypatch.setenv("ANCHORWATCH_URL", remote.url)
         monkeypatch.setenv("ANCHORWATCH_TOKEN", TOKEN)
         monkeypatch.setattr("anchorwatch.cli.api.RETRY_PAUSE_S", 0.01)
-        yield told
+        yield remote

@@ -47,7 +47,7 @@ class Gateway:
 @contextlib.contextmanager
 def gateway() -> Iterator[Gateway]:
     """One, for the length of a ``with`` block."""
-    told = Gateway()
+    response = Gateway()
 
     class Handler(BaseHTTPRequestHandler):
         def do(self) -> None:
@@ -55,15 +55,15 @@ def gateway() -> Iterator[Gateway]:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             query = {name: values[0] for name, values in parse_qs(where.query).items()}
             headers = {name.lower(): value for name, value in self.headers.items()}
-            told.asked.append(
+            response.asked.append(
                 Asked(self.command, where.path, query, headers, json.loads(body) if body else None)
             )
             if headers.get("authorization") != f"Bearer {TOKEN}":
                 self.reply(401, {"code": "unauthorized", "message": "the bearer token is wrong", "hint": ""})
-            elif where.path in told.streams:
-                self.stream(told.streams[where.path])
+            elif where.path in response.streams:
+                self.stream(response.streams[where.path])
             else:
-                self.reply(*told.next_answer(f"{self.command} {where.path}"))
+                self.reply(*response.next_answer(f"{self.command} {where.path}"))
 
         do_GET = do_POST = do_PUT = do_DELETE = do  # noqa: N815 - the names that http.server calls
 
@@ -87,9 +87,9 @@ def gateway() -> Iterator[Gateway]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    told.url = f"http://127.0.0.1:{server.server_address[1]}"
+    response.url = f"http://127.0.0.1:{server.server_address[1]}"
     try:
-        yield told
+        yield response
     finally:
         server.shutdown()
         thread.join()

@@ -43,11 +43,11 @@ def test_source_of_each_value_is_shown(run: Run, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("ANCHORWATCH_LEASE_S", "9")
     monkeypatch.setenv("ANCHORWATCH_TOKEN_FILE", str(tmp_path / "token"))
     Path("anchorwatch.toml").write_text("heartbeat_s = 60\nlease_s = 3")
-    told = json.loads(run("config", "--json").out)["settings"]
-    assert (told["lease_s"]["value"], told["lease_s"]["source"]) == (9, "environment")
-    assert (told["heartbeat_s"]["value"], told["heartbeat_s"]["source"]) == (60, "anchorwatch.toml")
-    assert told["token"]["source"] == f"file {tmp_path / 'token'}"
-    assert (told["port"]["value"], told["port"]["source"]) == (8420, "default")
+    report = json.loads(run("config", "--json").out)["settings"]
+    assert (report["lease_s"]["value"], report["lease_s"]["source"]) == (9, "environment")
+    assert (report["heartbeat_s"]["value"], report["heartbeat_s"]["source"]) == (60, "anchorwatch.toml")
+    assert report["token"]["source"] == f"file {tmp_path / 'token'}"
+    assert (report["port"]["value"], report["port"]["source"]) == (8420, "default")
 
 
 def test_list_is_shown_as_it_is_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,9 +72,9 @@ def test_setting_of_the_last_start_is_shown_as_such(run: Run, monkeypatch: pytes
     MeshSettings({"ANCHORWATCH_HEARTBEAT_S": Value("60"), "ANCHORWATCH_LEASE_S": Value("3")}).save(data)
     monkeypatch.setenv("ANCHORWATCH_DATA_DIR", "d")
     monkeypatch.setenv("ANCHORWATCH_LEASE_S", "9")
-    told = json.loads(run("config", "--json").out)["settings"]
-    assert (told["heartbeat_s"]["value"], told["heartbeat_s"]["source"]) == (60, "last start")
-    assert (told["lease_s"]["value"], told["lease_s"]["source"]) == (9, "environment")
+    report = json.loads(run("config", "--json").out)["settings"]
+    assert (report["heartbeat_s"]["value"], report["heartbeat_s"]["source"]) == (60, "last start")
+    assert (report["lease_s"]["value"], report["lease_s"]["source"]) == (9, "environment")
 
 
 def test_secret_file_that_is_missing_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,9 +100,9 @@ def test_all_secrets_are_known_as_such() -> None:
 @pytest.mark.parametrize("name", ["DATA_DIR", "NOTIFY", "POOLS", "PORT", "MODEL_KEY", "TOKEN_FILE"])
 def test_empty_variable_counts_as_not_set(run: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(f"ANCHORWATCH_{name}", "")
-    told = json.loads(run("config", "--json").out)["settings"][name.lower().removesuffix("_file")]
-    assert told["value"] == told["default"]
-    assert told["source"] == "default"
+    report = json.loads(run("config", "--json").out)["settings"][name.lower().removesuffix("_file")]
+    assert report["value"] == report["default"]
+    assert report["source"] == "default"
 
 
 @pytest.mark.parametrize(("name", "value"), [

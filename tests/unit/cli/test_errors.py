@@ -206,14 +206,14 @@ def test_misspelt_setting_in_the_file_is_refused(run: Run) -> None:
     assert "anchorwatch.toml: unknown setting 'lease'; did you mean lease_s?" in ran.err
 
 
-@pytest.mark.parametrize(("name", "value", "told"), [
+@pytest.mark.parametrize(("name", "value", "report"), [
     ("MODEL_NAME", "", "ANCHORWATCH_MODEL_NAME"),
     ("MODEL_URL", "nonsense", "ANCHORWATCH_MODEL_URL"),
     ("MODEL_URL", "http://user:s3cret@127.0.0.1/v1", "ANCHORWATCH_MODEL_URL"),
     ("MODEL_KEY", "two words", "ANCHORWATCH_MODEL_KEY"),
 ])  # fmt: skip
 def test_mesh_with_an_unusable_model_is_not_started(
-    run: Run, monkeypatch: pytest.MonkeyPatch, name: str, value: str, told: str
+    run: Run, monkeypatch: pytest.MonkeyPatch, name: str, value: str, report: str
 ) -> None:
     monkeypatch.setenv("ANCHORWATCH_MODEL", "openai")
     monkeypatch.setenv("ANCHORWATCH_MODEL_NAME", "gpt-x")
@@ -221,7 +221,7 @@ def test_mesh_with_an_unusable_model_is_not_started(
     ran = run("up", "--port", "0", "--nats-port", "0", "--detach")
     assert ran.code == 2
     assert is_one_line(ran)
-    assert told in ran.err
+    assert report in ran.err
     assert "s3cret" not in ran.err
     assert not Path(".anchorwatch").exists()
 

@@ -69,10 +69,10 @@ def test_one_service_or_process_is_chosen(run: Run) -> None:
 
 @pytest.mark.usefixtures("three")
 def test_json_lines_hold_the_whole_entry(run: Run) -> None:
-    told = [json.loads(line) for line in run("logs", "--json").out.splitlines()]
-    assert told[0]["instance"] == "planner-1"
-    assert told[0]["pid"] == 7
-    assert told[4] == {"instance": "planner-2", "line": "  forged\x1b[2J\u202e"}
+    report = [json.loads(line) for line in run("logs", "--json").out.splitlines()]
+    assert report[0]["instance"] == "planner-1"
+    assert report[0]["pid"] == 7
+    assert report[4] == {"instance": "planner-2", "line": "  forged\x1b[2J\u202e"}
 
 
 def test_missing_mesh_has_no_logs(run: Run) -> None:

@@ -78,11 +78,11 @@ def test_probe_finds_the_profile_of_each_endpoint(run: Run, serve: Serve, tmp_pa
 
 def test_programs_get_json(run: Run, serve: Serve) -> None:
     ran = run("models", "probe", serve(endpoints.VLLM).url, "--json")
-    told = json.loads(ran.out)
-    assert told["profile"] == {**Profile().model_dump(), "name": told["profile"]["name"], "null_content": True,
+    report = json.loads(ran.out)
+    assert report["profile"] == {**Profile().model_dump(), "name": report["profile"]["name"], "null_content": True,
                                "context_tokens": 5_000, "overflow": "text", "counter": "tokenize", "stream": True}  # fmt: skip
-    assert told["problem"] == ""
-    assert told["findings"]["tool calls"] == "native"
+    assert report["problem"] == ""
+    assert report["findings"]["tool calls"] == "native"
 
 
 def test_model_that_cannot_call_tools_is_reported(run: Run, serve: Serve) -> None:

@@ -90,10 +90,10 @@ def test_every_verb_has_a_case() -> None:
 def test_json_output_holds_every_value(run: Run, remote: Gateway, case: Case) -> None:
     done = ran(run, remote, case, "--json", hostile=True)
     assert is_safe(done.out)
-    told = json.loads(done.out)
+    report = json.loads(done.out)
     first = poisoned(next(iter(case.answers.values())))
     if case.words.split()[0] not in DERIVED:
-        said = told if isinstance(told, list) else [told]
+        said = report if isinstance(report, list) else [report]
         assert said == (
             first["data"][::-1] if "wakes list" in case.words or newest_last(case) else rows(first)
         )

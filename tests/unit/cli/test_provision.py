@@ -46,8 +46,8 @@ def test_configuration_syncs_always_and_leaves_the_address_open(run: Run) -> Non
 def test_credentials_of_a_user(run: Run) -> None:
     run("init", "--data-dir", "d")
     passwords = json.loads(Path("d/credentials.json").read_text())["users"]
-    told = json.loads(run("credentials", "publisher", "--data-dir", "d", "--json").out)
-    assert told == {"user": "publisher", "password": passwords["publisher"]}
+    report = json.loads(run("credentials", "publisher", "--data-dir", "d", "--json").out)
+    assert report == {"user": "publisher", "password": passwords["publisher"]}
     assert (
         run("credentials", "--data-dir", "d").out == f"user: publisher\npassword: {passwords['publisher']}\n"
     )

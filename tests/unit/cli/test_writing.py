@@ -230,8 +230,8 @@ def test_order_has_its_reason_and_a_key(run: Run, remote: Gateway) -> None:
 
 def test_cancel_lists_the_commands_it_was_too_late_for(run: Run, remote: Gateway) -> None:
     late = [{"call": "fleet/3.1.2", "tool": "launch", "note": "it may have run"}]
-    told = {**CONTROL, "kind": "cancelled", "never_start": ["fleet/3.1.1"], "too_late": late}
-    remote.answer("POST /api/sessions/fleet/cancel", (200, told))
+    report = {**CONTROL, "kind": "cancelled", "never_start": ["fleet/3.1.1"], "too_late": late}
+    remote.answer("POST /api/sessions/fleet/cancel", (200, report))
     ran = run("cancel", "fleet", "3")
     assert "will not start: fleet/3.1.1\ntoo late for fleet/3.1.2 launch: it may have run" in ran.out
 
@@ -246,8 +246,8 @@ def test_constraint_is_removed_by_its_number(run: Run, remote: Gateway) -> None:
 
 @pytest.mark.parametrize(("verb", "which"), [("objective", "objectives"), ("constraint", "constraints")])
 def test_change_of_directives_names_them(run: Run, remote: Gateway, verb: str, which: str) -> None:
-    told = {**CONTROL, "kind": "directives", "more": {"which": which, "change": "add"}}
-    remote.answer(f"POST /api/sessions/fleet/{which}", (200, told))
+    report = {**CONTROL, "kind": "directives", "more": {"which": which, "change": "add"}}
+    remote.answer(f"POST /api/sessions/fleet/{which}", (200, report))
     assert run(verb, "add", "fleet", "be kind").out.startswith(f"fleet: {which} changed (journal sequence")
 
 
@@ -272,8 +272,8 @@ def test_reset_waits_for_its_canary(run: Run, remote: Gateway) -> None:
 
 
 def test_wakes_clear_discards_queued_inputs(run: Run, remote: Gateway) -> None:
-    told = {**CONTROL, "kind": "wakes_cleared", "more": {"superseded": {"count": 4}}}
-    remote.answer("POST /api/sessions/fleet/wakes/clear", (200, told))
+    report = {**CONTROL, "kind": "wakes_cleared", "more": {"superseded": {"count": 4}}}
+    remote.answer("POST /api/sessions/fleet/wakes/clear", (200, report))
     assert "queued inputs discarded: 4" in run("wakes", "clear", "fleet").out
     assert run("wakes", "clean", "fleet").code == 2
 

@@ -197,9 +197,9 @@ def test_order_without_a_change_is_refused_with_the_way_out() -> None:
         (idle, ClearWakes("ada", 2, 9), "anchorwatch wakes fleet"),
         (idle, Direct("ada", 2, "objectives", "add", ("500 per hour",)), "anchorwatch anchor fleet"),
     ):
-        with pytest.raises(Refused) as told:
+        with pytest.raises(Refused) as caught:
             decide(story.state, order)
-        assert way_out in told.value.hint
+        assert way_out in caught.value.hint
 
 
 def test_cancel_changes_only_the_turn_that_it_names() -> None:

@@ -196,18 +196,18 @@ def test_unhandled_slot_is_counted_when_the_schedule_is_over(
 
 def test_order_that_does_not_fit_is_refused_with_the_way_out() -> None:
     schedule = made("0 * * * *", "UTC", "2026-01-01T00:30")
-    with pytest.raises(Refused, match="active") as told:
+    with pytest.raises(Refused, match="active") as caught:
         order(schedule, "resume", "2026-01-01T00:40")
-    assert told.value.hint
-    with pytest.raises(Refused, match="paused") as told:
+    assert caught.value.hint
+    with pytest.raises(Refused, match="paused") as caught:
         order(order(schedule, "pause", "2026-01-01T00:40"), "pause", "2026-01-01T00:40")
-    assert "resume" in told.value.hint
+    assert "resume" in caught.value.hint
     gone = order(schedule, "delete", "2026-01-01T00:40")
     verbs: tuple[Verb, ...] = ("pause", "resume", "delete")
     for verb in verbs:
-        with pytest.raises(Refused, match="deleted") as told:
+        with pytest.raises(Refused, match="deleted") as caught:
             order(gone, verb, "2026-01-01T00:50")
-        assert "again" in told.value.hint
+        assert "again" in caught.value.hint
     assert order(schedule, "end", "2026-01-01T00:40").living is False
 
 

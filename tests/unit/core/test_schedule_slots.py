@@ -125,9 +125,9 @@ def test_slots_of_one_instant_are_one_occurrence() -> None:
     ],
 )
 def test_empty_expression_is_refused_with_the_way_out(text: str) -> None:
-    with pytest.raises(BadInput) as told:
+    with pytest.raises(BadInput) as caught:
         Cron.asked(text)
-    assert "never comes" in told.value.message or "minute hour" in told.value.hint
+    assert "never comes" in caught.value.message or "minute hour" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -160,16 +160,16 @@ def test_either_day_will_do_unless_one_begins_with_a_star(text: str, days: list[
     "name", ["localtime", "posixrules", "Factory", "right/Europe/Berlin", "posix/Europe/Berlin"]
 )
 def test_zone_that_is_not_the_same_on_every_machine_is_refused(name: str) -> None:
-    with pytest.raises(BadInput) as told:
+    with pytest.raises(BadInput) as caught:
         zone_asked(name)
-    assert "Europe/Berlin" in told.value.hint
+    assert "Europe/Berlin" in caught.value.hint
 
 
 @pytest.mark.parametrize("name", ["localtim", "posixrule", "Factry"])
 def test_system_zone_names_are_never_proposed(name: str) -> None:
-    with pytest.raises(BadInput) as told:
+    with pytest.raises(BadInput) as caught:
         zone_asked(name)
-    assert not any(each in told.value.hint for each in ("localtime", "posixrules", "Factory"))
+    assert not any(each in caught.value.hint for each in ("localtime", "posixrules", "Factory"))
 
 
 @pytest.mark.parametrize(
@@ -177,9 +177,9 @@ def test_system_zone_names_are_never_proposed(name: str) -> None:
     [("Europe/Berln", "Europe/Berlin"), ("Europe", "Europe/"), ("../x", "example"), ("", "")],
 )
 def test_unknown_zone_is_refused_with_a_known_one(name: str, hint: str) -> None:
-    with pytest.raises(BadInput) as told:
+    with pytest.raises(BadInput) as caught:
         zone_asked(name)
-    assert hint in told.value.hint
+    assert hint in caught.value.hint
 
 
 @given(slots)

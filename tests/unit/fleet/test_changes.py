@@ -8,7 +8,7 @@ from tests.unit.fleet.sights import NOW_MS, sight, worker, workers
 BACKLOG_S_MAX = 60.0
 
 
-def told(before: Observation | None, now: Observation) -> list[tuple[str, str]]:
+def events(before: Observation | None, now: Observation) -> list[tuple[str, str]]:
     return [(each.type, each.priority) for each in changes(before, now, BACKLOG_S_MAX)]
 
 
@@ -34,45 +34,45 @@ def test_death_has_one_event_id_for_all_observers() -> None:
 
 
 def test_death_during_a_silence_of_the_yard_is_reported_after_it() -> None:
-    assert told(sight(None), sight([worker("w-1", "exited")])) == [("instance.dead", "P0")]
+    assert events(sight(None), sight([worker("w-1", "exited")])) == [("instance.dead", "P0")]
 
 
 def test_old_or_known_death_is_not_an_event() -> None:
     dead = sight([worker("w-1", "exited")])
     old = sight([worker("w-1", "exited", age_s=NEWS_MS_MAX / 1000 + 1)])
 
-    assert told(dead, dead) == []
-    assert told(None, old) == []
+    assert events(dead, dead) == []
+    assert events(None, old) == []
 
 
 def test_stopped_instance_is_not_a_death_but_a_hung_one_is_seen() -> None:
-    assert told(sight(workers(running=1)), sight(workers(stopped=1))) == []
-    assert told(sight(workers(running=1)), sight(workers(hung=1))) == [("instance.hung", "P1")]
+    assert events(sight(workers(running=1)), sight(workers(stopped=1))) == []
+    assert events(sight(workers(running=1)), sight(workers(hung=1))) == [("instance.hung", "P1")]
 
 
 def test_unserved_tasks_are_reported_once() -> None:
     waiting = sight(tasks=5)
 
-    assert told(sight(), waiting) == [("queue.waiting", "P1")]
-    assert told(None, waiting) == [("queue.waiting", "P1")]
-    assert told(waiting, sight(tasks=9)) == []
-    assert told(sight(), sight(workers(loading=1), tasks=5)) == []
+    assert events(sight(), waiting) == [("queue.waiting", "P1")]
+    assert events(None, waiting) == [("queue.waiting", "P1")]
+    assert events(waiting, sight(tasks=9)) == []
+    assert events(sight(), sight(workers(loading=1), tasks=5)) == []
 
 
 def test_queue_that_cannot_be_seen_is_not_waiting() -> None:
-    assert told(sight(), sight(tasks=None)) == [("source.unknown", "P1")]
-    assert told(None, sight(None, tasks=5)) == []
+    assert events(sight(), sight(tasks=None)) == [("source.unknown", "P1")]
+    assert events(None, sight(None, tasks=5)) == []
 
 
 def test_newly_silent_source_is_reported_but_an_old_one_is_not() -> None:
-    assert told(sight(), sight(None, None)) == [("source.unknown", "P1"), ("source.unknown", "P1")]
-    assert told(sight(None, None), sight(None, None)) == []
-    assert told(None, sight(None, None)) == []
+    assert events(sight(), sight(None, None)) == [("source.unknown", "P1"), ("source.unknown", "P1")]
+    assert events(sight(None, None), sight(None, None)) == []
+    assert events(None, sight(None, None)) == []
 
 
 def test_backlog_is_reported_when_it_would_take_too_long() -> None:
     few, many = sight(workers(running=1), tasks=99), sight(workers(running=1), tasks=101)
 
-    assert told(None, few) == []
-    assert told(few, many) == [("queue.backlog", "P1")]
-    assert told(many, sight(workers(running=1), tasks=150)) == []
+    assert events(None, few) == []
+    assert events(few, many) == [("queue.backlog", "P1")]
+    assert events(many, sight(workers(running=1), tasks=150)) == []

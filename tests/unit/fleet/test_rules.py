@@ -74,7 +74,7 @@ def test_unknown_facts_change_nothing_and_are_checked_soon(
 
 
 @pytest.mark.parametrize(
-    ("blind_minutes", "told"),
+    ("blind_minutes", "report"),
     [
         (0, False),
         (1.9, False),
@@ -87,12 +87,14 @@ def test_unknown_facts_change_nothing_and_are_checked_soon(
         (38, False),
     ],
 )
-def test_people_are_notified_of_a_condition_at_growing_intervals(blind_minutes: float, *, told: bool) -> None:
+def test_people_are_notified_of_a_condition_at_growing_intervals(
+    blind_minutes: float, *, report: bool
+) -> None:
     facts = {"blind_since_ms": NOW_MS - round(blind_minutes * 60_000)}
 
     names = [name for name, _ in first(sight(None, 5), facts=facts)]
 
-    assert names == (["notify_human"] if told else ["schedule_next_check"])
+    assert names == (["notify_human"] if report else ["schedule_next_check"])
 
 
 def test_notice_is_followed_by_a_check_and_the_answer_unknown() -> None:

@@ -17,8 +17,8 @@ def rows(names: str, text: str = "") -> list[dict[str, Any]]:
 def page(
     found: list[dict[str, Any]], cursor: str | None = None, limit: int = 2, order: Order = "asc"
 ) -> tuple[str, str | None]:
-    told = page_of(found, Window(limit, cursor, order, None), lambda row: str(row["name"]))
-    return "".join(each["name"] for each in told.data), told.next
+    answer = page_of(found, Window(limit, cursor, order, None), lambda row: str(row["name"]))
+    return "".join(each["name"] for each in answer.data), answer.next
 
 
 @pytest.mark.parametrize(("order", "whole"), [("asc", "abcde"), ("desc", "edcba")])

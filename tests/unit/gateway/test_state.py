@@ -60,8 +60,8 @@ async def test_error_reaches_all_callers_and_is_not_cached() -> None:
     flights, work = SingleFlight(), Work(Refused("no"))
     tasks = await begun(flights, work, 3)
     work.go_on.set()
-    told = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [str(each) for each in told] == ["no"] * 3
+    answer = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [str(each) for each in answer] == ["no"] * 3
     assert await flights.run("k", _seven) == (7, False)
 
 

@@ -47,9 +47,9 @@ def after(projected: Projected, book: Book) -> list[dict[str, Any]]:
 def test_altered_record_is_damaged_in_timeline_and_counted(projected: Projected, book: Book) -> None:
     altered = book.say(FLEET, "k-1")
     book.damage(altered.sequence)
-    (told,) = after(projected, book)
-    assert told["sequence"] == altered.sequence
-    assert "digest" in told["why"]
+    (report,) = after(projected, book)
+    assert report["sequence"] == altered.sequence
+    assert "digest" in report["why"]
     assert projected.ask("session")["damaged_records"] == projected.ask("stats")["damaged"] == 1
 
 
@@ -58,8 +58,8 @@ def test_altered_planner_record_has_one_damaged_entry(projected: Projected, book
     book.end(FLEET)
     book.acquire(FLEET, "turn_b")
     book.damage(acquire.sequence)
-    (told,) = after(projected, book)
-    assert told["sequence"] == acquire.sequence
+    (report,) = after(projected, book)
+    assert report["sequence"] == acquire.sequence
     assert [turn["turn_id"] for turn in projected.list("turns")] == ["turn_b"]
 
 
@@ -82,8 +82,8 @@ def test_invalid_bytes_do_not_stop_the_projection(
     projected: Projected, book: Book, subject: str, payload: bytes
 ) -> None:
     book.put(subject, payload)
-    told = after(projected, book)
-    assert [entry["sequence"] for entry in told] == (
+    report = after(projected, book)
+    assert [entry["sequence"] for entry in report] == (
         [2] if subject.startswith("aw.journal.0.default") else []
     )
     assert projected.ask("stats")["damaged"] == 1

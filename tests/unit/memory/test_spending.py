@@ -102,8 +102,8 @@ def test_turn_that_the_prompt_shortens_is_marked(projected: Projected, book: Boo
     turn(book, replace(quiet, context={"rung": "folded", "summary": 1}))
     # A call was made in the second, a person wrote before the third, and the two newest are always whole.
     assert marks(projected) == ["summary", "whole", "whole", "skipped", "whole", "whole", "whole"]
-    told = {entry["run_id"]: entry["in_prompt"] for entry in projected.list("timeline") if entry["run_id"]}
-    assert (told[1], told[4], told[7]) == ("summary", "skipped", "whole")
+    report = {entry["run_id"]: entry["in_prompt"] for entry in projected.list("timeline") if entry["run_id"]}
+    assert (report[1], report[4], report[7]) == ("summary", "skipped", "whole")
     items = {item["run_id"]: item["in_prompt"] for item in projected.list("items") if item["run_id"]}
     assert (items[2], items[4]) == ("whole", "skipped")
     assert projected.ask("turn", turn="4")["in_prompt"] == "skipped"

@@ -183,8 +183,8 @@ def test_each_record_of_a_turn_has_a_timeline_entry(projected: Projected, book: 
     book.done(FLEET, call, state="refused", rule="grant", text="no grant")
     book.artifact(FLEET, "report.md")
     book.end(FLEET, "failed")
-    told = [(entry["what"], entry["why"], entry["who"]) for entry in projected.list("timeline")]
-    assert told == [
+    report = [(entry["what"], entry["why"], entry["who"]) for entry in projected.list("timeline")]
+    assert report == [
         ("session created (agent keeper@1)", "", "test"),
         ("message (P0): look", "", "test"),
         ("turn 1 started", "trigger: message (seq 2)", WRITER),

@@ -12,7 +12,7 @@ from tests.unit.memory.book import WRITER, Book
 from tests.unit.memory.conftest import FLEET, Projected
 
 
-def told(projected: Projected) -> dict[int, tuple[str, int]]:
+def report(projected: Projected) -> dict[int, tuple[str, int]]:
     shown = projected.list("wakes", limit=200)
     return {each["sequence"]: (each["disposition"], each["run_id"] or 0) for each in shown}
 
@@ -34,7 +34,7 @@ def test_each_wake_up_has_the_disposition_of_the_ledger(projected: Projected, bo
     book.done(FLEET, first)
     head = StepHead(2, "", None, None, joined=(said.sequence, steer.sequence))
     book.do(FLEET, CommitStep(WRITER, head, ()))
-    assert told(projected) == kept(book)
+    assert report(projected) == kept(book)
     book.end(FLEET)
     book.say(FLEET, "w1")
     book.do(FLEET, ClearWakes("ada", book.now_ms, book.sequence))
@@ -45,10 +45,10 @@ def test_each_wake_up_has_the_disposition_of_the_ledger(projected: Projected, bo
     book.do(FLEET, Reset("ada", book.now_ms, book.sequence))
     book.done(FLEET, late)
     book.say(FLEET, "w4")
-    assert told(projected) == kept(book)
+    assert report(projected) == kept(book)
     book.do(FLEET, Control(Kind.DELETED, "ada", book.now_ms))
     book.say(FLEET, "w5")
-    shown = told(projected)
+    shown = report(projected)
     assert shown == kept(book)
     assert {disposition for disposition, _ in shown.values()} == {
         "ran",

@@ -101,14 +101,14 @@ class Endpoint:
 
 
 async def test_quarter_above_the_count_is_followed_within_one_call() -> None:
-    told: list[tuple[str, Correction]] = []
+    report: list[tuple[str, Correction]] = []
     answer = ModelReply(StepDecision("fine"), Usage(prompt_tokens=1_250))
-    model = CorrectedModel(Endpoint(answer), Correction(), lambda name, found: told.append((name, found)))
+    model = CorrectedModel(Endpoint(answer), Correction(), lambda name, found: report.append((name, found)))
     assert model.count(REQUEST) == 1_000 * UNPROVED_RATIO, "until the first report"
     await model.complete(REQUEST, 1.0)
     assert model.count(REQUEST) == 1_250
     await model.complete(REQUEST, 1.0)
-    assert told == [("m", Correction(1.25, 250, 1))], "what changes nothing is not told again"
+    assert report == [("m", Correction(1.25, 250, 1))], "what changes nothing is not told again"
 
 
 @pytest.mark.parametrize(("says", "counts"), [(1_310, 1_310), (None, 1_625)])

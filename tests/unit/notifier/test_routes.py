@@ -35,7 +35,7 @@ def test_default_log_receives_everything_except_ended_turns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("filters", "told"),
+    ("filters", "report"),
     [
         ({}, True),
         ({"session": "fleet"}, True),
@@ -46,9 +46,9 @@ def test_default_log_receives_everything_except_ended_turns() -> None:
         ({"on": ("message",)}, False),
     ],
 )
-def test_channel_filters_its_notices(filters: dict[str, object], *, told: bool) -> None:
+def test_channel_filters_its_notices(filters: dict[str, object], *, report: bool) -> None:
     route = Route.model_validate({"name": "log", "kind": "log", **filters})
-    assert route.wants(notice("turn_failed", "turn_ended")) is told
+    assert route.wants(notice("turn_failed", "turn_ended")) is report
 
 
 def test_routes_file_reads_every_kind_of_channel(tmp_path: Path) -> None:

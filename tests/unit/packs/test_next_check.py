@@ -68,6 +68,6 @@ def test_check_requested_too_soon_comes_a_moment_later() -> None:
     ],
 )
 def test_unschedulable_check_is_refused_with_the_reason(when: str, why: str) -> None:
-    with pytest.raises(NeverDone) as told:
+    with pytest.raises(NeverDone) as caught:
         ask(when, heartbeat_s=1e9)
-    assert why in str(told.value)
+    assert why in str(caught.value)

@@ -86,7 +86,7 @@ async def run_trial(subject: Subject, seed: int, root: Path, on_kill: Callable[[
     notes, deaths = root / "calls.jsonl", root / "deaths"
     deaths.mkdir()
     services = (*SERVICES, *pack_services())
-    with Receivers(root / "told") as receivers:
+    with Receivers(root / "receivers") as receivers:
         mesh = CrashMesh(
             root,
             {service: COUNTS.get(service, 1) for service in services},

@@ -31,9 +31,9 @@ def test_text_has_expected_and_seen_and_how_to_repeat() -> None:
 
 def test_json_has_the_kills_the_claim_and_the_runs() -> None:
     evidence = kept()
-    told = json.loads(json.dumps(outcome(17, 2.0, tuple(check_all(evidence)), evidence).to_json()))
-    assert told["ok"] is True
-    assert [kill["service"] for kill in told["kills"]] == ["planner", "executor", "notifier", "nats"]
-    assert told["claim"]["sequence"] == 10
-    assert [(run["run_id"], run["outcome"]) for run in told["runs"]] == [(1, "no_action"), (2, "success")]
-    assert told["notifications"] == {"4-demo-aaaa": 1, "14-demo-bbbb": 2}
+    result = json.loads(json.dumps(outcome(17, 2.0, tuple(check_all(evidence)), evidence).to_json()))
+    assert result["ok"] is True
+    assert [kill["service"] for kill in result["kills"]] == ["planner", "executor", "notifier", "nats"]
+    assert result["claim"]["sequence"] == 10
+    assert [(run["run_id"], run["outcome"]) for run in result["runs"]] == [(1, "no_action"), (2, "success")]
+    assert result["notifications"] == {"4-demo-aaaa": 1, "14-demo-bbbb": 2}

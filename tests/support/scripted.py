@@ -20,11 +20,11 @@ from anchorwatch.packs.port import PackEnvironment, Probed
 from tests.support.packs import BenchPack, BenchRuntime, Sink
 
 Step = Sequence[tuple[str, str, str]]
-SOURCE = "told"
+SOURCE = "scripted"
 
 
 @dataclass
-class ToldRuntime(BenchRuntime):
+class ScriptedRuntime(BenchRuntime):
     """``agent``: the name in the subjects of its events, so that they reach only its sessions."""
 
     agent: str = ""
@@ -43,11 +43,11 @@ class ToldRuntime(BenchRuntime):
         return sum(effect["key"] == effect_key for effect in self.sink.effects())
 
 
-class ToldPack(BenchPack):
-    """``told``. ``runtime``: the class to connect; ``honour``: whether its provider honours effect keys."""
+class ScriptedPack(BenchPack):
+    """``scripted``. ``runtime``: the class to connect; ``honour``: whether its provider honours effect keys."""
 
-    name = "told"
-    runtime: type[ToldRuntime] = ToldRuntime
+    name = "scripted"
+    runtime: type[ScriptedRuntime] = ScriptedRuntime
     honour = True
 
     def rules(self, situation: Situation) -> StepDecision:
@@ -56,9 +56,9 @@ class ToldPack(BenchPack):
         calls = [
             ProposedCall(tool, {"item": item, "mode": mode}) for step in steps for tool, item, mode in step
         ]
-        return StepDecision("as I was told" if calls else "done", tuple(calls))
+        return StepDecision("as the message says" if calls else "done", tuple(calls))
 
-    async def connect(self, environment: PackEnvironment) -> ToldRuntime:
+    async def connect(self, environment: PackEnvironment) -> ScriptedRuntime:
         agent = environment.agent
         return self.runtime(Sink(Path(agent.config["directory"])), honour=self.honour, agent=agent.name)
 
@@ -78,13 +78,13 @@ def order(*steps: Step) -> str:
     return json.dumps(steps)
 
 
-class ForgetfulPack(ToldPack):
+class ForgetfulPack(ScriptedPack):
     """``forgetful``: its provider ignores effect keys and repeats each call."""
 
     name = "forgetful"
     honour = False
 
 
-TOLD, FORGETFUL = ToldPack(), ForgetfulPack()
-registry.register(TOLD)
+SCRIPTED, FORGETFUL = ScriptedPack(), ForgetfulPack()
+registry.register(SCRIPTED)
 registry.register(FORGETFUL)

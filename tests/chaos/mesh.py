@@ -1,4 +1,4 @@
-"""A mesh of real processes that is killed, and what counts beside it: the outside world, receivers, the notes of calls."""
+"""A mesh of real processes for tests that kill them, with independent counts: the outside world, receivers, notes of calls."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from anchorwatch.testing.crash_test.receivers import Receivers
 from anchorwatch.topology.streams import AGENTS_BUCKET
 
 from tests.support.packs import TOOLS, Sink, bench_agent
-from tests.support.told import SOURCE, Step, ToldRuntime, order
+from tests.support.scripted import SOURCE, ScriptedRuntime, Step, order
 from tests.support.waiting import eventually
 
 KILLED = -9
 QUICK = {
-    # Behind its first turn nothing wakes a session by itself but what a scene asks for.
+    # After its first turn a session has no wake but those that a test causes.
     "ANCHORWATCH_HEARTBEAT_S": "3600",
     "ANCHORWATCH_PROBE_INTERVAL_S": "0.3",
     "ANCHORWATCH_DEBOUNCE_P0_S": "0",
     "ANCHORWATCH_DEBOUNCE_P1_S": "0",
     "ANCHORWATCH_SWEEP_S": "3",
     "ANCHORWATCH_LEASE_S": "3",
-    # What fails twice is shown to people, who need not wait for minutes of tries.
+    # A dead letter opens after two failures, within seconds.
     "ANCHORWATCH_DEAD_LETTER_TRIES": "2",
 }
 WAKES_MAX = 10_000
@@ -43,8 +43,8 @@ _names = itertools.count(1)
 
 
 @dataclass
-class Scene:
-    """``mesh`` runs; sessions are made in it, each with an agent and an outside world of its own."""
+class ChaosMesh:
+    """A running mesh. Each of its sessions has its own agent and outside world."""
 
     mesh: CrashMesh
     receivers: Receivers
@@ -53,21 +53,21 @@ class Scene:
     def notes(self) -> Path:
         return self.mesh.root / "calls.jsonl"
 
-    def actor(self, bus: Bus, **agent: Any) -> Told:
-        """A session that is not made yet."""
-        return Told.of(self, bus, f"s{next(_names)}", **agent)
+    def actor(self, bus: Bus, **agent: Any) -> ChaosSession:
+        """A session that the mesh does not have yet."""
+        return ChaosSession.of(self, bus, f"s{next(_names)}", **agent)
 
 
 @contextmanager
-def playing(
+def chaos_mesh(
     root: Path,
     counts: Mapping[str, int],
     settings: Mapping[str, str] | None = None,
     kind: type[CrashMesh] = CrashMesh,
-) -> Iterator[Scene]:
-    """A scene for the length of a block. Afterwards nothing of it runs, and nothing in it had a fault."""
+) -> Iterator[ChaosMesh]:
+    """A mesh for the length of a ``with`` block. Afterwards none of its processes runs, and no log has a traceback."""
     root.mkdir(parents=True, exist_ok=True)
-    with Receivers(root / "told") as receivers:
+    with Receivers(root / "scripted") as receivers:
         mesh = kind(
             root,
             counts,
@@ -77,39 +77,39 @@ def playing(
                 recording.VARIABLE: str(root / "calls.jsonl"),
                 **(settings or {}),
             },
-            modules=("tests.support.told",),
+            modules=("tests.support.scripted",),
         )
         try:
             asyncio.run(mesh.open())
-            yield Scene(mesh, receivers)
+            yield ChaosMesh(mesh, receivers)
         finally:
             mesh.close()
         faults = mesh.faults()
         assert faults == [], "\n".join(faults)
 
 
-class Told(Actor):
-    """A session that does what its messages say, with an outside world of its own."""
+class ChaosSession(Actor):
+    """A session whose messages name its calls, with its own outside world."""
 
-    scene: Scene
+    chaos: ChaosMesh
     world: Sink
 
     @classmethod
-    def of(cls, scene: Scene, bus: Bus, name: str, **agent: Any) -> Told:
-        directory = scene.mesh.root / "worlds" / name
+    def of(cls, chaos: ChaosMesh, bus: Bus, name: str, **agent: Any) -> ChaosSession:
+        directory = chaos.mesh.root / "worlds" / name
         fields = {
             "name": name,
-            "pack": "told",
+            "pack": "scripted",
             "subscriptions": (f"{SOURCE}.{name}.>",),
             "version": 0,
             **agent,
         }
-        told = cls(scene.mesh, bus, bench_agent(directory, **fields))
-        told.scene, told.world = scene, Sink(directory)
-        return told
+        report = cls(chaos.mesh, bus, bench_agent(directory, **fields))
+        report.chaos, report.world = chaos, Sink(directory)
+        return report
 
     async def make_and_rest(self) -> None:
-        """Make it, and wait for the end of the first turn, which a session takes of itself."""
+        """Make it, and wait for the end of its first turn, which needs no input."""
         await self.make()
 
         async def had_a_turn() -> bool:
@@ -119,22 +119,22 @@ class Told(Actor):
         await self.rest()
 
     async def say(self, *steps: Step, more: str = "") -> int:
-        """A person's message that has these steps done; ``more`` makes it longer. Its sequence."""
-        # An effect that is unknown blocks its resource for every session of the pack: each has items of its own.
+        """Send a person's message that names these steps; ``more`` makes it longer. Returns its sequence."""
+        # An unknown effect blocks its resource for every session of the pack, so each has its own items.
         steps = tuple([(tool, f"{self.name}-{item}", mode) for tool, item, mode in step] for step in steps)
-        # Not urgent: what is, would join a turn that runs, behind its first step.
+        # An urgent message would join the running turn after its first step.
         return await self.send(Stimulus(order(*steps) + more, priority="P1"))
 
     async def publish(self, data: str = "") -> None:
-        """An event for it."""
+        """Publish an event that reaches it."""
         await self.send(Stimulus(source=SOURCE, type=f"{self.name}.note", data={"said": data}))
 
     async def rest(self, within_s: float = REST_S_MAX) -> History:
-        """The history, once it is at rest."""
+        """The history, once the session is at rest."""
         return await rest(self.journal, self.acknowledged, within_s)
 
     async def violations(self, within_s: float = REST_S_MAX) -> list[Violation]:
-        """What is wrong with it, once it is at rest and each of its wakes is accounted for."""
+        """The violated guarantees, once the session is at rest and no wake is pending."""
         history = await self.rest(within_s)
         await eventually(lambda: self.is_accounted_for(history), within_s, f"{self.name}: no wake is pending")
         evidence = await collect(
@@ -142,14 +142,14 @@ class Told(Actor):
             history,
             self.acknowledged,
             classes={tool.name: tool.effect_class for tool in TOOLS},
-            notes=self.scene.notes,
-            runtime=ToldRuntime(self.world, honour=True),
-            arrivals=self.scene.receivers.arrivals,
+            notes=self.chaos.notes,
+            runtime=ScriptedRuntime(self.world, honour=True),
+            arrivals=self.chaos.receivers.arrivals,
         )
         return check(evidence)
 
     async def is_accounted_for(self, history: History) -> bool:
-        """Whether memory shows every input, and of no wake that it is pending."""
+        """Whether memory shows every input, and no pending wake."""
         wakes = await self._request(lambda api: api.pages(f"/api/sessions/{self.name}/wakes", WAKES_MAX))
         shown = {wake["sequence"] for wake in wakes if wake["disposition"] != "pending"}
         inputs = {each.sequence for each in history.inputs}

@@ -1,4 +1,4 @@
-"""The sweep's plays: how each edge is come to, so that a process dies there and another takes its place."""
+"""The sweep's scenarios: how a process reaches each edge, dies there, and is replaced."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ from tests.support.waiting import eventually
 TALK = " please tell me more" * 100
 BUDGET = 2_000
 OUTGROWS = (Edge.PLANNER_COMPACTION_BEFORE, Edge.PLANNER_COMPACTION_AFTER)
-"""Here the conversation outgrows a budget of so few tokens after some turns."""
+"""At these edges, the conversation exceeds `BUDGET` (tokens) after a few turns."""
 OVERFLOWS = (Edge.PLANNER_REFUSE_BEFORE, Edge.PLANNER_REFUSE_AFTER)
 WAITING_MAX = 2
-"""Here so many inputs may wait in a session that is held."""
+"""The maximum of inputs that wait in a paused session, at the edges in `OVERFLOWS`."""
 SNAPSHOT_CALLS = 16
 SNAPSHOT_STEPS = SNAPSHOT_AGE // SNAPSHOT_CALLS
 
 
 async def usual(case: Case) -> None:
-    """The process dies while the session is told everything."""
+    """The process dies while the session gets each kind of input."""
     await case.arm()
-    await case.dies_during(case.tell())
+    await case.dies_during(case.send_all())
 
 
-async def taken_over(case: Case) -> None:
-    """A planner dies in the middle of a turn, and the next one when it takes the turn over."""
+async def takeover(case: Case) -> None:
+    """A planner dies during a turn, and the next planner dies when it takes the turn over."""
     await case.arm(Edge.PLANNER_MODEL_AFTER, 2)
-    telling = asyncio.create_task(case.tell())
+    sending = asyncio.create_task(case.send_all())
     await case.death()
     await case.arm()
-    await case.dies_during(telling)
+    await case.dies_during(sending)
 
 
 async def snapshot(case: Case) -> None:
-    """So many calls that the turn ends with a snapshot."""
+    """The turn has enough calls to end with a snapshot."""
     await case.arm()
     steps = [[("look", f"{step}-{n}", "ok") for n in range(SNAPSHOT_CALLS)] for step in range(SNAPSHOT_STEPS)]
 
-    async def tell() -> None:
+    async def send() -> None:
         await case.actor.make()
         await case.actor.say(*steps)
 
-    await case.dies_during(tell())
+    await case.dies_during(send())
 
 
-async def released(case: Case) -> None:
-    """A command is claimed although its session was paused meanwhile, and is given back."""
+async def release(case: Case) -> None:
+    """An executor claims a command of a session that was paused in the meantime, and releases it."""
     await case.arm(failing=f"{Edge.EXECUTOR_CLAIM_BEFORE}=stop")
     await case.actor.make()
     await case.actor.say(
@@ -65,15 +65,15 @@ async def released(case: Case) -> None:
 
     await case.stops()
     await case.actor.control("pause")
-    case.scene.mesh.resume(case.instance)
+    case.chaos.mesh.resume(case.instance)
     await case.death()
     await case.back()
     await case.actor.control("resume")
 
 
-async def too_late(case: Case) -> None:
-    """A person settles a call while it is still under way."""
-    # The executor has looked at the fence by then, which the turn's end raises.
+async def late_outcome(case: Case) -> None:
+    """A person resolves a call while it is in flight."""
+    # The executor has already read the fence, which the end of the turn raises.
     await case.arm(failing=f"{Edge.EXECUTOR_EFFECT_BEFORE}=stop")
     await case.actor.make()
     await case.actor.say(
@@ -84,18 +84,18 @@ async def too_late(case: Case) -> None:
     for command in (await case.actor.journal.history()).commands:
         state = await effects.load(case.actor.ref, "default", command.call, 0)
         if state.claim is not None:
-            said = "it is done, says a person"
-            settled = Outcome(command.call, "build", "resolved", said, {}, by="ada")
+            text = "a person reports it as done"
+            settled = Outcome(command.call, "build", "resolved", text, {}, by="ada")
             await effects.append(case.actor.ref, "default", command.call, state, settled, 0)
             break
-    case.scene.mesh.resume(case.instance)
+    case.chaos.mesh.resume(case.instance)
     await case.death()
     await case.back()
 
 
-async def settled(case: Case) -> None:
-    """A person settles an effect that is unknown."""
-    mesh, actor = case.scene.mesh, case.actor
+async def resolution(case: Case) -> None:
+    """A person resolves an unknown effect."""
+    mesh, actor = case.chaos.mesh, case.actor
     await actor.make()
     calls = [("fire", "a", "lost"), ("set", "b", "ok")] if case.parallel else [("fire", "a", "lost")]
     await actor.say(calls)
@@ -110,22 +110,22 @@ async def settled(case: Case) -> None:
     await case.dies_during(resolve())
 
 
-async def compacted(case: Case) -> None:
-    """A conversation that no longer fits becomes shorter."""
+async def compaction(case: Case) -> None:
+    """A conversation that exceeds its budget is compacted."""
     await case.actor.make()
     await case.arm()
-    armed = case.scene.mesh.children[case.instance]
+    armed = case.chaos.mesh.children[case.instance]
 
     async def talk() -> None:
-        while case.scene.mesh.children[case.instance] is armed and armed.exit_code is None:
+        while case.chaos.mesh.children[case.instance] is armed and armed.exit_code is None:
             await case.actor.say(more=TALK)
             await case.actor.rest()
 
     await case.dies_during(talk())
 
 
-async def ordered(case: Case) -> None:
-    """A person pauses the session, resets it in the middle of a turn, and lets it go on."""
+async def controls(case: Case) -> None:
+    """A person pauses the session, resets it during a turn, and resumes it."""
     await case.actor.make()
     await case.actor.say(
         [("set", "a", "ok"), ("build", "b", "ok")] if case.parallel else [("set", "a", "ok")]
@@ -142,8 +142,8 @@ async def ordered(case: Case) -> None:
     await case.dies_during(order())
 
 
-async def switched(case: Case) -> None:
-    """A person turns the session's kill switch on, and off again."""
+async def kill_switch(case: Case) -> None:
+    """A person turns the session's kill switch on and off."""
     await case.actor.make()
     await case.arm()
 
@@ -157,22 +157,22 @@ async def switched(case: Case) -> None:
     await case.dies_during(turn())
 
 
-async def overflowed(case: Case) -> None:
-    """More events come to a paused session than it keeps."""
+async def overflow(case: Case) -> None:
+    """A paused session gets more events than it keeps."""
     await case.actor.make()
     await case.actor.control("pause")
     await case.arm()
 
-    async def tell() -> None:
+    async def send() -> None:
         for number in range(WAITING_MAX + 2):
             await case.actor.publish(f"note {number}")
 
-    await case.dies_during(tell())
+    await case.dies_during(send())
     await case.actor.control("resume")
 
 
-async def scheduled(case: Case) -> None:
-    """A slot of a schedule has come."""
+async def schedule_slot(case: Case) -> None:
+    """A slot of a schedule fires."""
     daily = Daily(case.actor.bus, case.actor.name)
     await case.actor.make()
     await case.arm()
@@ -185,8 +185,8 @@ async def scheduled(case: Case) -> None:
     await daily.delete()
 
 
-async def abandoned(case: Case) -> None:
-    """A schedule is of a session that there is not."""
+async def schedule_without_session(case: Case) -> None:
+    """A schedule names an unknown session."""
     daily = Daily(case.actor.bus, case.actor.name)
     await case.actor.make()
     await case.arm()
@@ -198,15 +198,15 @@ async def abandoned(case: Case) -> None:
     await eventually(ended, DEATH_S_MAX, "it ends with its session")
 
 
-async def kept(case: Case) -> None:
-    """A person makes a schedule, and deletes it."""
+async def schedule_changes(case: Case) -> None:
+    """A person creates a schedule and deletes it."""
     await case.actor.make()
     await case.arm()
     name = case.actor.name
     wish = {"name": name, "session": name, "cron": "0 0 1 1 *"}
 
     def order() -> None:
-        with case.scene.mesh.api() as api:
+        with case.chaos.mesh.api() as api:
             api.post("/api/schedules", wish, key=f"{name}-made")
             api.delete(f"/api/schedules/{name}", key=f"{name}-deleted")
 
@@ -219,27 +219,27 @@ HANDLERS = {
     "executor": Edge.EXECUTOR_CLAIM_BEFORE,
     "notifier": Edge.NOTIFIER_CLAIM_BEFORE,
 }
-"""Where a service's handler is made to fail, as one that has a defect."""
+"""The edge at which a failpoint makes each service's handler fail, like a defect."""
 
 
 def fails_twice(edge: Edge) -> str:
     return ";".join(f"{edge}=fail@{reach}" for reach in (1, 2))
 
 
-async def set_aside(case: Case) -> None:
-    """A handler fails, again and again; the process dies where that is written down."""
+async def dead_letter(case: Case) -> None:
+    """A handler fails repeatedly; the process dies where it writes the dead letter."""
     await case.arm(failing=fails_twice(HANDLERS[case.edge.service]))
-    await case.dies_during(case.tell())
+    await case.dies_during(case.send_all())
 
 
-async def given_up(case: Case) -> None:
-    """A command is given up, and a person has it tried again."""
-    mesh, actor = case.scene.mesh, case.actor
+async def dead_letter_retry(case: Case) -> None:
+    """A command becomes a dead letter, and a person retries it."""
+    mesh, actor = case.chaos.mesh, case.actor
     mesh.start("executor-1", fails_twice(Edge.EXECUTOR_CLAIM_BEFORE))
     await mesh.ready("executor-1")
     await actor.make()
     await actor.say([("set", "a", "ok")])
-    letter = await eventually(lambda: _open_letter(case), DEATH_S_MAX, "its command is given up")
+    letter = await eventually(lambda: _open_letter(case), DEATH_S_MAX, "its command has an open dead letter")
     mesh.start("executor-1")
     await mesh.ready("executor-1")
 
@@ -252,39 +252,39 @@ async def given_up(case: Case) -> None:
 
 
 async def _open_letter(case: Case) -> str:
-    with case.scene.mesh.api() as api:
+    with case.chaos.mesh.api() as api:
         found = await asyncio.to_thread(api.get, "/api/dead-letters", session=case.actor.name, state="open")
     return str(found["data"][0]["id"]) if found["data"] else ""
 
 
-PLAYS: Mapping[str, Callable[[Case], Awaitable[None]]] = {
-    "planner.refuse": overflowed,
-    "planner.takeover": taken_over,
+SCENARIOS: Mapping[str, Callable[[Case], Awaitable[None]]] = {
+    "planner.refuse": overflow,
+    "planner.takeover": takeover,
     "planner.snapshot": snapshot,
-    "executor.release": released,
-    "executor.late": too_late,
-    "gateway.control": ordered,
-    "gateway.switch": switched,
-    "gateway.resolve": settled,
-    "gateway.letter": given_up,
-    "executor.retry": given_up,
-    **{f"{service}.letter": set_aside for service in HANDLERS},
-    "gateway.schedule": kept,
-    "planner.occurrence": scheduled,
-    "planner.schedule_end": abandoned,
-    "planner.resolution": settled,
-    "planner.compaction": compacted,
+    "executor.release": release,
+    "executor.late": late_outcome,
+    "gateway.control": controls,
+    "gateway.switch": kill_switch,
+    "gateway.resolve": resolution,
+    "gateway.letter": dead_letter_retry,
+    "executor.retry": dead_letter_retry,
+    **{f"{service}.letter": dead_letter for service in HANDLERS},
+    "gateway.schedule": schedule_changes,
+    "planner.occurrence": schedule_slot,
+    "planner.schedule_end": schedule_without_session,
+    "planner.resolution": resolution,
+    "planner.compaction": compaction,
 }
-"""By ``<service>.<act>``: how an edge is reached that the usual play does not come to."""
+"""By ``<service>.<act>``: the scenarios of the edges that `usual` does not reach."""
 
 
-async def play(case: Case) -> None:
-    """Have the process die at the edge, and another take its place."""
-    await PLAYS.get(case.edge.rpartition(".")[0], usual)(case)
+async def run_scenario(case: Case) -> None:
+    """Run the scenario of the case's edge."""
+    await SCENARIOS.get(case.edge.rpartition(".")[0], usual)(case)
 
 
 async def _decided(case: Case) -> CallId:
-    """The first command of the session, once it is there."""
+    """The first command of the session, once it is recorded."""
 
     async def there() -> CallId | None:
         commands = (await case.actor.journal.history()).commands

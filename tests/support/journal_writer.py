@@ -19,7 +19,7 @@ from anchorwatch.topology.streams import journal_stream
 P1, P2 = "planner-1:aa", "planner-2:bb"
 
 
-class Shelf:
+class JournalWriter:
     """The journal of one session, on one bus."""
 
     def __init__(self, bus: Bus, session: str) -> None:
