@@ -219,6 +219,9 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="the address that the gateway listens on")
     metrics_open: bool = Field(default=False, description="serve `/metrics` without the token")
     notify: Path | None = Field(None, description="a TOML file of notification channels; none: the log only")
+    hooks: Path | None = Field(
+        None, description="a TOML file of hooks, which take alerts of other systems (docs/events.md)"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="lowest level of log entries"
     )

@@ -12,9 +12,38 @@ _CLIENT_TESTS = "tests/unit/bus/test_client.py::"
 _STORE = "services/memory/anchorwatch_memory/store.py"
 _ROUTING = "services/observer/anchorwatch_observer/routing.py"
 _CLOUDEVENTS = "shared/anchorwatch/codec/cloudevents.py"
+_HOOKS = "services/gateway/anchorwatch_gateway/hooks.py"
 _SCHEMA = "shared/anchorwatch/executor/schema.py"
 
 SERVING = (
+    one(
+        "a signature of GitHub is compared in its first characters",
+        _HOOKS,
+        'good = _same(headers.get(GITHUB_SIGNATURE, ""), expected)',
+        'good = _same(headers.get(GITHUB_SIGNATURE, "")[:70], expected[:70])',
+        "tests/unit/gateway/test_hooks.py::test_request_with_another_signature_is_refused",
+    ),
+    one(
+        "a hook reads a request before its signature",
+        _HOOKS,
+        "        verify(state.hook, headers, body)\n",
+        "",
+        "tests/integration/gateway/test_hooks.py::test_request_without_a_valid_signature_stores_nothing",
+    ),
+    one(
+        "a hook without a signature is open",
+        "shared/anchorwatch/service/hooks.py",
+        '        if isinstance(given, dict) and "signature" not in given:',
+        '        given = {"signature": "open", **given}\n        if isinstance(given, dict) and "signature" not in given:',
+        "tests/unit/service/test_hooks.py::test_file_that_cannot_work_is_refused",
+    ),
+    one(
+        "a repeated alert with newer values is another event",
+        "shared/anchorwatch/service/events.py",
+        '    if "fingerprint" in said:',
+        "    if not said:",
+        "tests/integration/gateway/test_hooks.py::test_repeated_alert_is_one_event_and_its_end_another",
+    ),
     one(
         "an attribute of an event may begin a new line",
         _CLOUDEVENTS,

@@ -16,6 +16,7 @@ from anchorwatch_gateway import (
     dead_letters,
     errors,
     events,
+    hooks,
     inputs,
     journal,
     kill_switches,
@@ -41,6 +42,10 @@ TAGS = [
     {"name": "outputs", "description": "Effects, notifications, artifacts and memories."},
     {"name": "dead letters", "description": "Messages that a service cannot handle."},
     {"name": "agents", "description": "Agent definitions, and the models that agents call."},
+    {
+        "name": "hooks",
+        "description": "Alerts of other systems; each hook checks a signature, no token needed.",
+    },
     {"name": "operations", "description": "Health, without a token, and metrics."},
 ]
 
@@ -95,6 +100,8 @@ def make(log: structlog.stdlib.BoundLogger) -> FastAPI:
     ):
         guards = [Security(TOKEN), Depends(refuse_unknown_parameters)]
         app.include_router(module.router, dependencies=guards, responses=errors.PROBLEMS)
+    app.include_router(hooks.listing, dependencies=guards, responses=errors.PROBLEMS)
+    app.include_router(hooks.router)
     app.include_router(operations.router)
     return app
 

@@ -148,9 +148,9 @@ def _read(headers: Sequence[tuple[bytes, bytes]], body: bytes, parts: Parts) -> 
     texts = {name.decode("latin-1"): value.decode("utf-8", "surrogateescape") for name, value in headers}
     match cloudevents.mode_of(texts):
         case "structured":
-            return [_named(cloudevents.from_json(parse_json(body)))], False
+            return [named(cloudevents.from_json(parse_json(body)))], False
         case "binary":
-            return [_named(cloudevents.from_headers(texts, body))], False
+            return [named(cloudevents.from_headers(texts, body))], False
         case "batch":
             return _read_batch(parse_json(body)), True
         case None:
@@ -167,7 +167,7 @@ def _read_batch(body: object) -> Sequence[Named]:
     events = []
     for number, each in enumerate(body, 1):
         try:
-            events.append(_named(cloudevents.from_json(each)))
+            events.append(named(cloudevents.from_json(each)))
         except NotACloudEvent as error:
             raise NotACloudEvent(
                 f"event {number} of the batch: {error.message}", hint=error.hint or "none was stored"
@@ -193,9 +193,13 @@ def _of_plain(body: object, parts: Parts) -> Named:
     return Named(new.source, new.type, CloudEvent(attributes, new.data))
 
 
-def _named(event: CloudEvent) -> Named:
-    """The event with the words of its subject, made of its source and type."""
-    source = _word(event.get("source"))
+def named(event: CloudEvent, source: str = "") -> Named:
+    """The event with the words of its subject, made of its source and type; ``source`` replaces the first.
+
+    Raises:
+        NotACloudEvent: they have no letter and no digit.
+    """
+    source = source or _word(event.get("source"))
     words = [word for part in event.get("type").split(".") if (word := _word(part))]
     first, rest = words[: TYPE_WORDS_MAX - 1], words[TYPE_WORDS_MAX - 1 :]
     type_ = ".".join([*first, *([_word("-".join(rest))] if rest else [])])
@@ -242,6 +246,16 @@ async def publish_all(
 
 def _not_published(named: Named, error: AnchorWatchError) -> NotPublished:
     return NotPublished(id=named.id, error=Problem(code=error.code, message=error.message, hint=error.hint))
+
+
+def check_size(named: Named) -> Named:
+    """The event, if it fits into a message.
+
+    Raises:
+        TooLarge.
+    """
+    _payload(named)
+    return named
 
 
 def _payload(named: Named) -> bytes:

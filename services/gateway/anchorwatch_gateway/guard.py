@@ -29,10 +29,12 @@ BODY_S_MAX = 30.0
 """How long the body of a request may take."""
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 METRICS_PATH = "/metrics"
-RAW_PATHS = ("/api/events",)
-"""Their bodies may be anything: the route reads them."""
+HOOKS_PATH = "/hooks/"
+"""Paths below it check a signature of their own, in place of the token."""
+RAW_PATHS = ("/api/events", HOOKS_PATH)
+"""Bodies of paths that begin so may be anything: the route reads them."""
 ONCE_ONLY = (b"authorization", b"idempotency-key", b"content-length", b"content-type", b"anchorwatch-by")
-ATTRIBUTE_PREFIX = b"ce-"
+ONCE_ONLY_PREFIXES = (b"ce-", b"webhook-", b"x-hub-signature", b"x-github-")
 
 JSON_DEPTH_MAX = 32
 INTEGER_MAX = 2**63 - 1
@@ -102,18 +104,18 @@ class Guard:
             raise HeadersTooLarge(f"the headers are larger than {HEADER_BYTES_MAX} bytes")
         names = [name for name, _ in headers]
         for name in set(names):
-            if (name in ONCE_ONLY or name.startswith(ATTRIBUTE_PREFIX)) and names.count(name) > 1:
+            if (name in ONCE_ONLY or name.startswith(ONCE_ONLY_PREFIXES)) and names.count(name) > 1:
                 raise BadRequest(f"the header {name.decode()} occurs more than once")
         if b"content-length" in names and b"transfer-encoding" in names:
             # A proxy that believes the other one of the two would see other requests than this server.
             raise BadRequest(
                 "the request has both Content-Length and Transfer-Encoding", hint="send one of them"
             )
-        if scope["path"] not in self._open_paths:
+        if scope["path"] not in self._open_paths and not scope["path"].startswith(HOOKS_PATH):
             self._authenticate(dict(headers))
             _note_caller(dict(headers))
         body = await incoming.read(dict(headers).get(b"content-length", b""))
-        if body and scope["method"] in ("POST", "PUT", "PATCH") and scope["path"] not in RAW_PATHS:
+        if body and scope["method"] in ("POST", "PUT", "PATCH") and not scope["path"].startswith(RAW_PATHS):
             scope.setdefault("state", {})["json"] = parse_json(body)
             scope["headers"] = _declared_json(headers)
         return body

@@ -20,13 +20,21 @@ from anchorwatch.journal.paces import PaceJournal
 from anchorwatch.journal.schedules import ScheduleJournal
 from anchorwatch.journal.sessions import SessionJournal
 from anchorwatch.journal.switches import SwitchJournal
+from anchorwatch.service import hooks
 from anchorwatch.service.agents import AgentDirectory
 from anchorwatch.service.context import Clock, ServiceContext
 from anchorwatch.service.event_publisher import EventPublisher
 from anchorwatch.settings import Settings
 from anchorwatch.topology.subjects import RPC_MEMORY
 
-from anchorwatch_gateway.state import Counters, DeadLetterIndex, HighWaterMark, SingleFlight, StreamLimit
+from anchorwatch_gateway.state import (
+    Counters,
+    DeadLetterIndex,
+    HighWaterMark,
+    HookState,
+    SingleFlight,
+    StreamLimit,
+)
 
 COMMIT_DEADLINE_S = 10.0
 """Shorter than clients wait: a client that gets 503 knows more than one whose connection timed out."""
@@ -103,6 +111,7 @@ class Parts:
     events: EventPublisher
     memory: MemoryClient
     letters: DeadLetterIndex
+    hooks: Mapping[str, HookState] = field(default_factory=dict)
     counters: Counters = field(default_factory=Counters)
     seen: HighWaterMark = field(default_factory=HighWaterMark)
     streams: StreamLimit = field(default_factory=StreamLimit)
@@ -148,4 +157,15 @@ async def assemble(context: ServiceContext) -> Parts:
         events=EventPublisher(context.bus),
         memory=MemoryClient(context.bus),
         letters=DeadLetterIndex(context.bus),
+        hooks=_hooks(context),
     )
+
+
+def _hooks(context: ServiceContext) -> Mapping[str, HookState]:
+    """Raises BadSettings: the file of hooks cannot be used."""
+    known = hooks.load(context.settings.hooks)
+    for hook in known.values():
+        context.log.info("hook.open" if hook.signature == "open" else "hook.ready", hook=str(hook))
+    return {
+        name: HookState(hook, hook.workspace or context.settings.workspace) for name, hook in known.items()
+    }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterator
+from dataclasses import dataclass
 from typing import TypeVar
 
 from anchorwatch.bus.port import Bus, Stored
-from anchorwatch.core.errors import Damaged, Unavailable
+from anchorwatch.core.errors import AnchorWatchError, Damaged, Unavailable
 from anchorwatch.core.letters import SHOWN, DeadLetter
 from anchorwatch.journal.letters import DONE_TTL_S, Filed, read_letter
+from anchorwatch.service.hooks import Hook
 from anchorwatch.topology.streams import DEAD
 from anchorwatch.topology.subjects import DEAD_LETTER
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -19,6 +21,22 @@ DEAD_LETTER_PAGE = 256
 METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "PATCH", "OPTIONS"})
 
 T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class HookState:
+    """A hook, the workspace of its events, and its numbers since this gateway started. ``last``: the last refusal, and when."""
+
+    hook: Hook
+    workspace: str
+    requests: int = 0
+    events: int = 0
+    refused: int = 0
+    last: tuple[int, AnchorWatchError] | None = None
+
+    def refuse(self, error: AnchorWatchError, now_ms: int) -> None:
+        self.refused += 1
+        self.last = (now_ms, error)
 
 
 class HighWaterMark:

@@ -23,10 +23,11 @@ from anchorwatch.mesh import nats_server
 from anchorwatch.mesh.credentials import SYSTEM
 from anchorwatch.mesh.files import DataDir
 from anchorwatch.mesh.lock import lock_holder
-from anchorwatch.mesh.mesh_settings import resolve
+from anchorwatch.mesh.mesh_settings import MeshSettings, resolve
 from anchorwatch.mesh.roster import SCALABLE
 from anchorwatch.models import catalog
 from anchorwatch.models import registry as models
+from anchorwatch.service import hooks
 from anchorwatch.service.variables import describe_unknown, unknown_variables
 from anchorwatch.settings import PREFIX, Settings, load
 
@@ -78,6 +79,7 @@ def _machine(data: DataDir) -> Iterator[Check]:
 
 def _mesh(settings: Settings, data: DataDir, data_dir: Path | None, *, fix: bool) -> Iterator[Check]:
     """The checks of a running mesh."""
+    yield from _hooks(data, settings)
     if lock_holder(data) is not None:
         yield _attempt("mesh", lambda: _running(data))
     elif "nats_url" not in settings.model_fields_set:
@@ -154,6 +156,23 @@ def _model(settings: Settings) -> Check:
         )
     key = "with a key" if settings.model_key is not None else "without a key"
     return passed("model", f"{settings.model_name} at {settings.model_url}, {key}{more}")
+
+
+def _hooks(data: DataDir, settings: Settings) -> Iterator[Check]:
+    """The hooks in the file that the mesh's settings name."""
+    try:
+        kept = MeshSettings.load(data)
+        file = kept.environment.get(f"{PREFIX}HOOKS") if kept else settings.hooks
+        known = hooks.load(Path(file) if file else None).values()
+    except AnchorWatchError as error:
+        yield failed("hooks", error.message, error.hint)
+        return
+    opened = [hook.name for hook in known if hook.signature == "open"]
+    listed = "; ".join(map(str, known))
+    if opened:
+        yield warned("hooks", listed, f"anyone can send events to {', '.join(opened)}: set a signature")
+    elif known:
+        yield passed("hooks", listed)
 
 
 def _running(data: DataDir) -> Check:

@@ -20,6 +20,7 @@ from anchorwatch.mesh.start import StartOptions, supervise
 from anchorwatch.mesh.state import MeshFile, read_mesh
 from anchorwatch.packs import registry
 from anchorwatch.packs.port import Starter
+from anchorwatch.service import hooks
 from anchorwatch.service.variables import describe_unknown, unknown_variables
 from anchorwatch.settings import Settings, load
 
@@ -55,6 +56,7 @@ def run(wish: Wish, data_dir: Path | None, programs: Mapping[str, tuple[str, ...
     resolved = resolve(data, given, forget=wish.new_settings)
     settings = resolved.settings
     _check_model(settings)
+    hooks.load(settings.hooks)
     counts = parse_counts(wish.scale)
     existed = data.root.exists()
     data.make()

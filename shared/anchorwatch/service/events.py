@@ -149,7 +149,9 @@ def _body_sha256(type_: str, priority: Priority, note: str, parsed: _Parsed) -> 
     An event with a ``fingerprint`` is an alert: its sender repeats it with newer values while it lasts.
     """
     said, data = parsed.attributes, parsed.data
-    body = said.get("fingerprint") or (data.hex() if isinstance(data, bytes) else data)
+    if "fingerprint" in said:
+        return sha256_hex(canonical_json([type_, said["fingerprint"]]))
+    body = data.hex() if isinstance(data, bytes) else data
     return sha256_hex(canonical_json([type_, priority, note, body, said.get("type"), said.get("subject")]))
 
 

@@ -122,6 +122,25 @@ def test_unknown_variable_is_a_warning(run: Run, monkeypatch: pytest.MonkeyPatch
     assert ran.out.splitlines()[-1] == "1 check failed, 1 warning"
 
 
+@pytest.mark.parametrize(
+    ("signature", "state", "detail"),
+    [
+        ('"bearer"\nsecret = "0123456789abcdef"', "passed", "/hooks/alerts (grafana, bearer)"),
+        ('"open"', "warning", "/hooks/alerts (grafana, open)"),
+        ('"none"', "failed", "hook.0.signature must be"),
+    ],
+)
+def test_hooks_of_the_last_start_are_listed(run: Run, signature: str, state: str, detail: str) -> None:
+    data = DataDir.at(Path(".anchorwatch"))
+    data.make()
+    file = Path("hooks.toml").absolute()
+    file.write_text(f'[[hook]]\nname = "alerts"\nkind = "grafana"\nsignature = {signature}\n')
+    MeshSettings({"ANCHORWATCH_HOOKS": Value(str(file))}).save(data)
+    checks = {each["name"]: each for each in json.loads(run("doctor", "--json").out)["checks"]}
+    assert checks["hooks"]["state"] == state
+    assert detail in checks["hooks"]["detail"]
+
+
 def test_all_is_well_only_without_a_warning() -> None:
     assert verdict(0, 0) == "all checks passed"
     assert verdict(0, 2) == "no check failed, 2 warnings"

@@ -226,6 +226,18 @@ def test_mesh_with_an_unusable_model_is_not_started(
     assert not Path(".anchorwatch").exists()
 
 
+def test_mesh_with_an_unusable_file_of_hooks_is_not_started(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "hooks.toml").write_text('[[hook]]\nname = "alerts"\nkind = "grafana"\n')
+    monkeypatch.setenv("ANCHORWATCH_HOOKS", str(tmp_path / "hooks.toml"))
+    ran = run("up", "--port", "0", "--nats-port", "0", "--detach")
+    assert ran.code == 2
+    assert is_one_line(ran)
+    assert "has no signature" in ran.err
+    assert not Path(".anchorwatch").exists()
+
+
 def test_missing_verb_shows_help(run: Run) -> None:
     ran = run()
     assert ran.code == 2
