@@ -42,6 +42,7 @@ from anchorwatch.edges import Edge, reached
 from anchorwatch.journal.inputs import input_id
 from anchorwatch.journal.orders import Asked, Done, canary, canary_id
 from anchorwatch.journal.reading import newest
+from anchorwatch.models import catalog
 from anchorwatch.topology.subjects import SessionSubjects
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, Field, StringConstraints
@@ -398,7 +399,8 @@ async def _notes(parts: Parts, ref: SessionRef, change: AnchorChanged) -> list[s
     texts = anchor.constraints if which == "constraints" else anchor.objectives
     if not texts or change.more.get("rule"):
         return []
-    by_rules = (await parts.agents.get(ref.workspace, anchor.agent.partition("@")[0])).model == RULES
+    agent = await parts.agents.get(ref.workspace, anchor.agent.partition("@")[0])
+    by_rules = catalog.in_turn(parts.settings, agent)[0] == RULES
     if which == "objectives":
         return [NOT_READ] if by_rules and not all(map(goal_of, texts)) else []
     if all(text in anchor.constraint_rules for text in texts):
