@@ -45,6 +45,8 @@ class Edge(StrEnum):
     PLANNER_TAKEOVER_AFTER = "planner.takeover.after"
     PLANNER_EMERGENCY_BEFORE = "planner.emergency.before"
     PLANNER_EMERGENCY_AFTER = "planner.emergency.after"
+    PLANNER_REQUEST_BEFORE = "planner.request.before"
+    PLANNER_REQUEST_AFTER = "planner.request.after"
     PLANNER_MODEL_BEFORE = "planner.model.before"
     PLANNER_MODEL_AFTER = "planner.model.after"
     PLANNER_COMPACTION_BEFORE = "planner.compaction.before"

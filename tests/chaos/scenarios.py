@@ -21,6 +21,9 @@ TALK = " please tell me more" * 100
 BUDGET = 2_000
 OUTGROWS = (Edge.PLANNER_COMPACTION_BEFORE, Edge.PLANNER_COMPACTION_AFTER)
 """At these edges, the conversation exceeds `BUDGET` (tokens) after a few turns."""
+REQUESTS = (Edge.PLANNER_REQUEST_BEFORE, Edge.PLANNER_REQUEST_AFTER)
+"""At these edges, the session calls a language model, at an address where nothing listens."""
+NO_MODEL = {"ANCHORWATCH_MODEL_URL": "http://127.0.0.1:9/v1", "ANCHORWATCH_MODEL_NAME": "absent"}
 OVERFLOWS = (Edge.PLANNER_REFUSE_BEFORE, Edge.PLANNER_REFUSE_AFTER)
 WAITING_MAX = 2
 """The maximum of inputs that wait in a paused session, at the edges in `OVERFLOWS`."""

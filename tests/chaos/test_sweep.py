@@ -15,7 +15,7 @@ from anchorwatch.mesh.credentials import SERVICES
 
 from tests.chaos.case import Case
 from tests.chaos.mesh import ChaosMesh, chaos_mesh
-from tests.chaos.scenarios import BUDGET, OUTGROWS, OVERFLOWS, WAITING_MAX, run_scenario
+from tests.chaos.scenarios import BUDGET, NO_MODEL, OUTGROWS, OVERFLOWS, REQUESTS, WAITING_MAX, run_scenario
 
 REACHED_AGAIN = frozenset(
     {
@@ -41,7 +41,7 @@ REACHED_AGAIN = frozenset(
 
 @pytest.fixture(scope="module")
 def chaos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosMesh]:
-    with chaos_mesh(tmp_path_factory.mktemp("sweep"), dict.fromkeys(SERVICES, 1)) as made:
+    with chaos_mesh(tmp_path_factory.mktemp("sweep"), dict.fromkeys(SERVICES, 1), NO_MODEL) as made:
         yield made
 
 
@@ -56,9 +56,11 @@ async def test_process_killed_at_an_edge_breaks_no_guarantee(
             context_tokens_max=BUDGET if edge in OUTGROWS else None,
             waiting_max=WAITING_MAX if edge in OVERFLOWS else None,
         )
+        # The language model never answers, and the pack's rules decide in its place.
+        model = {"model": "openai", "fallbacks": ("rules",)} if edge in REQUESTS else {}
         case = Case(
             chaos,
-            chaos.actor(bus, limits=limits),
+            chaos.actor(bus, limits=limits, **model),
             edge,
             2 if parallel and edge in REACHED_AGAIN else 1,
             parallel,

@@ -41,6 +41,8 @@ from tests.support.model_server import (
 from tests.support.nats_server import free_ports
 
 TASKS = 59
+PROMPT = 3_000
+"""A report that may be true of the first requests of a session."""
 RULE = "no-scale-down-while-workers-are-dead"
 
 
@@ -190,18 +192,23 @@ async def test_fallback_model_answers_and_both_models_are_reported(
     mesh: LiveMesh, make: Any, minds: Minds
 ) -> None:
     session = await make("fallback", model="dead", fallbacks=("openai",))
-    minds.script("fallback", [text("It is I.")])
+    minds.script("fallback", [text("It is I.", usage={"prompt_tokens": PROMPT, "completion_tokens": 20})])
     sequence = session.say("who is there?")
     history = await session.rest_after(sequence)
     assert ended(history, 2)[2] == "It is I."
     assert "model openai, after dead (model_unavailable) failed" in mesh.run("timeline", "fallback")
     rows = {row["name"]: row for row in json.loads(mesh.run("models", "--json"))}
     assert rows["dead"]["fault"]["code"] == "model_unavailable"
-    assert rows["openai"]["last_report"]["reported"] == 100
+    assert rows["openai"]["last_report"]["reported"] == PROMPT
     used = json.loads(mesh.run("costs", "fallback", "--json"))
-    # A call costs 100 prompt tokens at 2 and 20 at 10, of a million.
-    assert used["ever"] == {"calls": 2, "prompt": 200, "completion": 40, "cost": 0.0008}
-    assert used["turns"][-1] == {"run_id": 2, "usage": {"prompt": 100, "completion": 20, "cost": 0.0004}}
+    # A call costs its prompt tokens at 2 and 20 completion tokens at 10, of a million.
+    cost = PROMPT * 2e-6 + 0.0002
+    usage = {"calls": 1, "prompt": PROMPT, "completion": 20, "cost": pytest.approx(cost)}
+    assert used["turns"][-1] == {"run_id": 2, "usage": usage}
+    first = used["turns"][0]["usage"]
+    assert first["estimated"] == first["prompt"] > 400, "a report of 100 tokens is too small to be true"
+    assert used["ever"]["calls"] == 2
+    assert used["ever"]["prompt"] == first["prompt"] + PROMPT
 
 
 async def test_garbage_ends_its_turn_with_a_reason_and_mesh_goes_on(make: Any, minds: Minds) -> None:

@@ -6,6 +6,7 @@ from tests.mutation.mutation import one
 
 _CORRECTED = "shared/anchorwatch/models/corrected.py"
 _ASKING = "services/planner/anchorwatch_planner/step.py"
+_ACCOUNT = "services/planner/anchorwatch_planner/account.py"
 _FRESHNESS = "services/planner/anchorwatch_planner/decision.py"
 
 _EMERGENCY = "shared/anchorwatch/core/emergency.py"
@@ -142,8 +143,43 @@ MINDS = (
     one(
         "a summary costs nothing",
         "shared/anchorwatch/core/session/apply.py",
-        "            state = _spend(state, event.usage, 0, state.spent.day * DAY_MS)\n",
+        "            state = _spend(state, event.usage, state.spent.day * DAY_MS)\n",
         "",
         "tests/unit/memory/test_spending.py",
+    ),
+    one(
+        "a discarded answer costs nothing",
+        _ACCOUNT,
+        "            enter(retry.fault.usage)\n",
+        "",
+        "tests/sim/test_spending.py",
+    ),
+    one(
+        "a budget is not checked between two attempts",
+        _ACCOUNT,
+        "            raise BudgetSpent(reason)\n",
+        "            pass\n",
+        "tests/sim/test_spending.py",
+    ),
+    one(
+        "a request is not reserved before it is sent",
+        _ACCOUNT,
+        "            await self._reserve(ref, account, runtime, counted)\n        try:",
+        "            pass\n        try:",
+        "tests/sim/test_spending.py",
+    ),
+    one(
+        "a report that cannot be true is believed",
+        "shared/anchorwatch/models/usage.py",
+        "    return counted > 0 and counted / CREDIBLE_RATIO <= reported <= counted * CREDIBLE_RATIO",
+        "    return counted > 0",
+        "tests/unit/models/test_usage.py",
+    ),
+    one(
+        "a malformed call may be repeated for ever",
+        _FRESHNESS,
+        "    if made < repeats_max:\n        return problem\n",
+        "    if made < 10_000:\n        return problem\n",
+        "tests/sim/test_spending.py",
     ),
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from anchorwatch.core.agents import Limits
-from anchorwatch.models.port import Model, ModelReply, ModelRequest, StepDecision
+from anchorwatch.models.port import Model, ModelReply, ModelRequest, OnRetry, StepDecision, ignore
 from anchorwatch.models.rules import RulesModel
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch_planner import main as planner
@@ -32,8 +32,10 @@ class Recording:
     def count(self, request: ModelRequest) -> int:
         return self.inner.count(request)
 
-    async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
-        del deadline_s
+    async def complete(
+        self, request: ModelRequest, deadline_s: float, on_retry: OnRetry = ignore
+    ) -> ModelReply:
+        del deadline_s, on_retry
         self.sent.append(self.inner.count(request))
         return ModelReply(StepDecision(f"looked at {len(request.messages)} messages. " + "words " * 60))
 

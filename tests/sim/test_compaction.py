@@ -20,8 +20,17 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.state import SessionState
 from anchorwatch.edges import Edge
-from anchorwatch.models.port import Model, ModelReply, ModelRequest, ModelUnavailable, StepDecision, Usage
+from anchorwatch.models.port import (
+    Model,
+    ModelReply,
+    ModelRequest,
+    ModelUnavailable,
+    OnRetry,
+    StepDecision,
+    ignore,
+)
 from anchorwatch.models.tokens import Counter
+from anchorwatch.models.usage import Usage
 from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import Process
@@ -65,8 +74,10 @@ class Talker:
     def count(self, request: ModelRequest) -> int:
         return Counter().sent(request)
 
-    async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
-        del deadline_s
+    async def complete(
+        self, request: ModelRequest, deadline_s: float, on_retry: OnRetry = ignore
+    ) -> ModelReply:
+        del deadline_s, on_retry
         self.sent.append(self.count(request))
         if str(request.messages[0]["content"]).startswith(ORDER[:40]):
             self.asked.append(request)
@@ -139,7 +150,8 @@ def test_long_talk_is_summarised_repeatedly_within_its_budget(
         assert max(scene.talker.sent) <= BUDGET
         assert all(each["tokens"][1] < each["tokens"][0] for each in summaries)
         assert [each["summary"]["source"] for each in summaries] == ["model"] * len(summaries)
-        assert summaries[0]["usage"] == {"prompt": 300, "completion": 12}
+        usage = summaries[0]["usage"]
+        assert (usage["prompt"], usage["completion"]) == (300, 12)
         state = await scene.state()
         assert state.summary is not None
         assert state.summary.through_run + 1 == state.history[0].run_id, "nothing lies between"

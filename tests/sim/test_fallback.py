@@ -20,11 +20,13 @@ from anchorwatch.models.port import (
     ModelReply,
     ModelRequest,
     ModelUnavailable,
+    OnRetry,
     StepDecision,
-    Usage,
+    ignore,
 )
 from anchorwatch.models.rules import RulesModel
 from anchorwatch.models.tokens import Counter
+from anchorwatch.models.usage import Usage
 from anchorwatch.testing.bus.loop import run as run_virtual
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch.testing.process import Run
@@ -57,8 +59,10 @@ class Scripted:
     def count(self, request: ModelRequest) -> int:
         return Counter().sent(request)
 
-    async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
-        del deadline_s
+    async def complete(
+        self, request: ModelRequest, deadline_s: float, on_retry: OnRetry = ignore
+    ) -> ModelReply:
+        del deadline_s, on_retry
         self.asked.append(self.count(request))
         if self.fault is not None:
             raise self.fault
@@ -117,7 +121,10 @@ def test_fallback_answers_and_the_step_names_every_model_tried(tmp_path: Path) -
         assert step["context"]["model"] == "second"
         assert step["context"]["in_vain"] == [["first", "model_unavailable"]]
         tokens = scene.models["second"].asked[0]
-        assert step["usage"] == {"prompt": tokens, "completion": 10, "cost_micros": 2 * tokens + 40}
+        usage = {name: step["usage"][name] for name in ("prompt", "completion", "cost_micros")}
+        assert usage == {"prompt": tokens, "completion": 10, "cost_micros": 2 * tokens + 40}
+        spent = (await scene.mesh.sessions.load(scene.ref, 0)).spent.ever
+        assert (spent.all, spent.micros) == (tokens + 10, 2 * tokens + 40), "the first one used nothing"
         replayed = (await ask(scene.mesh, "replay", turn="1"))["result"]
         assert replayed["same"] is True
 

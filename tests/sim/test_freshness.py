@@ -12,7 +12,16 @@ from typing import Any
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session.events import CommandDecided
-from anchorwatch.models.port import Model, ModelReply, ModelRequest, ProposedCall, StepDecision, Usage
+from anchorwatch.models.port import (
+    Model,
+    ModelReply,
+    ModelRequest,
+    OnRetry,
+    ProposedCall,
+    StepDecision,
+    ignore,
+)
+from anchorwatch.models.usage import Usage
 from anchorwatch.service.context import ServiceContext
 from anchorwatch.service.observations import encode_answer
 from anchorwatch.testing.bus.loop import run as run_virtual
@@ -59,8 +68,10 @@ class Slow:
     def count(self, request: ModelRequest) -> int:
         return 100 + len(request.now)
 
-    async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
-        del deadline_s
+    async def complete(
+        self, request: ModelRequest, deadline_s: float, on_retry: OnRetry = ignore
+    ) -> ModelReply:
+        del deadline_s, on_retry
         if request.situation.steps:
             return ModelReply(StepDecision("done"), Usage(50, 5))
         self.asked.append(request.situation.observation.text)
@@ -126,9 +137,10 @@ def test_outdated_decision_is_repeated_and_both_answers_are_paid(tmp_path: Path)
     async def body(mesh: SimMesh, ref: SessionRef) -> None:
         assert model.asked == ["calm", "storm"]
         assert command(mesh, ref).observation_digest == "storm"
-        head = command(mesh, ref).head
-        assert head is not None
-        assert head.usage == {"prompt": 200, "completion": 20}
+        spent = (await mesh.sessions.load(ref, 0)).spent.turn
+        assert (spent.prompt, spent.completion) == (250, 25), (
+            "two answers on what was seen, and the last step"
+        )
         assert (await ask(mesh, "replay", turn="1"))["result"]["same"] is True
 
     playing(tmp_path, world, model, body)

@@ -14,7 +14,7 @@ from anchorwatch.core.names import SessionRef
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.commands import Reset, TakeOver
 from anchorwatch.core.session.decide import decide
-from anchorwatch.models.port import Model, ModelReply, ModelRequest, StepDecision
+from anchorwatch.models.port import Model, ModelReply, ModelRequest, OnRetry, StepDecision, ignore
 from anchorwatch.testing.mesh import SimMesh
 from anchorwatch_planner import main as planner
 from anchorwatch_planner.step import WATCH_S
@@ -38,8 +38,10 @@ class Slow:
     def count(self, request: ModelRequest) -> int:
         return len(request.messages)
 
-    async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
-        del request, deadline_s
+    async def complete(
+        self, request: ModelRequest, deadline_s: float, on_retry: OnRetry = ignore
+    ) -> ModelReply:
+        del request, deadline_s, on_retry
         self.asked.set()
         try:
             await self.answer.wait()

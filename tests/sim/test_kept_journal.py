@@ -26,7 +26,15 @@ from tests.support.packs import Sink, bench_agent
 
 KEPT = read_kept()
 KINDS = set(Kind) - {Kind.DEAD_LETTER}
-SILENT = {Kind.SNAPSHOT, Kind.CONTROL, Kind.BLOCK, Kind.PACE, Kind.SWITCH, Kind.SCHEDULE}
+SILENT = {
+    Kind.SNAPSHOT,
+    Kind.CONTROL,
+    Kind.BLOCK,
+    Kind.PACE,
+    Kind.SWITCH,
+    Kind.SCHEDULE,
+    Kind.MODEL_REQUEST,
+}
 """Records that have no line of their own in a timeline."""
 
 
@@ -77,6 +85,7 @@ def test_kept_sessions_fold_the_same_with_and_without_snapshot(tmp_path: Path) -
             ("by-hand", 2, "idle"),
             ("midway", 0, "active"),
             ("alarmed", 1, "idle"),
+            ("metered", 1, "idle"),
             ("gone", 0, "deleted"),
             ("held", 0, "quarantined"),
         ):

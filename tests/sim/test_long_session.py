@@ -33,11 +33,13 @@ from anchorwatch.models.port import (
     ModelReply,
     ModelRequest,
     ModelUnavailable,
+    OnRetry,
     ProposedCall,
     StepDecision,
-    Usage,
+    ignore,
 )
 from anchorwatch.models.tokens import Counter
+from anchorwatch.models.usage import Usage
 from anchorwatch.packs import registry
 from anchorwatch.packs.port import PackEnvironment, PackRuntime, ToolContext, ToolFailed, ToolResult
 from anchorwatch.testing.bus.loop import run as run_virtual
@@ -117,8 +119,10 @@ class Backend:
     def count(self, request: ModelRequest) -> int:
         return Counter().sent(request)
 
-    async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
-        del deadline_s
+    async def complete(
+        self, request: ModelRequest, deadline_s: float, on_retry: OnRetry = ignore
+    ) -> ModelReply:
+        del deadline_s, on_retry
         tokens = math.floor(self.count(request) * MORE)
         self.sizes.append(tokens)
         assert tokens <= BUDGET

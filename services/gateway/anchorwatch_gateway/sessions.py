@@ -145,6 +145,7 @@ class Spending(BaseModel):
     calls: int
     prompt: int
     completion: int
+    estimated: int = Field(description="tokens that are estimated, for want of a credible report")
     cost: float
 
 

@@ -47,10 +47,12 @@ IN_PROMPT = "how the session's last request showed its turn"
 
 
 class Usage(BaseModel):
-    """Tokens of model calls as the endpoint reported them; a field that is not known is absent."""
+    """Tokens of model calls; a field that is not known is absent."""
 
+    calls: int = Field(0, description="model calls, discarded answers included (turns only)")
     prompt: int = 0
     completion: int = 0
+    estimated: int = Field(0, description="tokens that are estimated, for want of a credible report")
     cost: float = Field(0.0, description="in the unit of the prices, if prices are set")
 
 

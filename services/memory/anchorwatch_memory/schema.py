@@ -54,12 +54,14 @@ CREATE TABLE steps (
 );
 CREATE INDEX steps_run ON steps (workspace, session, run_id, step);
 
--- Tokens of model calls and their cost in millionths, by UTC day since 1970.
+-- Tokens of model calls and their cost in millionths, by run and by UTC day since 1970.
 CREATE TABLE spending (
-    workspace TEXT NOT NULL, session TEXT NOT NULL, day INTEGER NOT NULL,
+    workspace TEXT NOT NULL, session TEXT NOT NULL, run_id INTEGER NOT NULL, day INTEGER NOT NULL,
     calls INTEGER NOT NULL, prompt INTEGER NOT NULL, completion INTEGER NOT NULL, micros INTEGER NOT NULL,
-    PRIMARY KEY (workspace, session, day)
+    estimated INTEGER NOT NULL,
+    PRIMARY KEY (workspace, session, run_id, day)
 ) WITHOUT ROWID;
+CREATE INDEX spending_day ON spending (workspace, session, day);
 
 CREATE TABLE inputs (
     sequence INTEGER PRIMARY KEY,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -45,7 +44,7 @@ def plan_calls(
     for n, call in enumerate(proposed, 1):
         if call.arguments is None:
             rejected.append(
-                (n, call.name, call.label, call.raw, call.problem or "the arguments are not a JSON object")
+                (n, call.name, call.label, call.raw, _why_malformed(call, turn, limits.repeats_max))
             )
         elif n > limits.calls_per_step_max:
             why = f"more than {limits.calls_per_step_max} calls in one step"
@@ -59,6 +58,22 @@ def plan_calls(
                 _plan(n, call.name, call.arguments, call.label, runtime.pack, tools.get(call.name))
             )
     return tuple(planned), tuple(rejected)
+
+
+def _why_malformed(call: ProposedCall, turn: Turn, repeats_max: int) -> str:
+    """Why a call without readable arguments does not run. A repeated one is answered like any repeated call."""
+    problem = call.problem or "the arguments are not a JSON object"
+    made = sum(
+        each.state == "rejected"
+        and each.tool == call.name
+        and each.text.endswith(call.raw)
+        and problem in each.text
+        for step in turn.steps
+        for each in step.calls
+    )
+    if made < repeats_max:
+        return problem
+    return f"{REPEATED} {made} times with invalid arguments ({problem}): {ADVICE}"
 
 
 def _plan(
@@ -88,14 +103,6 @@ def too_old(
 def shows_the_same(before: Observation, now: Observation) -> bool:
     """Whether a decision on ``before`` also holds for ``now``. An observation that failed equals no other."""
     return bool(now.digest) and now.digest == before.digest
-
-
-def together(usages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The usage of several calls, added up."""
-    total: Counter[str] = Counter()
-    for usage in usages:
-        total.update({name: value for name, value in usage.items() if isinstance(value, int)})
-    return dict(total)
 
 
 RETRY_S = RETRY_MS / 1000

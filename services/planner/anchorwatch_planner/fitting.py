@@ -7,7 +7,7 @@ dropped, and each one leaves fewer turns, so this ends.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -26,9 +26,17 @@ from anchorwatch.core.session.joining import joining
 from anchorwatch.core.session.state import Input, Summary
 from anchorwatch.edges import Edge, around
 from anchorwatch.journal.sessions import SessionJournal
-from anchorwatch.models.port import Measures, Model, ModelRequest
+from anchorwatch.models.port import (
+    ContextOverflow,
+    Measures,
+    Model,
+    ModelRefused,
+    ModelRequest,
+    ModelUnavailable,
+)
 from anchorwatch.service.context import Clock
 
+from anchorwatch_planner.account import Account, Accounts
 from anchorwatch_planner.runtimes import AgentRuntime, Bounds
 
 PAST_RUNGS = (Rung.WHOLE, Rung.FOLDED, Rung.OLD_OUTPUTS, Rung.PAST_OUTPUTS, Rung.PAST_TEXTS)
@@ -95,11 +103,10 @@ class _Question:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """The result of a summary by the model: the state with it, or the reason why there is none; and its usage."""
+    """The result of a summary by the model: the state with it, or the reason why there is none."""
 
     state: SessionState | None = None
     because: str = ""
-    usage: Mapping[str, int] = field(default_factory=dict)
 
 
 class Fitter:
@@ -111,27 +118,30 @@ class Fitter:
         execution_id: str,
         clock: Clock,
         bounds: Bounds,
+        accounts: Accounts,
         log: structlog.stdlib.BoundLogger,
     ) -> None:
         self._sessions = sessions
         self._execution_id = execution_id
         self._clock = clock
         self._bounds = bounds
+        self._accounts = accounts
         self._log = log
 
     async def fit(
-        self, ref: SessionRef, state: SessionState, runtime: AgentRuntime, observation: Observation
+        self, ref: SessionRef, account: Account, runtime: AgentRuntime, observation: Observation
     ) -> Fitted:
         """The request for the running turn's next step, with the messages that arrived meanwhile if there is room for them.
 
         If the endpoint counts tokens itself, its count decides.
 
         Raises:
-            OverBudget: nothing more can be left out. Fenced, Unavailable: a compaction could not be recorded.
+            OverBudget: nothing more can be left out. BudgetSpent: a summary is needed, and may not be called for.
+            Fenced, Unavailable: a compaction could not be recorded.
         """
         budget = self._bounds.budget_of(runtime)
         for _ in range(MEASURED_MAX):
-            fitted = await self._fit_counted(ref, state, runtime, observation)
+            fitted = await self._fit_counted(ref, account, runtime, observation)
             if not runtime.model.is_llm:
                 # Rules are sent nothing, so there is no other count.
                 return fitted
@@ -139,20 +149,20 @@ class Fitter:
             if tokens <= budget:
                 return replace(fitted, tokens=tokens)
             # The estimate is corrected by that count: the next request is shorter.
-            state = fitted.state
         raise OverBudget(f"the endpoint counts {tokens} tokens, the budget is {budget}", hint=BUDGET_HINT)
 
     async def _fit_counted(
-        self, ref: SessionRef, state: SessionState, runtime: AgentRuntime, observation: Observation
+        self, ref: SessionRef, account: Account, runtime: AgentRuntime, observation: Observation
     ) -> Fitted:
         """As `fit`, by our own count."""
+        state = account.state
         with_all = self._question(runtime, observation, joining(state))
         fitted = _first_that_fits(with_all, state, PAST_RUNGS)
         if fitted is not None:
             return fitted
         # Inputs that can wait for the next turn must not push anything out of this one.
         return await self._fit(
-            ref, state, self._question(runtime, observation, joining(state, steered_only=True))
+            ref, account, self._question(runtime, observation, joining(state, steered_only=True))
         )
 
     def _question(
@@ -161,9 +171,10 @@ class Fitter:
         heartbeat_s, budget = self._bounds.heartbeat_of(runtime), self._bounds.budget_of(runtime)
         return _Question(runtime, observation, heartbeat_s, budget, said)
 
-    async def _fit(self, ref: SessionRef, state: SessionState, question: _Question) -> Fitted:
+    async def _fit(self, ref: SessionRef, account: Account, question: _Question) -> Fitted:
         stuck = 0
         while True:
+            state = account.state
             fitted = _first_that_fits(question, state, PAST_RUNGS)
             if fitted is not None:
                 return fitted
@@ -171,8 +182,8 @@ class Fitter:
             if not state.history or stuck >= NO_PROGRESS_MAX:
                 break
             before = question.tokens(state, PAST_RUNGS[-1])
-            state = await self._compact(ref, state, question, before)
-            stuck = 0 if question.tokens(state, PAST_RUNGS[-1]) < before else stuck + 1
+            await self._compact(ref, account, question, before)
+            stuck = 0 if question.tokens(account.state, PAST_RUNGS[-1]) < before else stuck + 1
         fitted = _first_that_fits(question, state, TURN_RUNGS)
         if fitted is None:
             raise _too_large(question, state)
@@ -198,52 +209,51 @@ class Fitter:
             first = "nothing more can be left out: the turn would end over_budget"
         return fitted, question.budget, first
 
-    async def _compact(
-        self, ref: SessionRef, state: SessionState, question: _Question, before: int
-    ) -> SessionState:
-        turns = _turns_to_go(question, state)
-        written = await self._written(ref, state, question, turns, before)
+    async def _compact(self, ref: SessionRef, account: Account, question: _Question, before: int) -> None:
+        turns = _turns_to_go(question, account.state)
+        written = await self._written(ref, account, question, turns, before)
+        state = account.state
         shorter = written.state or summarise.without(state, turns, question.budget)
         assert shorter.summary is not None  # noqa: S101 - at least one turn went
         tokens = (before, question.tokens(shorter, PAST_RUNGS[-1]))
-        command = Compact(self._execution_id, shorter.summary, tokens, written.because, written.usage)
+        command = Compact(self._execution_id, shorter.summary, tokens, written.because, account.settlement())
         self._log.info(
             "context.compacted", session=str(ref), tokens=tokens, source=shorter.summary.source,
             reason=written.because,
         )  # fmt: skip
         with around(Edge.PLANNER_COMPACTION_BEFORE):
-            return await self._sessions.append(ref, state, decide(state, command), self._clock.now_ms())
+            after = await self._sessions.append(ref, state, decide(state, command), self._clock.now_ms())
+        account.settle(after)
 
     async def _written(
-        self, ref: SessionRef, state: SessionState, question: _Question, turns: int, before: int
+        self, ref: SessionRef, account: Account, question: _Question, turns: int, before: int
     ) -> _Written:
-        """Ask the model for a summary of at most ``turns`` turns."""
-        model = question.runtime.model
+        """Ask the model for a summary of at most ``turns`` turns. Errors as `Accounts.complete`, except those of the model."""
+        model, state = question.runtime.model, account.state
         if not model.is_llm:
             return _Written(because="the agent runs on rules, which write no summary")
         situation = question.request(state, Rung.WHOLE).situation
         while True:
             request = summarise.request(state, turns, question.budget, situation)
-            if await _size(model, request) <= question.budget:
+            size = await _size(model, request)
+            if size <= question.budget:
                 break
             if turns == 1:
                 return _Written(because="a single turn is too large to be summarised")
             turns //= 2
         try:
-            reply = await model.complete(request, self._bounds.timeout_of(question.runtime))
-        except AnchorWatchError as error:
+            reply = await self._accounts.complete(ref, account, question.runtime, request, size)
+        except (ModelUnavailable, ModelRefused, ContextOverflow) as error:
             self._log.warning("context.summary_failed", session=str(ref), code=error.code, reason=str(error))
             return _Written(because=error.code)
-        usage = self._bounds.prices_of(question.runtime).priced(reply.usage.known(), model.count(request))
+        state = account.state
         read = summarise.read(state, turns, reply)
         if not isinstance(read, Summary):
-            return _Written(because=f"the model's summary: {read}", usage=usage)
+            return _Written(because=f"the model's summary: {read}")
         shorter = summarised(state, read)
         if question.tokens(shorter, PAST_RUNGS[-1]) >= before:
-            return _Written(
-                because="the model's summary is not shorter than the turns it replaces", usage=usage
-            )
-        return _Written(shorter, usage=usage)
+            return _Written(because="the model's summary is not shorter than the turns it replaces")
+        return _Written(shorter)
 
 
 async def _size(model: Model, request: ModelRequest) -> int:

@@ -27,6 +27,7 @@ from anchorwatch.service.observations import observe
 from anchorwatch.service.retries import DeadLetterRetrier
 from anchorwatch.service.worker import Result, Worker
 
+from anchorwatch_planner.account import Accounts
 from anchorwatch_planner.failures import SERVICE, SessionFailures
 from anchorwatch_planner.fitting import Fitter
 from anchorwatch_planner.limits import Limits
@@ -143,7 +144,8 @@ def _wire(
     sessions = SessionJournal(bus, committer, identity.execution_id)
     prices = Prices(settings.price_prompt, settings.price_completion)
     bounds = Bounds(settings.heartbeat_s, settings.model_timeout_s, settings.context_tokens_max, prices)
-    fitter = Fitter(sessions, identity.execution_id, clock, bounds, context.log)
+    accounts = Accounts(sessions, identity.execution_id, clock, bounds)
+    fitter = Fitter(sessions, identity.execution_id, clock, bounds, accounts, context.log)
 
     async def see(workspace: str, agent: str, names: Iterable[str]) -> Observation:
         return await observe(bus, workspace, agent, now_ms=clock.now_ms(), names=names)
@@ -161,7 +163,7 @@ def _wire(
         sessions=sessions,
         runtime_of=runtimes.of,
         observe=see,
-        asker=Asker(fitter, bounds, clock, records.note, context.log),
+        asker=Asker(fitter, accounts, clock, records.note, context.log),
         execution_id=identity.execution_id,
         clock=clock,
         bounds=bounds,

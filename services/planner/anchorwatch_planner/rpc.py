@@ -192,7 +192,7 @@ class PlannerRpc:
         return {
             "model": reply.model or model,
             **_decision(reply.decision.text, calls),
-            "usage": reply.usage.known(),
+            "usage": reply.usage.recorded(other.model.count(request)) if other.model.is_llm else {},
         }
 
 

@@ -21,7 +21,7 @@ from anchorwatch.context.digest import request_digest
 from anchorwatch.core.agents import AgentSpec
 from anchorwatch.core.anchor import PromptProof, RunOutcome
 from anchorwatch.core.emergency import Emergency, OpenEmergency, Sighting, change_of, observed
-from anchorwatch.core.errors import AnchorWatchError, Fenced, NotFound, Unavailable
+from anchorwatch.core.errors import AnchorWatchError, Fenced, NotFound, Refused, Unavailable
 from anchorwatch.core.facts import Observation
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session import SessionState
@@ -32,6 +32,7 @@ from anchorwatch.core.session.decide import decide
 from anchorwatch.core.session.events import PlannerEvent, StepHead
 from anchorwatch.core.session.goals import goal_of
 from anchorwatch.core.session.outcome import judge
+from anchorwatch.core.session.spending import used
 from anchorwatch.core.session.state import SeenObservation, Turn
 from anchorwatch.core.tools import Risk
 from anchorwatch.edges import Edge, around
@@ -41,12 +42,12 @@ from anchorwatch.models.port import ContextOverflow, ModelRefused, ModelReply, M
 from anchorwatch.packs.port import JudgesProgress
 from anchorwatch.service.context import Clock
 
+from anchorwatch_planner.account import Account, Accounts, BudgetSpent
 from anchorwatch_planner.decision import (
     OBSERVATIONS_MAX,
     next_check_ms,
     plan_calls,
     shows_the_same,
-    together,
     too_old,
     turns_in_circles,
 )
@@ -94,22 +95,27 @@ class Asker:
     """Calls models, for one step at a time."""
 
     def __init__(
-        self, fitter: Fitter, bounds: Bounds, clock: Clock, noted: Noted, log: structlog.stdlib.BoundLogger
+        self,
+        fitter: Fitter,
+        accounts: Accounts,
+        clock: Clock,
+        noted: Noted,
+        log: structlog.stdlib.BoundLogger,
     ) -> None:
         self._fitter = fitter
-        self._bounds = bounds
+        self.accounts = accounts
         self._clock = clock
         self._noted = noted
         self._log = log
 
     async def ask(
-        self, ref: SessionRef, state: SessionState, runtime: AgentRuntime, observation: Observation
+        self, ref: SessionRef, account: Account, runtime: AgentRuntime, observation: Observation
     ) -> Answered:
         """The answer of the first model that gives one.
 
         Raises:
             ModelUnavailable, ModelRefused, ContextOverflow, OverBudget: of the last model that was called.
-            Fenced, Unavailable: a compaction could not be recorded.
+            BudgetSpent. Fenced, Unavailable: a compaction or a request could not be recorded.
         """
         waiting = list(runtime.in_turn(self._clock.now_ms()))
         failed: dict[str, str] = {}
@@ -120,9 +126,8 @@ class Asker:
             waiting.remove(each)
             try:
                 for again in (True, False):
-                    fitted = await self._fitter.fit(ref, state, each, observation)
-                    state = fitted.state
-                    reply = await self._complete(ref, each, fitted, again=again)
+                    fitted = await self._fitter.fit(ref, account, each, observation)
+                    reply = await self._complete(ref, account, each, fitted, again=again)
                     if reply is not None:
                         return Answered(fitted, reply, each, _in_vain(runtime, each, failed))
             except NextOne as error:
@@ -138,12 +143,11 @@ class Asker:
                 each = following
 
     async def _complete(
-        self, ref: SessionRef, runtime: AgentRuntime, fitted: Fitted, *, again: bool
+        self, ref: SessionRef, account: Account, runtime: AgentRuntime, fitted: Fitted, *, again: bool
     ) -> ModelReply | None:
         """The model's answer. None: the request is too large, and may be sent ``again``, shortened by the count it reported."""
         try:
-            with around(Edge.PLANNER_MODEL_BEFORE):
-                reply = await runtime.model.complete(fitted.request, self._bounds.timeout_of(runtime))
+            reply = await self.accounts.complete(ref, account, runtime, fitted.request, fitted.tokens)
         except ContextOverflow as error:
             if not again:
                 raise
@@ -183,7 +187,6 @@ Observe = Callable[[str, str, Iterable[str]], Awaitable[Observation]]
 class Decided:
     """A step as a model decided it, and on which observation. ``seen_again_at_ms``: when that was confirmed; 0: it was not."""
 
-    state: SessionState
     head: StepHead
     calls: tuple[PlannedCall, ...]
     observation: Observation
@@ -221,6 +224,7 @@ class StepRunner:
         self._clock = clock
         self._bounds = bounds
         self._log = log
+        self._accounts = asker.accounts
         self._asker = asker
 
     async def agent(self, ref: SessionRef, state: SessionState) -> AgentSpec:
@@ -251,25 +255,46 @@ class StepRunner:
         turn = state.turn
         if turn is None:
             raise Fenced("the turn has ended")
-        if stop := self._at_a_bound(state, turn, runtime):
-            return await self._end(ref, state, runtime, observation, *stop)
+        account = self._accounts.open(ref, state, observation.at_ms)
         try:
-            decided = await self._decide(ref, state, turn, runtime, observation)
-        except ModelUnavailable as error:
-            return await self._end(ref, state, runtime, observation, "failed", f"{error.code}: {error}")
-        except (Fenced, Unavailable):
-            # From the journal: a compaction could not be recorded.
+            return await self._step(ref, account, turn, runtime, observation)
+        except (Fenced, Refused):
+            self._accounts.fenced(ref, account)
             raise
-        except (OverBudget, ContextOverflow) as error:
-            return await self._end(ref, state, runtime, observation, "over_budget", str(error))
+
+    async def _step(
+        self,
+        ref: SessionRef,
+        account: Account,
+        turn: Turn,
+        runtime: AgentRuntime,
+        observation: Observation,
+    ) -> SessionState:
+        """As `step`, on account."""
+
+        async def fail(outcome: RunOutcome, reason: str) -> SessionState:
+            usage = account.settlement()
+            return await self._end(ref, account.state, runtime, observation, outcome, reason, usage=usage)
+
+        if stop := self._at_a_bound(account.state, turn, runtime):
+            return await fail(*stop)
+        try:
+            decided = await self._decide(ref, account, turn, runtime, observation)
+        except ModelUnavailable as error:
+            return await fail("failed", f"{error.code}: {error}")
+        except (Fenced, Unavailable):
+            # From the journal: a compaction or a request could not be recorded.
+            raise
+        except (OverBudget, BudgetSpent, ContextOverflow) as error:
+            return await fail("over_budget", str(error))
         except AnchorWatchError as error:
-            return await self._end(ref, state, runtime, observation, "failed", f"{error.code}: {error}")
+            return await fail("failed", f"{error.code}: {error}")
         except Exception as error:  # noqa: BLE001 - whatever it is, the turn must end
             # A pack or a model that fails in an unexpected way must not hold the session for ever.
             self._log.exception("step.failed", session=str(ref), run=turn.run_id)
             reason = f"fault: {type(error).__name__} while the step was decided; see the planner's log"
-            return await self._end(ref, state, runtime, observation, "failed", reason)
-        state, head, calls, observation = decided.state, decided.head, decided.calls, decided.observation
+            return await fail("failed", reason)
+        state, head, calls, observation = account.state, decided.head, decided.calls, decided.observation
         if turns_in_circles(turn, head, calls):
             reason = f"breaker: the model repeats the call {head.rejected[0][1]}"
             return await self._end(ref, state, runtime, observation, "failed", reason, head)
@@ -281,7 +306,7 @@ class StepRunner:
     async def _decide(
         self,
         ref: SessionRef,
-        state: SessionState,
+        account: Account,
         turn: Turn,
         runtime: AgentRuntime,
         observation: Observation,
@@ -291,17 +316,13 @@ class StepRunner:
         Raises:
             As `Asker.ask`.
         """
-        used: list[Mapping[str, Any]] = []
         for number in range(1, OBSERVATIONS_MAX + 1):
-            answered = await self._ask(ref, state, runtime, observation)
-            state = answered.fitted.state
-            head, calls = self._decided(turn, observation, answered)
-            used.append(head.usage)
-            head = replace(head, usage=together(used)) if len(used) > 1 else head
-            decided = Decided(state, head, calls, observation)
+            answered = await self._ask(ref, account, runtime, observation)
+            head, calls = self._decided(turn, observation, answered, account.settlement())
+            decided = Decided(head, calls, observation)
             if not too_old(calls, runtime.tools, observation, self._clock.now_ms()):
                 break
-            now = await self.observe(ref, runtime.agent.name, state)
+            now = await self.observe(ref, runtime.agent.name, account.state)
             if shows_the_same(observation, now):
                 return replace(decided, seen_again_at_ms=now.at_ms)
             if number < OBSERVATIONS_MAX:
@@ -310,9 +331,10 @@ class StepRunner:
         return decided
 
     async def _ask(
-        self, ref: SessionRef, state: SessionState, runtime: AgentRuntime, observation: Observation
+        self, ref: SessionRef, account: Account, runtime: AgentRuntime, observation: Observation
     ) -> Answered:
-        asking = self._asker.ask(ref, state, runtime, observation)
+        state = account.state
+        asking = self._asker.ask(ref, account, runtime, observation)
         if state.anchor is None or not any(each.model.is_llm for each in (runtime, *runtime.others)):
             # Rules answer at once.
             return await asking
@@ -339,6 +361,7 @@ class StepRunner:
         turn: Turn,
         observation: Observation,
         answered: Answered,
+        usage: Mapping[str, int],
     ) -> tuple[StepHead, tuple[PlannedCall, ...]]:
         fitted, reply, runtime = answered.fitted, answered.reply, answered.runtime
         proposed = reply.decision.calls
@@ -359,7 +382,7 @@ class StepRunner:
             ),
             rejected=rejected,
             calls=len(proposed),
-            usage=self._bounds.prices_of(runtime).priced(reply.usage.known(), fitted.tokens),
+            usage=usage,
             context={**fitted.context, **asked_in_vain(answered)},
             joined=tuple(each.sequence for each in fitted.said),
         )
@@ -430,12 +453,14 @@ class StepRunner:
         outcome: RunOutcome,
         reason: str,
         head: StepHead | None = None,
+        usage: Mapping[str, int] | None = None,
     ) -> SessionState:
+        """End the turn with its last step, or with the ``usage`` of model calls that gave none."""
         # The observation of a decision that was repeated is newer than that of the step.
         state = await self._note_emergency(ref, state, runtime, observation)
         now_ms = self._clock.now_ms()
         shown = self._assess(state, runtime, observation)
-        spent = asked(state, head).spent if head else state.spent
+        spent = asked(state, head).spent if head else state.spent.with_call(used(usage or {}), now_ms)
         warning = self._bounds.spending_of(runtime).warning(spent)
         command = EndTurn(
             execution_id=self._execution_id,
@@ -450,6 +475,7 @@ class StepRunner:
             goal_facts=_goal_facts(state, {**shown.facts, **observation.facts}),
             seen=shown.emergency,
             seen_at_ms=observation.at_ms,
+            usage=usage or {},
         )
         return await self._commit(ref, state, command)
 

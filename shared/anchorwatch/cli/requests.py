@@ -24,6 +24,7 @@ SPENDING_COLUMNS = (
     Column("calls"),
     Column("prompt tokens", "prompt"),
     Column("completion tokens", "completion"),
+    Column("estimated"),
     Column("cost"),
 )
 _VERDICTS = {True: "the same request, byte for byte", False: "another request", None: "no request"}
@@ -65,8 +66,6 @@ def costs(cli: Cli, session: Session, *, limit: Limit = 10) -> None:
         {
             "what": f"run {turn['run_id']}",
             "outcome": turn["outcome"],
-            # A step that rules decided asked no model.
-            "calls": turn["steps_count"] if turn["usage"].get("prompt") is not None else None,
             **turn["usage"],
         }
         for turn in turns

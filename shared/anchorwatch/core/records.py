@@ -58,6 +58,7 @@ class Kind(StrEnum):
     STEP = "step"
     SNAPSHOT = "snapshot"
     COMPACTION = "compaction"
+    MODEL_REQUEST = "model_request"
     # ctl
     CONTROL = "control"
     # fx

@@ -226,7 +226,7 @@ class _Builder:
             case StepDecided() as event:
                 self._take_head(recorded, event.run, event.head)
             case _:
-                # A snapshot adds nothing.
+                # A snapshot or a model request adds nothing.
                 pass
 
     def _take_head(self, recorded: Recorded, run: int, head: StepHead | None) -> None:

@@ -19,6 +19,7 @@ from anchorwatch.core.session.events import (
     Compacted,
     Event,
     InputAccepted,
+    ModelRequested,
     OutcomeRecorded,
     PlannerEvent,
     SnapshotTaken,
@@ -102,6 +103,8 @@ def _read_log(record: Record, sequence: int) -> Event:
         return SnapshotTaken(read_state(record.body["state"], sequence))
     if record.kind == Kind.COMPACTION:
         return _read_compaction(record.body)
+    if record.kind == Kind.MODEL_REQUEST:
+        return _read_request(record.body)
     raise Damaged(f"{record.kind!r} is not a kind of log record")
 
 
@@ -122,6 +125,8 @@ def event_body(
             return Kind.SNAPSHOT, {"state": state_body(event.state)}
         case Compacted():
             return Kind.COMPACTION, _compaction_body(event)
+        case ModelRequested():
+            return Kind.MODEL_REQUEST, _request_body(event)
         case AnchorChanged():
             return event.kind, _change_body(event)
         case _:
@@ -257,6 +262,28 @@ def read_head(body: Body) -> StepHead:
         usage=body.get("usage", {}),
         context=body.get("context", {}),
         joined=tuple(body.get("joined", ())),
+    )
+
+
+def _request_body(event: ModelRequested) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "run": event.run,
+        "model": event.model,
+        "reserves": dict(event.reserves),
+        "at_ms": event.at_ms,
+        "snapshot": event.snapshot_sequence,
+    }
+    return {**body, "usage": dict(event.usage)} if event.usage else body
+
+
+def _read_request(body: Body) -> ModelRequested:
+    return ModelRequested(
+        body["run"],
+        body["model"],
+        reserves=body["reserves"],
+        usage=body.get("usage", {}),
+        at_ms=body["at_ms"],
+        snapshot_sequence=body["snapshot"],
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.records import Kind, Record
 from anchorwatch.core.session.commands import CRITICAL_LINES
+from anchorwatch.core.session.spending import ESTIMATED
 from anchorwatch.core.session.wakes import SCHEDULE_SOURCE
 from anchorwatch.core.session.woken import waited_for
 from anchorwatch.topology.subjects import Register
@@ -121,6 +122,8 @@ def of_record(record: Record, register: Register) -> tuple[str, str] | None:
             return f"step {body['step']}: {call}", _with_models(clip(head.get("text", "")), head)
         case Kind.COMPACTION:
             return _compacted(body), clip(body.get("because", ""))
+        case Kind.MODEL_REQUEST:
+            return _discarded(body)
         case Kind.STEP:
             step = body["step"]
             return _no_call(step), _with_models(clip(step.get("text", "")), step)
@@ -145,6 +148,20 @@ def _no_call(step: Mapping[str, Any]) -> str:
     _, tool, _, _, problem = rejected[0]
     more = f", {len(rejected) - 1} more" if len(rejected) > 1 else ""
     return clip(f"step {step['n']}: no valid call ({tool}: {problem}{more})")
+
+
+def _discarded(body: Mapping[str, Any]) -> tuple[str, str] | None:
+    """A request that follows a discarded answer; any other request is for programs only."""
+    usage = body.get("usage", {})
+    if "prompt" not in usage:
+        return None
+    return f"answer discarded: {_tokens(usage)}", f"the next request goes to {clip(body['model'])}"
+
+
+def _tokens(usage: Mapping[str, Any]) -> str:
+    estimated = usage.get(ESTIMATED, 0)
+    count = f"{usage['prompt'] + usage.get('completion', 0)} tokens"
+    return f"{count}, {estimated} of them estimated" if estimated else count
 
 
 def _compacted(body: Mapping[str, Any]) -> str:

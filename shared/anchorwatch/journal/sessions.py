@@ -18,6 +18,7 @@ from anchorwatch.core.session.events import (
     CommandDecided,
     Compacted,
     Event,
+    ModelRequested,
     PlannerEvent,
     SnapshotTaken,
     StepDecided,
@@ -250,7 +251,7 @@ class SessionJournal:
     async def _last_snapshot(self, ref: SessionRef) -> SessionState:
         page = await self._bus.last(self._committer.stream, [SessionSubjects(ref).log])
         event = self._log_event(page.messages)
-        if isinstance(event, (StepDecided, Compacted)) and event.snapshot_sequence:
+        if isinstance(event, (StepDecided, Compacted, ModelRequested)) and event.snapshot_sequence:
             subject = SessionSubjects(ref).log
             page = await self._bus.range(self._committer.stream, subject, event.snapshot_sequence, limit=1)
             event = self._log_event(page.messages)

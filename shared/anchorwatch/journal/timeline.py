@@ -197,7 +197,7 @@ def _ids(record: Record, register: Register) -> dict[str, Any]:
             return {"run_id": body["run"], "turn_id": body["turn"], "call": call}
         case Kind.COMPACTION:
             return {"through_run": body["summary"]["through_run"]}
-        case Kind.STEP:
+        case Kind.STEP | Kind.MODEL_REQUEST:
             return {"run_id": body["run"]}
         case _:
             return _ids_of_path(register)

@@ -6,7 +6,16 @@ import math
 from collections.abc import Callable
 
 from anchorwatch.models.correction import Correction
-from anchorwatch.models.port import ContextOverflow, Measures, Model, ModelReply, ModelRequest, TooLargeToSend
+from anchorwatch.models.port import (
+    ContextOverflow,
+    Measures,
+    Model,
+    ModelReply,
+    ModelRequest,
+    OnRetry,
+    TooLargeToSend,
+    ignore,
+)
 
 Learned = Callable[[str, Correction], None]
 """Called with (model name, correction) whenever a report changed it."""
@@ -68,10 +77,12 @@ class CorrectedModel:
             self._learn(self._model.count(request), tokens)
         return tokens
 
-    async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
+    async def complete(
+        self, request: ModelRequest, deadline_s: float, on_retry: OnRetry = ignore
+    ) -> ModelReply:
         """Complete, and learn from the reported usage. Errors as `Model.complete`."""
         try:
-            reply = await self._model.complete(request, deadline_s)
+            reply = await self._model.complete(request, deadline_s, on_retry)
         except TooLargeToSend as error:
             # Nothing was sent, so there is no count to learn from.
             if error.limit is not None:

@@ -10,8 +10,7 @@ import math
 from dataclasses import dataclass
 
 from anchorwatch.core.errors import Damaged
-
-RATIO_MAX = 4.0
+from anchorwatch.models.usage import is_credible
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +33,9 @@ class Correction:
     def learned(self, counted: int, reported: int) -> Correction:
         """The correction after ``reported`` tokens were reported for a request that was counted, uncorrected, as ``counted``.
 
-        A report beyond `RATIO_MAX` in either direction measures something else (a day's total, or only uncached
-        tokens) and is ignored.
+        A report that is not credible is ignored.
         """
-        if counted <= 0 or not counted / RATIO_MAX <= reported <= counted * RATIO_MAX:
+        if not is_credible(reported, counted):
             return self
         return Correction(
             max(self.ratio, reported / counted), max(self.excess, reported - counted), self.reports + 1

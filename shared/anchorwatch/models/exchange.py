@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
@@ -21,6 +22,7 @@ from anchorwatch.models.reply import Form, read_reply
 from anchorwatch.models.request import JsonObject
 from anchorwatch.models.stream import BrokenStream, Stream
 from anchorwatch.models.text import brief
+from anchorwatch.models.usage import Usage
 
 BODY_BYTES_MAX = 8 * 1024 * 1024
 TAIL_S_MAX = 5.0
@@ -31,6 +33,21 @@ NO_KEY = "none"
 """The SDK requires a key; local servers do not."""
 SLOW_HINT = "ANCHORWATCH_MODEL_FIRST_TOKEN_S and ANCHORWATCH_MODEL_BETWEEN_TOKENS_S set these timeouts"
 CUT_HINT = "if it always does, set stream = false in its profile"
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far an answer has come. ``begun``: the endpoint has accepted the request."""
+
+    begun: bool = False
+    stream: Stream | None = None
+
+    @property
+    def usage(self) -> Usage | None:
+        """The usage of an answer that breaks off now; None: it has not begun."""
+        if not self.begun:
+            return None
+        return self.stream.usage if self.stream else Usage()
 
 
 class Exchange:
@@ -62,48 +79,59 @@ class Exchange:
         Raises:
             ModelUnavailable: no usable answer; another attempt may get one. ModelRefused, ContextOverflow.
         """
+        progress = _Progress()
         sent = dict(body)
         if self._endpoint.profile.stream:
             sent["stream"] = True
             if self._endpoint.profile.stream_usage:
                 sent["stream_options"] = {"include_usage": True}
         try:
-            content = await (self._streamed(sent) if "stream" in sent else self._whole(sent))
+            asking = self._streamed(sent, progress) if "stream" in sent else self._whole(sent, progress)
+            content = await asking
         # Nothing is chained: these errors carry the request, and the request carries the key.
         except openai.APIStatusError as error:
             raise self._refused(error, form) from None
+        except ModelUnavailable as error:
+            fault = error
         except BrokenStream as error:
-            raise ModelUnavailable(f"{self._endpoint.place} {error}", hint=CUT_HINT) from None
+            fault = ModelUnavailable(f"{self._endpoint.place} {error}", hint=CUT_HINT)
         # ValueError: the SDK reads the text of an error in the charset that its header claims, and fails when it is not.
         except (openai.OpenAIError, httpx2.HTTPError, OSError, ValueError) as error:
-            raise ModelUnavailable(self._why(error)) from None
-        return read_reply(
-            content,
-            completion_tokens_max=self._endpoint.completion_tokens_max,
-            form=form,
-            redact=self._endpoint.redact,
-            secret=self._endpoint.key,
-            place=self._endpoint.place,
-        )
+            fault = ModelUnavailable(self._why(error))
+            progress.begun |= isinstance(error.__cause__, httpx2.ReadTimeout)
+        else:
+            return read_reply(
+                content,
+                completion_tokens_max=self._endpoint.completion_tokens_max,
+                form=form,
+                redact=self._endpoint.redact,
+                secret=self._endpoint.key,
+                place=self._endpoint.place,
+            )
+        fault.usage = progress.usage
+        raise fault from None
 
     async def close(self) -> None:
         await self._client.close()
 
-    async def _whole(self, sent: JsonObject) -> bytes:
+    async def _whole(self, sent: JsonObject, progress: _Progress) -> bytes:
         """The body of a whole answer, read in pieces to bound it."""
         parts: list[bytes] = []
-        async with self._parts(sent) as coming:
+        async with self._parts(sent, progress) as coming:
             async for part in coming:
                 parts.append(part)  # noqa: PERF401 - a comprehension over it would hide that it waits
         return b"".join(parts)
 
-    async def _streamed(self, sent: JsonObject) -> bytes:
+    async def _streamed(self, sent: JsonObject, progress: _Progress) -> bytes:
         """The body of the answer assembled from a stream, or the body received in place of a stream."""
         patience, now = self._endpoint.patience, asyncio.get_running_loop().time
-        stream = Stream(self._endpoint.profile.reasoning_field)
+        stream = progress.stream = Stream(self._endpoint.profile.reasoning_field)
         parts: list[bytes] = []
         try:
-            async with asyncio.timeout(patience.first_token_s) as limit, self._parts(sent) as coming:
+            async with (
+                asyncio.timeout(patience.first_token_s) as limit,
+                self._parts(sent, progress) as coming,
+            ):
                 phase = stream.phase
                 async for part in coming:
                     parts.append(part)
@@ -115,6 +143,8 @@ class Exchange:
         except TimeoutError:
             if limit.expired() and not (stream.finished or stream.ended):
                 waited_s = patience.between_tokens_s if stream.begun else patience.first_token_s
+                # The endpoint has the request, and may be answering it.
+                progress.begun = True
                 what = "nothing more" if stream.begun else "nothing of an answer"
                 raise ModelUnavailable(
                     f"{self._endpoint.place} sent {what} for {waited_s:g} s", hint=SLOW_HINT
@@ -136,11 +166,12 @@ class Exchange:
         return min(TAIL_S_MAX, patience.between_tokens_s) if stream.finished else patience.between_tokens_s
 
     @contextlib.asynccontextmanager
-    async def _parts(self, sent: JsonObject) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def _parts(self, sent: JsonObject, progress: _Progress) -> AsyncIterator[AsyncIterator[bytes]]:
         """The body of the response, in pieces as they arrive."""
         messages, model = sent.pop("messages"), sent.pop("model")
         create = self._client.chat.completions.with_streaming_response.create
         async with create(messages=messages, model=model, extra_body=sent) as response:
+            progress.begun = True
             yield self._bounded(response.iter_bytes())
 
     async def _bounded(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -16,7 +16,7 @@ import httpx2
 import structlog
 
 from anchorwatch.models.faults import parse_body
-from anchorwatch.models.port import Model, ModelReply, ModelRequest
+from anchorwatch.models.port import Model, ModelReply, ModelRequest, OnRetry, ignore
 from anchorwatch.models.profile import OPENAI, Profile
 from anchorwatch.models.request import JsonObject
 from anchorwatch.models.shaping import body_of
@@ -136,9 +136,11 @@ class MeteredModel:
     async def measure(self, request: ModelRequest) -> int | None:
         return await self._meter.measure(request)
 
-    async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
+    async def complete(
+        self, request: ModelRequest, deadline_s: float, on_retry: OnRetry = ignore
+    ) -> ModelReply:
         """Errors as `Model.complete`."""
-        return await self._model.complete(request, deadline_s)
+        return await self._model.complete(request, deadline_s, on_retry)
 
     async def close(self) -> None:
         await self._model.close()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -15,11 +15,22 @@ from anchorwatch.core.times import backoff_s
 from anchorwatch.models.endpoint import Endpoint
 from anchorwatch.models.exchange import Exchange
 from anchorwatch.models.faults import SIZE_HINT
-from anchorwatch.models.port import ModelReply, ModelRequest, ModelUnavailable, TooLargeToSend
+from anchorwatch.models.port import (
+    ContextOverflow,
+    ModelRefused,
+    ModelReply,
+    ModelRequest,
+    ModelUnavailable,
+    OnRetry,
+    Retry,
+    TooLargeToSend,
+    ignore,
+)
 from anchorwatch.models.reply import EmptyAnswer, Form
 from anchorwatch.models.request import JsonObject
 from anchorwatch.models.shaping import answers_in_json, body_of, nudged, shaped
 from anchorwatch.models.tokens import Counter
+from anchorwatch.models.usage import Usage
 
 CONCURRENCY = 8
 
@@ -71,7 +82,9 @@ class OpenAIModel:
         """Tokens of the request exactly as it is sent; an upper bound, or an estimate (`counter.estimate`)."""
         return self.counter.sent(shaped(self._endpoint.profile, request))
 
-    async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
+    async def complete(
+        self, request: ModelRequest, deadline_s: float, on_retry: OnRetry = ignore
+    ) -> ModelReply:
         """Complete. ``deadline_s``: seconds for everything, including queueing, retries and their delays.
 
         Raises:
@@ -82,14 +95,19 @@ class OpenAIModel:
         self._check_size(request)
         longest_s = min(deadline_s, self._endpoint.patience.total_s)
         until = asyncio.get_running_loop().time() + longest_s
+        late = ModelUnavailable(
+            f"{self._endpoint.place} did not answer within {longest_s:g} s",
+            hint="ANCHORWATCH_MODEL_TIMEOUT_S sets this timeout",
+        )
         try:
-            async with asyncio.timeout_at(until), self._places:
-                return await self._ask(request, until)
+            async with asyncio.timeout_at(until):
+                await self._places.acquire()
         except TimeoutError:
-            raise ModelUnavailable(
-                f"{self._endpoint.place} did not answer within {longest_s:g} s",
-                hint="ANCHORWATCH_MODEL_TIMEOUT_S sets this timeout",
-            ) from None
+            raise late from None
+        try:
+            return await self._ask(request, until, late, on_retry)
+        finally:
+            self._places.release()
 
     async def close(self) -> None:
         """Close the connections. Calls that still run end with ModelUnavailable."""
@@ -109,8 +127,10 @@ class OpenAIModel:
                 limit=max(0, taken - self._endpoint.completion_tokens_max),
             )
 
-    async def _ask(self, request: ModelRequest, until: float) -> ModelReply:
-        """Retry until there is an answer, within the limits of `Retries`."""
+    async def _ask(
+        self, request: ModelRequest, until: float, late: ModelUnavailable, on_retry: OnRetry
+    ) -> ModelReply:
+        """Retry until there is an answer, within the limits of `Retries`. ``late``: the error when the time is over."""
         profile = self._endpoint.profile
         body = self._body(request)
         form = Form(
@@ -124,7 +144,11 @@ class OpenAIModel:
         attempt = 1
         while True:
             try:
-                return await self._exchange.ask(sent, form)
+                return await self._attempt(request, sent, form, until)
+            except TimeoutError:
+                # The endpoint has the request, and may be answering it.
+                late.usage = Usage()
+                raise late from None
             except EmptyAnswer as fault:
                 empty += 1
                 if empty > self._retries.empty_max:
@@ -139,8 +163,30 @@ class OpenAIModel:
             log.warning(
                 "model_retry", model=self.name, attempt=attempt, wait_s=round(wait_s, 3), because=last.message
             )
-            await asyncio.sleep(wait_s)
             attempt += 1
+            await on_retry(Retry(attempt, last, wait_s))
+            await asyncio.sleep(wait_s)
+
+    async def _attempt(self, request: ModelRequest, sent: JsonObject, form: Form, until: float) -> ModelReply:
+        """One attempt. Errors as `complete`; TimeoutError: no answer until ``until``."""
+        try:
+            async with asyncio.timeout_at(until):
+                reply = await self._exchange.ask(sent, form)
+        except (ModelUnavailable, ModelRefused, ContextOverflow) as fault:
+            fault.usage = fault.usage and self._credible(fault.usage, request)
+            raise
+        return replace(reply, usage=self._credible(reply.usage, request))
+
+    def _credible(self, usage: Usage, request: ModelRequest) -> Usage:
+        """The usage without reports that cannot be true (INV-622)."""
+        counted = self.count(request)
+        credible = usage.credible(counted, self._endpoint.completion_tokens_max)
+        if credible != usage:
+            log.warning(
+                "model.usage_not_credible", model=self.name, counted=counted, written=usage.written,
+                prompt=usage.prompt_tokens, completion=usage.completion_tokens,
+            )  # fmt: skip
+        return credible
 
     def _body(self, request: ModelRequest) -> JsonObject:
         limit = {self._endpoint.limit_field: self._endpoint.completion_tokens_max}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from anchorwatch.core.emergency import OpenEmergency
 from anchorwatch.core.errors import AnchorWatchError, Unavailable
 from anchorwatch.core.facts import Facts, Observation
+from anchorwatch.models.usage import Usage
 
 PAST_REMEMBERED, WHOLE_PASTS_REMEMBERED, TOOLS_REMEMBERED = 8_192, 512, 512
 """Sizes of the caches of rendered past turns, conversations and tool sets."""
@@ -18,9 +19,13 @@ Chat = Mapping[str, Any]
 
 
 class ModelUnavailable(Unavailable):
-    """The endpoint gave no usable answer; a retry may succeed. ``retry_after_s``: as sent by the endpoint."""
+    """The endpoint gave no usable answer; a retry may succeed. ``retry_after_s``: as sent by the endpoint.
+
+    ``usage``: of an answer that was discarded; None: there was no answer.
+    """
 
     code = "model_unavailable"
+    usage: Usage | None = None
 
     def __init__(
         self, message: str | None = None, *, hint: str = "", retry_after_s: float | None = None
@@ -32,10 +37,11 @@ class ModelUnavailable(Unavailable):
 class ModelRefused(AnchorWatchError):
     """The endpoint refuses this request permanently (bad key, unknown model, bad request).
 
-    ``lasting``: and every other request, until a person changes something.
+    ``lasting``: and every other request, until a person changes something. ``usage``: as of `ModelUnavailable`.
     """
 
     code = "model_refused"
+    usage: Usage | None = None
 
     def __init__(self, message: str | None = None, *, hint: str = "", lasting: bool = False) -> None:
         super().__init__(message, hint=hint)
@@ -49,6 +55,7 @@ class ContextOverflow(AnchorWatchError):
     """
 
     code = "context_overflow"
+    usage: Usage | None = None
     retryable: ClassVar[bool] = False
 
     def __init__(
@@ -146,26 +153,30 @@ class ModelRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens as the endpoint reported them; None: not reported."""
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-
-    def known(self) -> dict[str, int]:
-        """The reported numbers by their names in records: ``prompt``, ``completion``."""
-        counts = {"prompt": self.prompt_tokens, "completion": self.completion_tokens}
-        return {name: count for name, count in counts.items() if count is not None}
-
-
-@dataclass(frozen=True, slots=True)
 class ModelReply:
     """A validated answer. ``model``: as the endpoint names it. ``finish``: ``length`` whenever the answer was truncated."""
 
     decision: StepDecision
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     model: str = ""
     finish: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A failed attempt that another one follows. ``attempt``: the next one, from 2; ``wait_s``: the delay before it."""
+
+    attempt: int
+    fault: ModelUnavailable
+    wait_s: float
+
+
+OnRetry = Callable[[Retry], Awaitable[None]]
+"""Called before the delay. It may raise, which ends the call."""
+
+
+async def ignore(retry: Retry) -> None:
+    """An `OnRetry` that does nothing."""
 
 
 class Model(Protocol):
@@ -182,11 +193,13 @@ class Model(Protocol):
         """Tokens of the request exactly as sent."""
         ...
 
-    async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
+    async def complete(
+        self, request: ModelRequest, deadline_s: float, on_retry: OnRetry = ignore
+    ) -> ModelReply:
         """Complete once, with bounded retries of transient errors within ``deadline_s``.
 
         Raises:
-            ModelUnavailable, ModelRefused, ContextOverflow
+            ModelUnavailable, ModelRefused, ContextOverflow; and whatever ``on_retry`` raises.
         """
         ...
 

@@ -20,11 +20,11 @@ from anchorwatch.models.port import (
     ModelUnavailable,
     ProposedCall,
     StepDecision,
-    Usage,
 )
 from anchorwatch.models.request import RAW_CHARS_MAX
 from anchorwatch.models.text import brief, clean, redact, without
 from anchorwatch.models.thinking import strip_thinking
+from anchorwatch.models.usage import Usage, read_usage
 
 CALLS_MAX = 64
 LABEL_CHARS_MAX = 128
@@ -38,7 +38,6 @@ ONE_AT_A_TIME = "one call at a time: repeat this call after the first one's resu
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 _CUT = {"length", "max_tokens", "max_output_tokens", "model_length"}
-_TOKENS_MAX = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +83,28 @@ def read_reply(
     if not isinstance(body, Mapping):
         raise ModelUnavailable(f"{place} answered with JSON that is not an object")
     if names_an_error(body):
-        raise fault_of(200, body, redact=redact, place=place, words=form.overflow_words)
+        fault = fault_of(200, body, redact=redact, place=place, words=form.overflow_words)
+        fault.usage = read_usage(body["usage"]) if body.get("usage") else None
+        raise fault
+    try:
+        return _read_answer(body, completion_tokens_max, form, redact, place)
+    except (ModelUnavailable, ModelRefused) as fault:
+        # A discarded answer is paid for all the same (INV-622).
+        fault.usage = _usage(body)
+        raise
+
+
+def _read_answer(
+    body: Mapping[str, Any], completion_tokens_max: int, form: Form, redact: Redact, place: str
+) -> ModelReply:
+    """The reply in the body of an answer. Errors as `read_reply`."""
     choice = _first_choice(body, place)
     if choice.get("error"):
         raise fault_of(200, choice, redact=redact, place=place, words=form.overflow_words)
     message = choice.get("message")
     if not isinstance(message, Mapping):
         raise ModelUnavailable(f"{place} answered with a choice without a message")
-    usage = _usage(body.get("usage"))
+    usage = _usage(body)
     finish = _finish(choice.get("finish_reason"), usage, completion_tokens_max)
     text, calls = _said(message, form, cut=finish == "length", place=place)
     if not text and not calls:
@@ -105,12 +118,22 @@ def read_reply(
     )
 
 
+def _usage(body: Mapping[str, Any]) -> Usage:
+    choices = body.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return read_usage(body.get("usage"), first.get("message") if isinstance(first, Mapping) else None)
+
+
 def _unusable_text(body: str, place: str) -> ModelUnavailable:
     if not body.strip():
         return ModelUnavailable(f"{place} answered with an empty body")
     if looks_like_html(body):
         return ModelUnavailable(f"{place} answered with a web page", hint=URL_HINT)
-    return ModelUnavailable(f"{place} answered with something that is not JSON", hint=URL_HINT)
+    fault = ModelUnavailable(f"{place} answered with something that is not JSON", hint=URL_HINT)
+    if body.lstrip().startswith("{"):
+        # Probably an answer that was truncated.
+        fault.usage = read_usage(None, body)
+    return fault
 
 
 def _nothing_said(finish: str, place: str, *, thought: bool) -> ModelUnavailable | ModelRefused:
@@ -140,18 +163,6 @@ def _first_choice(body: Mapping[str, Any], place: str) -> Mapping[str, Any]:
     if not isinstance(choices[0], Mapping):
         raise ModelUnavailable(f"{place} answered with a choice that is not an object")
     return choices[0]
-
-
-def _usage(usage: object) -> Usage:
-    if not isinstance(usage, Mapping):
-        return Usage()
-    return Usage(_tokens(usage.get("prompt_tokens")), _tokens(usage.get("completion_tokens")))
-
-
-def _tokens(value: object) -> int | None:
-    return (
-        value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _TOKENS_MAX else None
-    )
 
 
 def _finish(reason: object, usage: Usage, completion_tokens_max: int) -> str:

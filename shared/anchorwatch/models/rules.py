@@ -15,8 +15,10 @@ from anchorwatch.models.port import (
     Chat,
     ModelReply,
     ModelRequest,
+    OnRetry,
     Situation,
     StepDecision,
+    ignore,
 )
 
 CHARS_A_TOKEN = 3.0
@@ -43,7 +45,12 @@ class RulesModel:
         past = _chars_of_past(request.past)
         return math.ceil((messages + sum(past) + _chars_of_tools(request.tools)) / CHARS_A_TOKEN)
 
-    async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:  # noqa: ARG002 - rules take no time
+    async def complete(
+        self,
+        request: ModelRequest,
+        deadline_s: float,  # noqa: ARG002 - rules take no time
+        on_retry: OnRetry = ignore,  # noqa: ARG002 - and are never retried
+    ) -> ModelReply:
         """Decide. Exceptions of the pack's rules propagate: they are faults of the pack."""
         decision = self._rules(request.situation)
         return ModelReply(decision, model=RULES, finish="tool_calls" if decision.calls else "stop")

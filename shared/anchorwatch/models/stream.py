@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from anchorwatch.models.events import Event, Events
 from anchorwatch.models.stream_calls import Calls
+from anchorwatch.models.usage import Usage, read_usage, written
 
 DONE = "[DONE]"
 _THOUGHTS = ("reasoning_content", "reasoning")
@@ -42,6 +44,12 @@ class Stream:
         self._refusal: list[str] = []
         self._thoughts: dict[str, list[str]] = {}
         self._calls = Calls()
+        self._written = 0
+
+    @property
+    def usage(self) -> Usage:
+        """The usage so far."""
+        return replace(read_usage(self._usage), written=self._written)
 
     @property
     def finished(self) -> bool:
@@ -152,11 +160,13 @@ class Stream:
         for name in self._thought_fields:
             if isinstance(thought := delta.get(name), str):
                 self._thoughts.setdefault(name, []).append(thought)
+                self._written += written(thought)
         fragments = delta.get("tool_calls")
         if not fragments and isinstance(delta.get("function_call"), Mapping):
             fragments = [{"function": delta["function_call"]}]
         for fragment in fragments if isinstance(fragments, list) else [fragments] if fragments else ():
             self._calls.add(fragment)
+        self._written += sum(map(written, (content, refusal, fragments)))
         thought = any(delta.get(name) for name in self._thought_fields)
         self.begun = self.begun or bool(content or fragments or thought)
 

@@ -22,14 +22,15 @@ from anchorwatch.models.port import (
     ModelRequest,
     ModelUnavailable,
     ProposedCall,
+    Retry,
     Situation,
     TooLargeToSend,
-    Usage,
 )
 from anchorwatch.models.profile import Profile
 from anchorwatch.models.reply import EmptyAnswer
 from anchorwatch.models.request import NUDGE
 from anchorwatch.models.tokens import Counter
+from anchorwatch.models.usage import Usage
 from structlog.testing import capture_logs
 
 from tests.support import model_server as said
@@ -354,6 +355,91 @@ async def test_endless_empty_answers_end(server: ModelServer) -> None:
     )
     assert type(await failure(server, always(empty))) is EmptyAnswer
     assert [len(received.json["messages"]) for received in server.requests] == [2, 3, 3]
+
+
+# ---------------------------------------------------------------- what was used
+
+SPENT = {"prompt_tokens": 150, "completion_tokens": 40}
+NOTHING: said.Json = {"role": "assistant", "content": None}
+
+
+@pytest.mark.parametrize(
+    "discarded",
+    [
+        said.answer(NOTHING, usage=SPENT),
+        said.answer({"role": "assistant", "content": 7}, usage=SPENT),
+        said.answer({"role": "assistant", "content": "", "tool_calls": "launch"}, usage=SPENT),
+        said.answer(NOTHING, "content_filter", usage=SPENT),
+        said.answer(NOTHING, "length", usage=SPENT),
+        said.raw(json.dumps({"choices": [], "usage": SPENT})),
+        said.raw(json.dumps({"error": {"message": "broken"}, "usage": SPENT})),
+    ],
+    ids=["empty", "invalid content", "invalid calls", "filtered", "cut", "no choice", "error"],
+)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_discarded_answer_carries_its_usage(
+    server: ModelServer, discarded: said.Reply, *, stream: bool
+) -> None:
+    # The stand-in streams whole answers only.
+    if stream and b"finish_reason" in discarded.body and b'"launch"' not in discarded.body:
+        discarded = said.streamed(discarded)
+    found = await failure(server, always(discarded), profile=Profile(stream=stream))
+    assert isinstance(found, (ModelUnavailable, ModelRefused))
+    assert found.usage == Usage(150, 40)
+
+
+async def test_discarded_answer_is_passed_on_before_the_next_request(server: ModelServer) -> None:
+    seen: list[tuple[int, int, Usage | None]] = []
+
+    async def on_retry(retry: Retry) -> None:
+        seen.append((len(server.requests), retry.attempt, retry.fault.usage))
+
+    server.script(
+        [said.answer(NOTHING, usage=SPENT), said.rate_limited("0"), said.text("Well.", usage=SPENT)]
+    )
+    async with client(server.url) as model:
+        reply = await model.complete(REQUEST, DEADLINE_S, on_retry)
+    assert seen == [(1, 2, Usage(150, 40)), (2, 3, None)]
+    assert reply.usage == Usage(150, 40)
+
+
+async def test_retry_can_be_stopped(server: ModelServer) -> None:
+    async def on_retry(retry: Retry) -> None:
+        raise LookupError(str(retry.attempt))
+
+    server.script(always(said.answer(NOTHING, usage=SPENT)))
+    async with client(server.url) as model:
+        with pytest.raises(LookupError, match="2"):
+            await model.complete(REQUEST, DEADLINE_S, on_retry)
+    assert len(server.requests) == 1
+
+
+async def test_answer_that_breaks_off_or_never_comes_is_estimated(server: ModelServer) -> None:
+    found = await failure(server, always(said.raw('{"choices": [{"message": {"content": "I wi')))
+    assert isinstance(found, ModelUnavailable)
+    assert found.usage is not None
+    assert found.usage.prompt_tokens is None
+    server.script(always(said.silent()))
+    async with client(server.url) as model:
+        with pytest.raises(ModelUnavailable) as late:
+            await model.complete(REQUEST, 0.2)
+    assert late.value.usage == Usage()
+
+
+async def test_request_without_an_answer_uses_nothing(server: ModelServer) -> None:
+    for script in (said.rate_limited("0"), said.error(500, "broken"), said.raw("<html>", 200)):
+        found = await failure(server, always(script))
+        assert isinstance(found, ModelUnavailable)
+        assert found.usage is None
+
+
+async def test_report_that_cannot_be_true_is_not_believed(server: ModelServer) -> None:
+    server.script([said.text("Well.", usage={"prompt_tokens": 10**9, "completion_tokens": -3})])
+    with capture_logs() as logs:
+        async with client(server.url) as model:
+            reply = await model.complete(REQUEST, DEADLINE_S)
+    assert reply.usage == Usage()
+    assert [each["event"] for each in logs] == ["model.usage_not_credible"]
 
 
 # ---------------------------------------------------------------- time

@@ -16,11 +16,13 @@ from anchorwatch.models.port import (
     ModelReply,
     ModelRequest,
     ModelUnavailable,
+    OnRetry,
     ProposedCall,
     StepDecision,
-    Usage,
+    ignore,
 )
 from anchorwatch.models.rules import RulesModel
+from anchorwatch.models.usage import Usage
 from anchorwatch.packs.port import Pack
 from anchorwatch.settings import Settings
 
@@ -76,8 +78,10 @@ class TroubledModel(RulesModel):
         # The counting of tokens has tests of its own, and costs more than all else here.
         return 600 + sum(len(str(message.get("content"))) for message in request.messages) // 2
 
-    async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
-        reply = await super().complete(request, deadline_s)
+    async def complete(
+        self, request: ModelRequest, deadline_s: float, on_retry: OnRetry = ignore
+    ) -> ModelReply:
+        reply = await super().complete(request, deadline_s, on_retry)
         usage = Usage(self.count(request) * 11 // 10, 20)
         reply = replace(reply, model=self.name, usage=usage)
         match self._models.trouble():

@@ -51,7 +51,7 @@ MODEL = {
     "correction": {"ratio": 1.25, "excess": 40, "reports": 3}, "last_report": {"counted": 100, "reported": 120},
     "failures": 2, "asked_again_at": AT, "fault": {"code": "model_unavailable", "why": "it is away"}, "agents": ["keeper"],
 }  # fmt: skip
-DAY = {"day": "2026-03-17", "calls": 2, "prompt": 220, "completion": 15, "cost": 0.375}
+DAY = {"day": "2026-03-17", "calls": 2, "prompt": 220, "completion": 15, "estimated": 70, "cost": 0.375}
 FINDING: dict[str, Any] = {
     "id": "unreadable:7:ab", "sequence": 7, "through": 7, "register": "p.log", "trouble": "unreadable",
     "what": "the digest does not fit", "consequence": "a step is unknown", "accepted_at": None, "meaning": "it is skipped",
@@ -207,7 +207,8 @@ CASES = (
         "rung": "no_tools", "first": "a summary", "blocks": [BLOCK]}}),
     Case("costs fleet", {f"GET {PATH}": {"usage": {"ever": {**DAY, "calls": 9}, "days": [DAY]}},
                          f"GET {PATH}/turns": page(
-                             {"run_id": 7, "outcome": "success", "steps_count": 1, "usage": {"prompt": 50, "completion": 3}},
+                             {"run_id": 7, "outcome": "success", "steps_count": 1,
+                              "usage": {"calls": 1, "prompt": 50, "completion": 3}},
                              {"run_id": 6, "outcome": "success", "steps_count": 3, "usage": {}})}),
     Case("replay fleet --turn 7", {f"POST {PATH}/replay": {"same": False, "steps": STEPS}}, 1),
     Case("effects list", {"GET /api/effects": page(EFFECT)}),

@@ -14,6 +14,7 @@ from anchorwatch.core.session.events import (
     Compacted,
     Event,
     InputAccepted,
+    ModelRequested,
     OutcomeRecorded,
     SnapshotTaken,
     StepDecided,
@@ -97,12 +98,21 @@ OUTCOMES = st.builds(
 CHANGES = st.builds(
     AnchorChanged, kind=st.sampled_from(KINDS), anchor=ANCHORS, at_ms=SMALL, head=st.none() | HEADS
 )
+USAGES = st.dictionaries(st.sampled_from(["prompt", "completion", "estimated", "reserved"]), SMALL)
 EVENTS: st.SearchStrategy[Event] = (
     st.builds(InputAccepted, INPUTS)
     | CHANGES
     | COMMANDS
     | st.builds(StepDecided, run=SMALL, head=HEADS)
     | st.builds(Compacted, st.builds(Summary, SMALL, SMALL, st.just("")), st.just((9, 1)))
+    | st.builds(
+        ModelRequested,
+        run=SMALL,
+        model=st.just("m"),
+        reserves=USAGES,
+        usage=USAGES,
+        at_ms=SMALL,
+    )
     | OUTCOMES
 )
 

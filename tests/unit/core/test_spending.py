@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from anchorwatch.core.session.spending import DAY_MS, Budget, Prices, Spent, Tokens, used
+from anchorwatch.core.session.spending import DAY_MS, Budget, Prices, Spent, Tokens, together, used
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,8 +14,8 @@ CALLS = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 1_000), st.int
 def spent(*calls: tuple[int, int, int]) -> Spent:
     total = Spent()
     for prompt, completion, at_ms in calls:
-        usage = PRICES.priced({"prompt": prompt, "completion": completion}, 0)
-        total = total.with_call(used(usage, 0), at_ms)
+        usage = PRICES.priced({"prompt": prompt, "completion": completion})
+        total = total.with_call(used(usage), at_ms)
     return total
 
 
@@ -33,10 +33,28 @@ def test_new_day_starts_at_zero_and_a_clock_set_back_keeps_it() -> None:
     assert total.on(3).today == Tokens(150, 15, 450)
 
 
-def test_unreported_usage_counts_as_estimated_and_not_as_zero() -> None:
-    assert used({}, 1_234) == Tokens(1_234, 0)
-    assert used({"prompt": 900, "completion": 12}, 1_234) == Tokens(900, 12)
-    assert PRICES.priced({}, 1_000) == {"cost_micros": 2_000}
+def test_estimated_tokens_count_and_are_named_in_the_reason() -> None:
+    usage = {"prompt": 1_234, "completion": 6, "estimated": 1_234}
+    assert used(usage) == Tokens(1_234, 6, estimated=1_234)
+    reason = Budget(day_tokens=1_000).exhausted(Spent().with_call(used(usage), 0))
+    assert reason == "the day's budget is spent: 1240 of 1000 tokens, 1234 of them estimated"
+
+
+@given(st.integers(1, 10_000), st.integers(0, 10_000), st.integers(0, 1_000))
+def test_settlement_replaces_the_reservation(counted: int, prompt: int, completion: int) -> None:
+    reserves = PRICES.priced({"prompt": counted, "completion": 0, "estimated": counted})
+    reserved = Spent().with_call(used(reserves), 0)
+    assert (reserved.today.all, reserved.today.estimated) == (counted, counted)
+    answer = PRICES.priced({"prompt": prompt, "completion": completion})
+    settled = together([answer, {"reserved": counted, "reserved_micros": reserves["cost_micros"]}])
+    assert reserved.with_call(used(settled), 0) == Spent().with_call(used(answer), 0)
+
+
+def test_reservation_of_yesterday_does_not_lower_todays_usage() -> None:
+    reserved = Spent().with_call(Tokens(100, 0, estimated=100), DAY_MS - 1)
+    settled = reserved.with_call(used({"prompt": 30, "reserved": 100}), DAY_MS)
+    assert settled.today == Tokens()
+    assert settled.ever == Tokens(30)
 
 
 @pytest.mark.parametrize(
@@ -56,9 +74,9 @@ def test_reached_limit_is_named(budget: Budget, says: str) -> None:
 
 
 def test_money_limit_without_prices_limits_nothing() -> None:
-    usage = Prices().priced({"prompt": 10**9}, 0)
+    usage = Prices().priced({"prompt": 10**9})
     assert usage == {"prompt": 10**9}
-    assert Budget(day_cost=0.01).exhausted(Spent().with_call(used(usage, 0), 0)) == ""
+    assert Budget(day_cost=0.01).exhausted(Spent().with_call(used(usage), 0)) == ""
 
 
 def test_daily_limit_warning_comes_only_in_the_turn_nearing_it() -> None:

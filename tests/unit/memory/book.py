@@ -80,7 +80,7 @@ class Book:
         assert turn is not None
         number = len(turn.steps) + 1
         seen = SeenObservation("d1", self.now_ms, "all is well")
-        head = StepHead(number, text, seen, None, calls=len(tools), usage={"prompt_tokens": 100})
+        head = StepHead(number, text, seen, None, calls=len(tools), usage={"prompt": 100})
         calls = tuple(PlannedCall(n, tool, {"n": n}, f"l{n}", pool, tool) for n, tool in enumerate(tools, 1))
         self.do(ref, CommitStep(WRITER, head, calls))
         return [CallId(turn.run_id, number, n) for n in range(1, len(tools) + 1)]

@@ -8,9 +8,17 @@ from typing import Any
 from anchorwatch.core.agents import RULES
 from anchorwatch.core.anchor import PromptProof
 from anchorwatch.core.records import Kind
-from anchorwatch.core.session.commands import CommitStep, Compact, EndTurn, PlannedCall, Reset, UndoReset
+from anchorwatch.core.session.commands import (
+    CommitStep,
+    Compact,
+    EndTurn,
+    PlannedCall,
+    RequestModel,
+    Reset,
+    UndoReset,
+)
 from anchorwatch.core.session.events import StepHead
-from anchorwatch.core.session.spending import DAY_MS
+from anchorwatch.core.session.spending import DAY_MS, Tokens
 from anchorwatch.core.session.state import SeenObservation, Summary
 
 from tests.unit.memory.book import START_MS, WRITER, Book
@@ -44,7 +52,9 @@ def _call(run: int, step: int) -> Any:
 def test_usage_is_reported_by_step_turn_day_and_in_total(projected: Projected, book: Book) -> None:
     first = head(book, {"prompt": 100, "completion": 10, "cost_micros": 250_000}, calls=1)
     turn(book, head(book, {"prompt": 120, "completion": 5, "cost_micros": 125_000}, step=2), first)
-    tomorrow = head(book, {"completion": 7}, at_ms=(START_DAY + 1) * DAY_MS + 5)
+    tomorrow = head(
+        book, {"prompt": 70, "completion": 7, "estimated": 70}, at_ms=(START_DAY + 1) * DAY_MS + 5
+    )
     turn(book, tomorrow)
     by_rules = head(book, {}, prompt=replace(PROOF, model=RULES))
     turn(book, by_rules)
@@ -53,11 +63,16 @@ def test_usage_is_reported_by_step_turn_day_and_in_total(projected: Projected, b
         {"prompt": 100, "completion": 10, "cost": 0.25},
         {"prompt": 120, "completion": 5, "cost": 0.125},
     ]
-    assert shown["usage"] == {"prompt": 220, "completion": 15, "cost": 0.375}
-    assert projected.ask("turn", turn="2")["usage"] == {"completion": 7}
+    assert shown["usage"] == {"calls": 2, "prompt": 220, "completion": 15, "cost": 0.375}
+    assert projected.ask("turn", turn="2")["usage"] == {
+        "calls": 1,
+        "prompt": 70,
+        "completion": 7,
+        "estimated": 70,
+    }
     used = projected.ask("session")["usage"]
-    # What the endpoint did not report counts as it was counted.
-    assert used["ever"] == {"calls": 3, "prompt": 290, "completion": 22, "cost": 0.375}
+    assert projected.ask("turn", turn="3")["usage"] == {}
+    assert used["ever"] == {"calls": 3, "prompt": 290, "completion": 22, "estimated": 70, "cost": 0.375}
     newest, oldest = used["days"]
     assert (newest["calls"], newest["prompt"], newest["completion"]) == (1, 70, 7)
     assert (oldest["calls"], oldest["cost"]) == (2, 0.375)
@@ -75,6 +90,30 @@ def test_call_for_a_summary_counts_in_the_usage(projected: Projected, book: Book
     ever = projected.ask("session")["usage"]["ever"]
     assert (ever["calls"], ever["prompt"], ever["completion"]) == (2, 40, 4)
     assert book.state(FLEET).spent.ever.all == 44, "and the budget knows of it"
+
+
+def test_discarded_answers_count_for_their_turn_in_every_view(projected: Projected, book: Book) -> None:
+    book.acquire(FLEET, "turn_1")
+    reserves = {"prompt": 50, "completion": 0, "estimated": 50, "cost_micros": 5}
+    book.do(FLEET, RequestModel(WRITER, "m", reserves, {}, book.now_ms))
+    discarded = {"prompt": 90, "completion": 400, "cost_micros": 99, "reserved": 50, "reserved_micros": 5}
+    book.do(FLEET, RequestModel(WRITER, "m", reserves, discarded, book.now_ms))
+    shown = projected.ask("turn", turn="1")["usage"]
+    assert shown == {"calls": 2, "prompt": 140, "completion": 400, "estimated": 50, "cost": 0.000104}
+    last = {"prompt": 60, "completion": 3, "cost_micros": 7, "reserved": 50, "reserved_micros": 5}
+    end = EndTurn(WRITER, "failed", "", {}, book.now_ms + 9, None, None, book.now_ms, usage=last)
+    book.do(FLEET, end)
+    whole = {"calls": 2, "prompt": 150, "completion": 403, "cost": 0.000106}
+    assert projected.ask("turn", turn="1")["usage"] == whole
+    assert projected.ask("session")["usage"]["ever"] == {"estimated": 0, **whole}
+    book.acquire(FLEET, "turn_2")
+    book.do(FLEET, RequestModel(WRITER, "m", reserves, {}, book.now_ms))
+    nothing = {"reserved": 50, "reserved_micros": 5}
+    book.do(FLEET, replace(end, usage=nothing))
+    assert projected.ask("session")["usage"]["ever"] == {"estimated": 0, **whole}, "no answer, no call"
+    assert book.state(FLEET).spent.ever == Tokens(150, 403, 106), "and the budget knows of it"
+    line = next(each for each in projected.list("timeline") if each["kind"] == "model_request")
+    assert line["what"] == "answer discarded: 490 tokens"
 
 
 def test_step_names_the_models_that_answered_and_failed(projected: Projected, book: Book) -> None:

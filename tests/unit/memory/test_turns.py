@@ -44,7 +44,7 @@ def test_turn_is_in_progress_waits_continues_and_ends(projected: Projected, book
     book.end(FLEET, text="all is done")
     turn = projected.ask("turn", turn="1")
     assert (turn["status"], turn["outcome"], turn["reason"]) == ("completed", "success", "because")
-    assert (turn["steps_count"], turn["inputs_count"], turn["usage"]) == (2, 1, {"prompt_tokens": 100})
+    assert (turn["steps_count"], turn["inputs_count"], turn["usage"]["prompt"]) == (2, 1, 100)
     assert [step["text"] for step in turn["steps"]] == ["two things", "all is done"]
     assert [(call["tool"], call["state"]) for call in turn["steps"][0]["calls"]] == [
         ("set", "succeeded"),

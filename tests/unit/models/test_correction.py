@@ -8,8 +8,17 @@ import pytest
 from anchorwatch.core.errors import Damaged
 from anchorwatch.core.facts import Observation
 from anchorwatch.models.corrected import UNPROVED_RATIO, CorrectedModel
-from anchorwatch.models.correction import RATIO_MAX, Correction, read_correction
-from anchorwatch.models.port import ContextOverflow, ModelReply, ModelRequest, Situation, StepDecision, Usage
+from anchorwatch.models.correction import Correction, read_correction
+from anchorwatch.models.port import (
+    ContextOverflow,
+    ModelReply,
+    ModelRequest,
+    OnRetry,
+    Situation,
+    StepDecision,
+    ignore,
+)
+from anchorwatch.models.usage import CREDIBLE_RATIO, Usage
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,7 +69,7 @@ def test_corrections_of_two_processes_are_merged_and_read_back(
     both = learned(here).joined(learned(there))
     stored = read_correction(json.loads(json.dumps(both.to_json())))
     for counted, reported in here + there:
-        if reported <= counted * RATIO_MAX:
+        if reported <= counted * CREDIBLE_RATIO:
             reach("kept")
             assert stored.applied(counted) >= reported
 
@@ -91,8 +100,10 @@ class Endpoint:
         assert request is REQUEST
         return 1_000
 
-    async def complete(self, request: ModelRequest, deadline_s: float) -> ModelReply:
-        del request, deadline_s
+    async def complete(
+        self, request: ModelRequest, deadline_s: float, on_retry: OnRetry = ignore
+    ) -> ModelReply:
+        del request, deadline_s, on_retry
         if isinstance(self.answer, ContextOverflow):
             raise self.answer
         return self.answer

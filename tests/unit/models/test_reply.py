@@ -11,10 +11,10 @@ from anchorwatch.models.port import (
     ModelReply,
     ModelUnavailable,
     ProposedCall,
-    Usage,
 )
 from anchorwatch.models.reply import CALLS_MAX, UNNAMED, EmptyAnswer, read_reply
 from anchorwatch.models.request import RAW_CHARS_MAX
+from anchorwatch.models.usage import Usage
 
 from tests.support import model_server as said
 

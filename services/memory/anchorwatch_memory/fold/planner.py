@@ -69,12 +69,22 @@ def enter(db: sqlite3.Connection, opened: Opened) -> None:
             body = opened.record.body
             steps.step(db, opened, body["run"], read_head(body["step"]))
         case _ if opened.record.kind == Kind.COMPACTION:
-            usage = opened.record.body.get("usage", {})
-            steps.spend_on_summary(db, opened.register.ref, usage, opened.record.at_ms)
+            _spend(db, opened)
+        case _ if opened.record.kind == Kind.MODEL_REQUEST:
+            steps.spend_on_request(db, opened.register.ref, opened.record.body)
         case _ if opened.record.kind == Kind.SNAPSHOT:
             pass
         case _:
             raise Damaged(f"unknown kind of log record: {opened.record.kind[:40]!r}")
+
+
+def _spend(db: sqlite3.Connection, opened: Opened) -> None:
+    """Enter the usage of a summary, or of model calls that gave no step."""
+    ref, record = opened.register.ref, opened.record
+    row = db.execute(
+        "SELECT run_id FROM sessions WHERE workspace = ? AND session = ?", (ref.workspace, ref.session)
+    ).fetchone()
+    steps.spend(db, ref, row[0] if row else 0, record.body.get("usage", {}), record.at_ms)
 
 
 def _anchor(db: sqlite3.Connection, opened: Opened, anchor: Anchor) -> None:
@@ -197,6 +207,7 @@ def _end(db: sqlite3.Connection, opened: Opened, anchor: Anchor) -> None:
     body = opened.record.body
     if "step" in body:
         steps.step(db, opened, anchor.last_run_id, read_head(body["step"]))
+    _spend(db, opened)
     outcome = anchor.last_run_outcome or "failed"
     db.execute(
         "UPDATE turns SET status = ?, outcome = ?, reason = ?, ended_at_ms = ?, ended_sequence = ?"

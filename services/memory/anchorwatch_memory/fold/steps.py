@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from anchorwatch.core.agents import RULES
 from anchorwatch.core.names import SessionRef
 from anchorwatch.core.session.events import StepHead
-from anchorwatch.core.session.spending import DAY_MS, Tokens, used
+from anchorwatch.core.session.spending import DAY_MS, RESERVED, used
 from anchorwatch.journal.mapping import read_command
 from anchorwatch.journal.reading import Opened
 
@@ -67,7 +66,7 @@ def step(
         rejected=as_json([list(each) for each in head.rejected]),
         context=as_json(dict(head.context)),
     )
-    _spend_on_step(db, ref, head, opened.record.at_ms)
+    spend(db, ref, run_id, head.usage, head.observation.at_ms if head.observation else opened.record.at_ms)
     wakes.settle(db, ref, run_id)
     wakes.join(db, ref, (run_id, turn[0] if turn else None, head.step), head.joined)
     place = items.Place(run_id, turn[0] if turn else None, head.step)
@@ -80,26 +79,30 @@ def _observation(head: StepHead) -> dict[str, object]:
     return {"digest": head.observation.digest, "at_ms": head.observation.at_ms}
 
 
-def _spend_on_step(db: sqlite3.Connection, ref: SessionRef, head: StepHead, at_ms: int) -> None:
-    """Enter a step's model call. Rules use no tokens. Without a report, the estimate before the call counts."""
-    if head.prompt is not None and head.prompt.model != RULES:
-        _spend(
-            db,
-            ref,
-            used(head.usage, head.prompt.tokens),
-            head.observation.at_ms if head.observation else at_ms,
-        )
-
-
-def spend_on_summary(db: sqlite3.Connection, ref: SessionRef, usage: Mapping[str, Any], at_ms: int) -> None:
-    """Enter the call for a summary. A summary by rules used no tokens."""
-    if usage:
-        _spend(db, ref, used(usage, 0), at_ms)
-
-
-def _spend(db: sqlite3.Connection, ref: SessionRef, tokens: Tokens, at_ms: int) -> None:
+def spend(db: sqlite3.Connection, ref: SessionRef, run_id: int, usage: Mapping[str, Any], at_ms: int) -> None:
+    """Enter a recorded usage. A reservation is a call, unless it is settled without any answer."""
+    if not usage:
+        return
+    tokens, settles, answered = used(usage), RESERVED in usage, "prompt" in usage
     db.execute(
-        "INSERT INTO spending VALUES (?, ?, ?, 1, ?, ?, ?) ON CONFLICT DO UPDATE SET calls = calls + 1,"
-        " prompt = prompt + excluded.prompt, completion = completion + excluded.completion, micros = micros + excluded.micros",
-        (ref.workspace, ref.session, at_ms // DAY_MS, tokens.prompt, tokens.completion, tokens.micros),
+        "INSERT INTO spending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET calls = calls + excluded.calls,"
+        " prompt = prompt + excluded.prompt, completion = completion + excluded.completion, micros = micros + excluded.micros,"
+        " estimated = estimated + excluded.estimated",
+        (
+            ref.workspace,
+            ref.session,
+            run_id,
+            at_ms // DAY_MS,
+            answered - settles,
+            tokens.prompt,
+            tokens.completion,
+            tokens.micros,
+            tokens.estimated,
+        ),
     )
+
+
+def spend_on_request(db: sqlite3.Connection, ref: SessionRef, body: Mapping[str, Any]) -> None:
+    """Enter a model request: what it reserves, and the answers discarded before it."""
+    for usage in (body.get("usage", {}), body["reserves"]):
+        spend(db, ref, body["run"], usage, body["at_ms"])

@@ -8,14 +8,17 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from anchorwatch.core.session.spending import COST, MICROS
+from anchorwatch.core.session.spending import COST, ESTIMATED, MICROS
 from anchorwatch.core.times import iso
 
 from anchorwatch_memory.fold.items import PLACES
 from anchorwatch_memory.reads.pages import Row, select
 
 DAYS_MAX = 31
-_SUMS = "sum(calls) AS calls, sum(prompt) AS prompt, sum(completion) AS completion, sum(micros) AS micros"
+_SUMS = (
+    "sum(calls) AS calls, sum(prompt) AS prompt, sum(completion) AS completion, sum(micros) AS micros,"
+    " sum(estimated) AS estimated"
+)
 
 
 def at(value: int | None) -> str | None:
@@ -258,8 +261,20 @@ def entry(row: Row) -> dict[str, Any]:
 
 def usage(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """A recorded usage, with its ``cost`` in the currency of the prices."""
-    shown = {name: value for name, value in recorded.items() if name != COST}
+    shown = {name: recorded[name] for name in ("prompt", "completion", ESTIMATED) if name in recorded}
     return {**shown, "cost": recorded[COST] / MICROS} if COST in recorded else shown
+
+
+def usage_of_run(db: sqlite3.Connection, key: tuple[str, str, int]) -> dict[str, Any]:
+    """Of one run; empty if it called no language model."""
+    where = "WHERE workspace = ? AND session = ? AND run_id = ?"
+    (row,) = select(db, f"SELECT {_SUMS} FROM spending {where}", key)  # noqa: S608 - column names of this code
+    if row["calls"] is None:
+        return {}
+    whole = _usage_row(row)
+    return {
+        name: value for name, value in whole.items() if value or name in ("calls", "prompt", "completion")
+    }
 
 
 def usage_of_session(db: sqlite3.Connection, workspace: str, session: str) -> dict[str, Any]:
@@ -268,7 +283,8 @@ def usage_of_session(db: sqlite3.Connection, workspace: str, session: str) -> di
     (ever,) = select(db, f"SELECT {_SUMS} FROM spending WHERE workspace = ? AND session = ?", key)  # noqa: S608 - column names of this code
     days = select(
         db,
-        "SELECT * FROM spending WHERE workspace = ? AND session = ? ORDER BY day DESC LIMIT ?",
+        f"SELECT day, {_SUMS} FROM spending WHERE workspace = ? AND session = ?"  # noqa: S608 - column names of this code
+        " GROUP BY day ORDER BY day DESC LIMIT ?",
         (*key, DAYS_MAX),
     )
     return {"ever": _usage_row(ever), "days": [{"day": _date(row["day"]), **_usage_row(row)} for row in days]}
@@ -281,8 +297,9 @@ def usage_of_all(db: sqlite3.Connection) -> dict[str, Any]:
 
 
 def _usage_row(row: Row) -> dict[str, Any]:
-    counts = {name: row[name] or 0 for name in ("calls", "prompt", "completion")}
-    return {**counts, "cost": (row["micros"] or 0) / MICROS}
+    # A reservation may be settled on the day after it.
+    counts = {name: max(0, row[name] or 0) for name in ("calls", "prompt", "completion", "estimated")}
+    return {**counts, "cost": max(0, row["micros"] or 0) / MICROS}
 
 
 def _date(day: int) -> str:

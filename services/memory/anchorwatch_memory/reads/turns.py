@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter
 from typing import Any
 
 from anchorwatch.core.errors import NotFound
@@ -84,18 +83,19 @@ def of_input(db: sqlite3.Connection, params: Params) -> Result:
 def _sums(db: sqlite3.Connection, row: Row) -> dict[str, Any]:
     """The numbers of steps and inputs of a turn, its usage, and the proof of its last prompt."""
     key = (row["workspace"], row["session"], row["run_id"])
-    used: Counter[str] = Counter()
     prompt = None
     steps = _of_run(db, "steps", key)
     for each in steps:
-        used.update(
-            {name: value for name, value in json.loads(each["usage"]).items() if isinstance(value, int)}
-        )
         prompt = json.loads(each["prompt"]) if each["prompt"] else prompt
     inputs = db.execute(
         "SELECT count(*) FROM inputs WHERE workspace = ? AND session = ? AND run_id = ?", key
     ).fetchone()[0]
-    return {"steps_count": len(steps), "inputs_count": inputs, "usage": show.usage(used), "prompt": prompt}
+    return {
+        "steps_count": len(steps),
+        "inputs_count": inputs,
+        "usage": show.usage_of_run(db, key),
+        "prompt": prompt,
+    }
 
 
 def _of_run(db: sqlite3.Connection, table: str, key: tuple[str, str, int]) -> list[Row]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
-from anchorwatch.core.agents import RULES
 from anchorwatch.core.records import Kind
 from anchorwatch.core.session.commands import CRITICAL_LINES
 from anchorwatch.core.session.conversation import (
@@ -25,6 +24,7 @@ from anchorwatch.core.session.events import (
     Compacted,
     Event,
     InputAccepted,
+    ModelRequested,
     OutcomeRecorded,
     PlannerEvent,
     SnapshotTaken,
@@ -72,7 +72,14 @@ def apply(state: SessionState, record: Recorded) -> SessionState:
             return _accept(state, [event.input])
         case OutcomeRecorded():
             return _settle(state, event, record.sequence)
-        case AnchorChanged() | CommandDecided() | StepDecided() | SnapshotTaken() | Compacted():
+        case (
+            AnchorChanged()
+            | CommandDecided()
+            | StepDecided()
+            | SnapshotTaken()
+            | Compacted()
+            | ModelRequested()
+        ):
             if record.sequence <= state.head:
                 return state
             age = 0 if isinstance(event, SnapshotTaken) else state.snapshot_age + 1
@@ -91,8 +98,10 @@ def _apply_planner(state: SessionState, event: PlannerEvent, record: Recorded) -
         case StepDecided():
             return _begin_step(state, event.head)
         case Compacted():
-            state = _spend(state, event.usage, 0, state.spent.day * DAY_MS)
+            state = _spend(state, event.usage, state.spent.day * DAY_MS)
             return summarised(state, event.summary)
+        case ModelRequested():
+            return _spend(_spend(state, event.usage, event.at_ms), event.reserves, event.at_ms)
         case SnapshotTaken():
             return _restore(state, event.state)._replace(snapshot_sequence=record.sequence)
         case _:
@@ -185,6 +194,7 @@ def _end_turn(state: SessionState, turn: Turn, event: AnchorChanged) -> SessionS
     if event.head is not None:
         last = _step(event.head, named(state, event.head.joined))
         state = asked(_join(state, event.head), event.head)
+    state = _spend(state, event.more.get("usage", {}), event.at_ms)
     anchor = event.anchor
     past = past_turn(turn, anchor.last_run_outcome or "failed", anchor.last_run_reason, last)
     return remember(state._replace(turn=None), past)
@@ -225,14 +235,14 @@ def _begin_step(state: SessionState, head: StepHead) -> SessionState:
 
 
 def asked(state: SessionState, head: StepHead) -> SessionState:
-    """The state with the usage of the step's model call. Rules use nothing."""
-    if head.prompt is None or head.prompt.model == RULES or head.observation is None:
+    """The state with the usage of the step's model calls."""
+    if head.observation is None:
         return state
-    return _spend(state, head.usage, head.prompt.tokens, head.observation.at_ms)
+    return _spend(state, head.usage, head.observation.at_ms)
 
 
-def _spend(state: SessionState, usage: Mapping[str, Any], counted: int, at_ms: int) -> SessionState:
-    return state._replace(spent=state.spent.with_call(used(usage, counted), at_ms))
+def _spend(state: SessionState, usage: Mapping[str, Any], at_ms: int) -> SessionState:
+    return state._replace(spent=state.spent.with_call(used(usage), at_ms)) if usage else state
 
 
 def _join(state: SessionState, head: StepHead) -> SessionState:

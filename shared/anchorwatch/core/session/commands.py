@@ -108,11 +108,23 @@ class NoteEmergency:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestModel:
+    """Reserve a request that is about to be sent. ``reserves``, ``usage``, ``at_ms``: as in `ModelRequested`."""
+
+    execution_id: str
+    model: str
+    reserves: Mapping[str, int]
+    usage: Mapping[str, int]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class EndTurn:
     """End the turn. ``head``: its last step, if it had one. ``warning``: a further notice for people.
 
     ``goal_facts``: the facts that objectives compare with numbers.
     ``seen``, ``seen_at_ms``: of its last observation, which renews an open emergency of the same kind.
+    ``usage``: of model calls that gave no step.
     """
 
     execution_id: str
@@ -127,6 +139,7 @@ class EndTurn:
     seen: Sighting = None
     seen_at_ms: int = 0
     goal_facts: Mapping[str, Any] = field(default_factory=dict)
+    usage: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +288,7 @@ Command = (
     | Acquire
     | RefuseInputs
     | TakeOver
+    | RequestModel
     | CommitStep
     | NoteEmergency
     | EndTurn

@@ -33,6 +33,7 @@ from anchorwatch.core.session.commands import (
     RefuseInputs,
     Relabel,
     Repair,
+    RequestModel,
     Reset,
     Steer,
     TakeOver,
@@ -43,6 +44,7 @@ from anchorwatch.core.session.events import (
     AnchorChanged,
     CommandDecided,
     Compacted,
+    ModelRequested,
     PlannerEvent,
     StepDecided,
     StepHead,
@@ -80,7 +82,7 @@ def decide(state: SessionState, command: Command) -> Sequence[PlannerEvent]:
             return [_take_over(anchor, command)]
         case RefuseInputs():
             return [_refuse(anchor, command)]
-        case CommitStep() | NoteEmergency() | Compact() | EndTurn():
+        case RequestModel() | CommitStep() | NoteEmergency() | Compact() | EndTurn():
             return _in_turn(state, anchor, _held(state, anchor, command.execution_id), command)
         case (
             Control() | Direct() | Relabel() | Steer() | ClearWakes() | Reset() | UndoReset() | EndEmergency()
@@ -170,9 +172,14 @@ def _take_over(anchor: Anchor, command: TakeOver) -> AnchorChanged:
 
 
 def _in_turn(
-    state: SessionState, anchor: Anchor, turn: Turn, command: CommitStep | NoteEmergency | Compact | EndTurn
+    state: SessionState,
+    anchor: Anchor,
+    turn: Turn,
+    command: RequestModel | CommitStep | NoteEmergency | Compact | EndTurn,
 ) -> Sequence[PlannerEvent]:
     match command:
+        case RequestModel():
+            return [_request_model(state, turn, command)]
         case CommitStep():
             return _commit_step(state, turn, anchor, command)
         case NoteEmergency():
@@ -183,6 +190,12 @@ def _in_turn(
             return [_end(state, anchor, turn, command)]
         case _:
             assert_never(command)
+
+
+def _request_model(state: SessionState, turn: Turn, command: RequestModel) -> ModelRequested:
+    return ModelRequested(
+        turn.run_id, command.model, command.reserves, command.usage, command.at_ms, state.snapshot_sequence
+    )
 
 
 def _commit_step(
@@ -319,6 +332,7 @@ def _end(state: SessionState, anchor: Anchor, turn: Turn, command: EndTurn) -> A
             **({"answers": answers} if answers else {}),
             **({"missed": told} if told else {}),
             **({"away": [list(each) for each in away]} if away else {}),
+            **({"usage": dict(command.usage)} if command.usage else {}),
         },
     )
 

@@ -25,7 +25,7 @@ class StepHead:
     """The content of a step besides its commands; it is in the step's first record.
 
     ``rejected``: (n, tool, label, raw arguments, reason) of calls that were rejected and never become a command.
-    ``usage``: tokens as the endpoint reported. ``context``: how the request was rendered from the state
+    ``usage``: of its model calls (`spending`). ``context``: how the request was rendered from the state
     (`anchorwatch.context.ladder`), so that it can be rendered again. ``joined``: sequences of messages since the start
     of the turn that the model saw first at this step; they join the turn.
     """
@@ -134,6 +134,21 @@ class Compacted:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelRequested:
+    """``p.log``: a request to a model is about to be sent; ``reserves``: its estimated usage, which counts from now on.
+
+    ``usage``: of the answers discarded before it. ``at_ms``: the day that both count for.
+    """
+
+    run: int
+    model: str
+    reserves: Mapping[str, int]
+    usage: Mapping[str, int]
+    at_ms: int
+    snapshot_sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class OutcomeRecorded:
     """``fx.….done``: the outcome of a command."""
 
@@ -144,7 +159,5 @@ class OutcomeRecorded:
     durable: bool
 
 
-Event = (
-    InputAccepted | AnchorChanged | CommandDecided | StepDecided | SnapshotTaken | Compacted | OutcomeRecorded
-)
-PlannerEvent = AnchorChanged | CommandDecided | StepDecided | SnapshotTaken | Compacted
+PlannerEvent = AnchorChanged | CommandDecided | StepDecided | SnapshotTaken | Compacted | ModelRequested
+Event = InputAccepted | PlannerEvent | OutcomeRecorded

@@ -23,7 +23,7 @@ WHAT_CHARS_MAX: Final = 300
 PREFIX_TOKENS: Final = 5
 _KINDS: Final[Mapping[str, frozenset[str]]] = {
     "in": frozenset({Kind.INPUT}),
-    "p.log": frozenset({Kind.STEP, Kind.SNAPSHOT, Kind.COMPACTION}),
+    "p.log": frozenset({Kind.STEP, Kind.SNAPSHOT, Kind.COMPACTION, Kind.MODEL_REQUEST}),
     "p.cmd": frozenset({Kind.COMMAND}),
     "fx.gate": frozenset({Kind.GATE_ASKED, Kind.GATE_DECIDED}),
     "fx.claim": frozenset({Kind.CLAIM, Kind.RELEASE}),
