@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from anchorwatch.bus import jetstream
 from anchorwatch.bus.jetstream import JetStreamBus
-from anchorwatch.bus.port import Bus, Expect, KeyValue
+from anchorwatch.bus.port import Bus, Expect, KeyValue, Page
 from anchorwatch.core.anchor import Anchor
 from anchorwatch.core.effect.state import Claimed, EffectState, Owner
 from anchorwatch.core.errors import Fenced, Unavailable
@@ -113,7 +113,14 @@ async def test_interleaving_2_step_racing_cancel_commits_whole_or_not(place: Pla
         won = [isinstance(each, SessionState) for each in raced]
         assert sum(won) == 1, raced
         commands = SessionSubjects(one.ref).command("default")
-        page = await one.bus.range(journal_stream(), commands, 1, reach=state.head + 1)
+
+        async def all_read() -> Page | None:
+            # A replica that is late answers with a page that ends before.
+            page = await one.bus.range(journal_stream(), commands, 1, reach=state.head + 1)  # noqa: B023 - awaited here
+            return page if page.up_to > state.head else None  # noqa: B023 - awaited here
+
+        page = await eventually(all_read, what="the server has the records")
+        assert page is not None
         assert len(page.messages) == (5 if won[0] else 0)
 
 
