@@ -99,20 +99,26 @@ def test_agent_that_may_do_nothing_fails_the_test(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_pack_that_breaks_its_guarantees_is_reported(tmp_path: Path) -> None:
-    file, kept = agent_file(tmp_path, "careless"), tmp_path / "kept"
-    ran = crash_test(
-        tmp_path, "--pack", "careless", "--agent", str(file), "--seeds", "1", "--seed", "3", "--json",
-        "--data-dir", str(kept),
-    )  # fmt: skip
-    report = outcome(ran)
-    assert ran.returncode == 1, ran.stderr + ran.stdout
-    assert report["duplicated"] > 0, "its `set` does it again under the same key"
-    assert report["guessed"] > 0, "its `build` is recorded as succeeded, but was not done"
-    assert report["worst"]["seed"] == 3
-    assert report["worst"]["again"].startswith(
-        f"anchorwatch crash-test --pack careless --agent {file} --seed 3"
-    )
-    assert report["data_dir"] == str(kept)
+    file, guessed = agent_file(tmp_path, "careless"), 0
+    # Which call is in flight at a death depends on the machine, too: a seed may have none of `build`.
+    for seed in ("3", "4", "5"):
+        kept = tmp_path / f"kept-{seed}"
+        ran = crash_test(
+            tmp_path, "--pack", "careless", "--agent", str(file), "--seeds", "1", "--seed", seed, "--json",
+            "--data-dir", str(kept),
+        )  # fmt: skip
+        report = outcome(ran)
+        assert ran.returncode == 1, ran.stderr + ran.stdout
+        assert report["duplicated"] > 0, "its `set` does it again under the same key"
+        assert report["worst"]["seed"] == int(seed)
+        assert report["worst"]["again"].startswith(
+            f"anchorwatch crash-test --pack careless --agent {file} --seed {seed}"
+        )
+        assert report["data_dir"] == str(kept)
+        guessed += report["guessed"]
+        if guessed:
+            break
+    assert guessed > 0, "its `build` is recorded as succeeded, but was not done"
     assert (kept / "seed-3" / "calls.jsonl").exists()
 
 

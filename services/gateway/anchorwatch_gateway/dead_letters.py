@@ -13,6 +13,7 @@ from anchorwatch.core.errors import BadInput, Damaged, NotFound
 from anchorwatch.core.letters import SHOWN, WAITING, Action, DeadLetter, LetterState, Verb, ordered
 from anchorwatch.core.times import iso
 from anchorwatch.journal.letters import LetterJournal, find_message
+from anchorwatch.topology.subjects import MESH
 from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, Field
 
@@ -110,7 +111,7 @@ async def list_dead_letters(
     service: Filter = None,
     session: SessionFilter = None,
 ) -> Page[Letter]:
-    """List messages that could not be handled, by the time of their last change."""
+    """List messages that could not be handled, by the time of their last change; those of the mesh in every workspace."""
     if state is not None and state not in SHOWN:
         raise BadInput(f"unknown state {state[:80]!r}", hint=f"known: {', '.join(SHOWN)}")
     after, descending = _cursor(window.cursor), window.order == "desc"
@@ -118,7 +119,7 @@ async def list_dead_letters(
     found = [
         (head, letter)
         for letter, head in parts.letters.visible(parts.clock.now_ms())
-        if letter.address.workspace == workspace
+        if letter.address.workspace in (workspace, MESH)
         and state in (None, letter.state)
         and service in (None, letter.address.service)
         and session in (None, letter.address.session)
@@ -222,7 +223,7 @@ def content_of(stored: Stored) -> Any:  # noqa: ANN401 - any message
 async def _find(parts: Parts, workspace: str, letter_id: str) -> DeadLetter:
     await parts.letters.refresh()
     for letter, _ in parts.letters.visible(parts.clock.now_ms()):
-        if letter.address.workspace == workspace and letter.address.letter_id == letter_id:
+        if letter.address.workspace in (workspace, MESH) and letter.address.letter_id == letter_id:
             return letter
     raise _unknown(letter_id)
 

@@ -130,8 +130,8 @@ async def test_emergency_is_listed_until_a_person_ends_it(house: House) -> None:
     session = scripted(house)
     await session.acquire()
     await session.do(NoteEmergency(PLANNER, Emergency("dead", "all are dead"), 5_000, now_ms()))
-    await session.end("unresolved")
-    (row,) = (await house.http.get("/api/sessions")).json()["data"]
+    ended = await session.end("unresolved")
+    (row,) = (await house.http.get("/api/sessions", params={"at_least": ended})).json()["data"]
     opened = {"kind": "dead", "what": "all are dead", "since": iso(5_000), "last_seen_at": iso(5_000)}
     assert row["emergency"] == opened
     assert (await house.http.get("/api/sessions/fleet")).json()["emergency"] == opened

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 from anchorwatch.bus.port import Message
+from anchorwatch.core.letters import Address, Fault, failed
 from anchorwatch.core.names import SessionRef
 from anchorwatch.journal.inputs import input_id
+from anchorwatch.journal.letters import LetterJournal
 from anchorwatch.topology.streams import EVENTS, journal_stream
-from anchorwatch.topology.subjects import SessionSubjects
+from anchorwatch.topology.subjects import MESH, MESH_SWITCH, SessionSubjects
 
 from tests.integration.gateway.conftest import AGENT, House
 from tests.support.waiting import eventually
@@ -155,3 +157,19 @@ async def test_letters_are_paged_and_filtered(observed: House) -> None:
     ):
         assert (await observed.http.get(path)).status_code == status
     assert (await observed.http.post(f"{LIST}/no-such/retry")).status_code == 404
+
+
+async def test_letter_of_the_mesh_is_in_every_workspace(house: House) -> None:
+    """A record of the whole mesh has no workspace that a request could name."""
+    turned = await house.http.post("/api/kill-switches", json={"scope": "mesh", "on": True})
+    (record,) = (await house.bus.last(journal_stream(), [MESH_SWITCH])).messages
+    assert turned.json()["sequence"] == record.sequence
+    address = Address(
+        MESH, "notifier", f"journal0-{record.sequence}", "record", journal_stream(),
+        record.sequence, record.subject, record.time_ms,
+    )  # fmt: skip
+    journal = LetterJournal(house.bus, "notifier-1")
+    await journal.change(address, lambda _: failed(None, address, Fault("x", "y"), 5, 1), 5)
+    assert [each["id"] for each in (await get(house, LIST))["data"]] == [address.letter_id]
+    answer = await house.http.post(f"{LIST}/{address.letter_id}/retry")
+    assert (answer.status_code, answer.json()["state"]) == (202, "retried")
