@@ -166,7 +166,7 @@ MINDS = (
         _ACCOUNT,
         "            await self._reserve(ref, account, runtime, counted)\n        try:",
         "            pass\n        try:",
-        "tests/sim/test_spending.py",
+        "tests/sim/test_spending.py::test_request_of_a_cancelled_turn_stays_counted",
     ),
     one(
         "a report that cannot be true is believed",

@@ -140,7 +140,7 @@ SERVING = (
         "services/observer/anchorwatch_observer/space.py",
         "[str(CONSUMER.durable)].ack_floor_sequence + 1",
         "[str(CONSUMER.durable)].delivered_sequence + 10_000",
-        "tests/sim/test_events.py::test_full_stream_keeps_every_event_that_was_not_routed",
+        "tests/sim/test_events.py::test_full_stream_is_routed_before_it_is_emptied",
     ),
     one(
         "the observer removes an event that a dead letter needs",

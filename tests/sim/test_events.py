@@ -24,6 +24,7 @@ from anchorwatch.topology.subjects import SessionSubjects
 from anchorwatch_observer import routing
 from anchorwatch_observer.probing import ProbeIds, as_event
 from anchorwatch_observer.routing import BATCH, CONSUMER
+from anchorwatch_observer.space import free_space
 
 from tests.support.letters import in_state, letters, mesh_test, only_letter, order
 from tests.support.packs import Sink, bench_agent
@@ -254,6 +255,30 @@ def test_full_stream_keeps_every_event_that_was_not_routed(tmp_path: Path) -> No
         # The stream stays full for as long as a letter needs its oldest event.
         assert not await sent(mesh, "aw.event.default.fleet.disk", LARGE)
         await order(mesh.bus, letter, "drop", mesh.server.now_ms())
+        await asyncio.sleep(10)
+        assert await sent(mesh, "aw.event.default.fleet.disk", LARGE)
+
+    mesh_test(body, events_bytes_max=LIMIT)
+
+
+def test_full_stream_is_routed_before_it_is_emptied(tmp_path: Path) -> None:
+    async def body(mesh: SimMesh) -> None:
+        await mesh.open("observer")
+        (ref,) = await bound(mesh, tmp_path, "default")
+        await asyncio.sleep(1)
+        await mesh.processes["observer-1"].kill()
+        stored = 0
+        while await sent(
+            mesh, "aw.event.default.fleet.disk", json.dumps(f"{stored}{LARGE.decode()}").encode()
+        ):
+            stored += 1
+        assert await free_space(mesh.bus, mesh.log) == 0, "none of them was routed"
+        await mesh.processes["observer-1"].start()
+
+        async def through() -> bool:
+            return sum(subject.startswith("in.") for _, subject, _ in await mesh.records(ref)) == stored
+
+        await mesh.until(through)
         await asyncio.sleep(10)
         assert await sent(mesh, "aw.event.default.fleet.disk", LARGE)
 

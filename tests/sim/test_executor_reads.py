@@ -7,8 +7,10 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from anchorwatch import edges
 from anchorwatch.core.effect.state import Claimed, GateAsked, GateDecided, Owner
 from anchorwatch.core.records import Kind
+from anchorwatch.edges import Edge
 from anchorwatch.service.provisioning import ensure_topology
 from anchorwatch.testing.bus import FaultKind, Faults, SimServer
 from anchorwatch.testing.bus.loop import run as run_virtual
@@ -119,23 +121,28 @@ def test_gate_answer_is_not_lost_to_a_read_from_before_it(tmp_path: Path) -> Non
 
 def test_fence_hidden_by_a_stale_read_is_seen_before_any_effect(tmp_path: Path) -> None:
     async def body(server: SimServer, executors: Executors, session: ScriptedSession, sink: Sink) -> None:
+        def read_old_after_the_claim(edge: Edge) -> None:
+            if edge is Edge.EXECUTOR_CLAIM_AFTER:
+                server.faults.rates = {FaultKind.STALE_READ: 1.0}
+
         await executors.start()
-        # It is new to the executor, which therefore reads nothing before its claim, and comes when the fence stands.
+        # It is new to the executor and is delivered after the cancel, which only the read under the claim has to show.
         server.faults.rates[FaultKind.DELAYED_DELIVERY] = 1.0
         command = await session.command("fire")
         await session.control(Kind.CANCELLED)
-        server.faults.rates = {FaultKind.STALE_READ: 1.0}
+        edges.install(read_old_after_the_claim)
 
         async def read_old() -> bool:
             return server.faults.counts.get(FaultKind.STALE_READ, 0) >= 3
 
         await eventually(read_old)
+        edges.install(None)
         server.faults.rates.clear()
         assert (await session.outcome(command)).rule == "fence"
         assert sink.effects() == []
 
-    # The claim stands behind the fence, so a read that lags by two shows neither.
-    executor_test(tmp_path, body, behind=2)
+    # The claim follows the fence and the entry in the register, so a read that lags by three shows none of them.
+    executor_test(tmp_path, body, behind=3)
 
 
 async def ack_pending(executors: Executors) -> int:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from collections import Counter
 
+import structlog
 from anchorwatch.bus.port import Bus
 from anchorwatch.core.errors import AnchorWatchError
 from anchorwatch.core.letters import CLOSED
@@ -45,7 +46,7 @@ class EventSpace:
         while not self._context.stopping.is_set():
             try:
                 await self._set_limits()
-                await free_space(self._bus, self._context)
+                await free_space(self._bus, self._context.log)
                 await self._report()
             except AnchorWatchError as error:
                 self._context.log.warning("events.space_unknown", reason=error.message)
@@ -66,7 +67,7 @@ class EventSpace:
             self._reported = counts
 
 
-async def free_space(bus: Bus, context: ServiceContext) -> int:
+async def free_space(bus: Bus, log: structlog.stdlib.BoundLogger) -> int:
     """Remove the oldest routed events if the stream is nearly full; returns their number."""
     removed, limit = 0, (await bus.limits(EVENTS)).bytes_max
     state = await bus.stream_state(EVENTS)
@@ -78,7 +79,7 @@ async def free_space(bus: Bus, context: ServiceContext) -> int:
         keep_from = state.first_sequence + (end - state.first_sequence + 1) // 2
         removed += await bus.purge(EVENTS, EVENT_ALL, keep_from)
         state = await bus.stream_state(EVENTS)
-    context.log.warning("events.removed", count=removed, bytes=state.bytes, bytes_max=limit)
+    log.warning("events.removed", count=removed, bytes=state.bytes, bytes_max=limit)
     return removed
 
 
