@@ -31,6 +31,8 @@ RESTRICTED = User(
 )
 USERS = (ADMIN, RESTRICTED)
 
+PLAIN = os.environ.get("ANCHORWATCH_NATS_CLIENT") == "plain"
+"""Whether the real bus uses nats-py without the fast path."""
 POLL_S = 0.02
 _tests = itertools.count(1)
 
@@ -117,7 +119,7 @@ class NatsWorld(World):
             name="conformance",
             inbox=f"_INBOX.{user.name}",
             # .ci/nats-py runs the suite on both clients.
-            plain=os.environ.get("ANCHORWATCH_NATS_CLIENT") == "plain",
+            plain=PLAIN,
         )
 
     async def advance(self, seconds: float) -> None:
