@@ -32,9 +32,9 @@ def records_after(db: sqlite3.Connection, sequence: int) -> list[LostRecord]:
     found += [
         LostRecord(at, SessionSubjects(SessionRef(workspace, session)).anchor_change)
         for at, workspace, session in db.execute(
-            "SELECT ended_sequence, workspace, session FROM turns WHERE ended_sequence > ?1"
-            " UNION SELECT sequence, workspace, session FROM sessions WHERE sequence > ?1",
-            (sequence,),
+            "SELECT ended_sequence, workspace, session FROM turns WHERE ended_sequence > ?"
+            " UNION SELECT sequence, workspace, session FROM sessions WHERE sequence > ?",
+            (sequence, sequence),
         )
     ]
     effects = db.execute(

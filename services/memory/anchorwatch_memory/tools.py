@@ -114,9 +114,9 @@ class MemoryTools:
         key = (context.ref.workspace, memory_id)
         known, _ = await self._projections.read(
             lambda db: db.execute(
-                "SELECT 1 FROM memories WHERE workspace = ?1 AND memory_id = ?2"
-                " UNION SELECT 1 FROM withdrawals WHERE workspace = ?1 AND memory_id = ?2",
-                key,
+                "SELECT 1 FROM memories WHERE workspace = ? AND memory_id = ?"
+                " UNION SELECT 1 FROM withdrawals WHERE workspace = ? AND memory_id = ?",
+                key * 2,
             ).fetchone()
         )
         if known is None:

@@ -71,9 +71,9 @@ def last_words(db: sqlite3.Connection, key: tuple[str, str, int | None]) -> dict
     """The model's last words in a session or, with a run number, in that run; None: it said nothing."""
     rows = select(
         db,
-        "SELECT run_id, at_ms, text FROM steps WHERE workspace = ?1 AND session = ?2 AND text != ''"
-        " AND (?3 IS NULL OR run_id = ?3) ORDER BY run_id DESC, step DESC LIMIT 1",
-        key,
+        "SELECT run_id, at_ms, text FROM steps WHERE workspace = ? AND session = ? AND text != ''"
+        " AND (? IS NULL OR run_id = ?) ORDER BY run_id DESC, step DESC LIMIT 1",
+        (*key, key[2]),
     )
     if not rows:
         return None
